@@ -1,0 +1,36 @@
+# How Keel's own libraries, programs and tests are declared: one place for warnings, sanitizers and labels.
+include(KeelPlugin)
+
+add_library(keel_flags INTERFACE)
+target_compile_options(keel_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -fno-math-errno -ffp-contract=off)
+if(KEEL_WERROR)
+  target_compile_options(keel_flags INTERFACE -Werror)
+endif()
+if(KEEL_SANITIZE)
+  # frame pointers: readable reports; no-recover: a finding fails the test that met it
+  add_compile_options(-fsanitize=${KEEL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KEEL_SANITIZE})
+endif()
+
+# keel_layer(NAME SOURCES ... LINK ...): one layer of the core. Includes are written from core/ ("model/safetensors.hpp");
+# what a layer may use is what it links, so that an arrow that points the wrong way does not build.
+function(keel_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/core)
+  target_link_libraries(${name} PUBLIC keel_sdk ${ARG_LINK} PRIVATE keel_flags ${ARG_PRIVATE_LINK})
+endfunction()
+
+# keel_test(NAME LABELS fast SOURCES ... LINK ...): a Catch2 program whose cases become ctest entries.
+# KEEL_SOURCE_DIR and KEEL_BINARY_DIR reach the code as macros; models and configs are found through them.
+function(keel_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE KEEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KEEL_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} keel_flags Catch2::Catch2WithMain)
+  catch_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
