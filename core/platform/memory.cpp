@@ -1,0 +1,142 @@
+#include "platform/memory.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr uint64_t huge_page = uint64_t{2} << 20;
+
+// The number in a file that holds one, such as memory.current; "max" and everything else that is no number give none.
+std::optional<uint64_t> read_number(const fs::path &path) {
+    std::ifstream in(path);
+    uint64_t value = 0;
+    if (in >> value) return value;
+    return std::nullopt;
+}
+
+// The number after `key` in a file of "key value" or "Key:   value kB" lines.
+std::optional<uint64_t> read_field(const fs::path &path, std::string_view key) {
+    std::ifstream in(path);
+    std::string line;
+    while (std::getline(in, line)) {
+        if (line.compare(0, key.size(), key) != 0) continue;
+        const char *at = line.c_str() + key.size();
+        char *end = nullptr;
+        const uint64_t value = std::strtoull(at, &end, 10);
+        if (end == at) return std::nullopt;
+        return std::string_view(end) == " kB" ? value * 1024 : value;
+    }
+    return std::nullopt;
+}
+
+// The process's cgroup v2 path, from the line "0::/path".
+std::optional<std::string> cgroup_path(const fs::path &proc) {
+    std::ifstream in(proc / "self" / "cgroup");
+    std::string line;
+    while (std::getline(in, line)) {
+        if (line.rfind("0::/", 0) == 0) return line.substr(4);
+    }
+    return std::nullopt;
+}
+
+// Lowers `info` to what one group allows. Its inactive file pages are counted in memory.current but given back on demand.
+void apply_group(MemoryInfo &info, const fs::path &group) {
+    uint64_t limit = std::numeric_limits<uint64_t>::max();
+    for (const char *file : {"memory.max", "memory.high"}) {
+        if (const auto value = read_number(group / file)) limit = std::min(limit, *value);
+    }
+    if (limit >= info.total && limit >= info.available) return;
+    const uint64_t current = read_number(group / "memory.current").value_or(0);
+    const uint64_t cache = std::min(current, read_field(group / "memory.stat", "inactive_file ").value_or(0));
+    const uint64_t used = current - cache;
+    const uint64_t free = limit > used ? limit - used : 0;
+    info.total = std::min(info.total, limit);
+    if (free < info.available) {
+        info.available = free;
+        info.limited_by = group.string();
+    }
+}
+
+} // namespace
+
+uint64_t page_size() noexcept {
+    static const uint64_t size = [] {
+        const long value = ::sysconf(_SC_PAGESIZE);
+        return value > 0 ? static_cast<uint64_t>(value) : uint64_t{4096};
+    }();
+    return size;
+}
+
+void PageBuffer::Free::operator()(std::byte *p) const noexcept {
+    std::free(p);
+}
+
+PageBuffer::PageBuffer(uint64_t bytes, std::string_view what) {
+    if (bytes == 0) return;
+    const bool huge = bytes >= 2 * huge_page;
+    const uint64_t alignment = huge ? std::max(huge_page, page_size()) : page_size();
+    void *block = nullptr;
+    const bool fits = bytes <= std::numeric_limits<size_t>::max() / 2;
+    if (!fits || ::posix_memalign(&block, static_cast<size_t>(alignment), static_cast<size_t>(bytes)) != 0) {
+        throw_error(ErrorKind::resource, "{}: the system refused {} of memory", what, format_bytes(bytes));
+    }
+    // A hint: without huge pages large weights spend their time in address translation.
+    if (huge) ::madvise(block, static_cast<size_t>(bytes / huge_page * huge_page), MADV_HUGEPAGE);
+    data_.reset(static_cast<std::byte *>(block));
+    size_ = static_cast<size_t>(bytes);
+}
+
+uint64_t resident_bytes() noexcept {
+    try {
+        std::ifstream in("/proc/self/statm");
+        uint64_t size = 0;
+        uint64_t resident = 0;
+        if (in >> size >> resident) return resident * page_size();
+    } catch (...) { // a reading that is not there is not worth an exception
+    }
+    return 0;
+}
+
+uint64_t peak_resident_bytes() noexcept {
+    struct rusage usage {};
+    if (::getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+    return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+MemoryInfo memory_info(const fs::path &proc, const fs::path &cgroup) {
+    MemoryInfo info;
+    const auto total = read_field(proc / "meminfo", "MemTotal:");
+    if (!total) return info;
+    info.total = *total;
+    info.available = std::min(*total, read_field(proc / "meminfo", "MemAvailable:").value_or(*total));
+    info.limited_by = "system memory";
+    const auto path = cgroup_path(proc);
+    if (!path) return info;
+    // Every group from the leaf to the root may hold a limit. Inside a container the path may not exist below the mount;
+    // the mount's own root is the container's group then.
+    for (fs::path group = fs::path(*path).lexically_normal();; group = group.parent_path()) {
+        apply_group(info, cgroup / group);
+        if (group.empty() || group == group.parent_path()) break;
+    }
+    return info;
+}
+
+void require_memory(uint64_t bytes, std::string_view what, std::string_view cure, const MemoryInfo &info) {
+    if (info.total == 0 || bytes <= info.available) return;
+    throw_error(ErrorKind::resource, "{}: needs {} of memory, {} is available ({}); {}", what,
+                format_bytes(bytes), format_bytes(info.available), info.limited_by, cure);
+}
+
+} // namespace keel
