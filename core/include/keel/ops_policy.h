@@ -1,0 +1,56 @@
+/* The op table's policy inputs: what the core reduces on the backend so that a policy gets small f32 arrays. The rules at the top of
+ * ops.h hold. Slots at or beyond a head's length are neither read nor written. */
+#ifndef KEEL_OPS_POLICY_H
+#define KEEL_OPS_POLICY_H
+
+#include "ops_attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KEEL_SCORES_CAUSAL 1u  /* the causal rule of attention */
+#define KEEL_SCORES_RANGES 2u  /* softmax over the union of `ranges` only, which is its own normalizer; slots outside get 0 */
+#define KEEL_SCORES_WEIGHTS 4u /* probabilities are multiplied by weights[h][j] after the softmax, before reducing */
+#define KEEL_SCORES_LOGITS 8u  /* no softmax: scale * q . K is reduced (invisible keys do not contribute) */
+/* The composed form of attention's scores, for queries that are given. Bound 1e-5. */
+typedef struct keel_attention_scores_args {
+    KEEL_ARGS_HEAD;
+    const keel_tensor *q; /* A [m, heads, head_dim], rotated */
+    const keel_kv_view *kv;
+    const keel_tensor *ranges;  /* i32 [n, 2]: begin, end of disjoint slot ranges; with KEEL_SCORES_RANGES */
+    const keel_tensor *weights; /* f32 [kv_heads, slots]; with KEEL_SCORES_WEIGHTS */
+    const keel_scores *scores;
+    float scale;
+    uint32_t reserved;
+} keel_attention_scores_args;
+
+#define KEEL_KEYS_UNROTATED 1u  /* key_project: keys are rotated back at positions[h][slot] first: needs tables */
+#define KEEL_KEYS_NORMS 2u      /* key_project: out[h][j] = ||K_j||_2; projection is NULL */
+#define KEEL_KEYS_NORMALIZED 4u /* key_sum: sums K_j / ||K_j||_2 (a zero key counts as zero) */
+#define KEEL_KEYS_L1 8u         /* value_norms: ||V_j||_1 instead of ||V_j||_2 */
+/* key_project: out[h][j][:] = K_j * projection, for slots begin..end-1.  Bound 4e-6.
+ * key_sum:     out[h][:] = sum over slots begin..end-1 of K_j.
+ * value_norms: out[h][j] = ||V_j||. */
+typedef struct keel_keys_args {
+    KEEL_ARGS_HEAD;
+    const keel_kv_view *kv;
+    const keel_rope_tables *tables; /* the model's, with KEEL_KEYS_UNROTATED; else NULL */
+    const keel_tensor *projection;  /* f32 [head_dim, r], or NULL */
+    const keel_tensor *out;         /* f32: key_project [kv_heads, slots, r] or [kv_heads, slots]; key_sum [kv_heads, head_dim];
+                                       value_norms [kv_heads, slots] */
+    int64_t begin, end;
+} keel_keys_args;
+
+/* Adds to running statistics of un-rotated queries: sum[h] += q, second[h] += q q^T (not centred). Bound 4e-6. */
+typedef struct keel_query_stats_args {
+    KEEL_ARGS_HEAD;
+    const keel_tensor *q;      /* f32 [m, heads, head_dim] */
+    const keel_tensor *sum;    /* f32 [heads, head_dim] */
+    const keel_tensor *second; /* f32 [heads, head_dim, head_dim], or NULL */
+} keel_query_stats_args;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
