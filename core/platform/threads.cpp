@@ -1,0 +1,230 @@
+#include "platform/threads.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <new>
+#include <pthread.h>
+#include <system_error>
+#include <thread>
+#include <vector>
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace keel {
+namespace {
+
+constexpr size_t cache_line = 64;
+constexpr int64_t spin_min_ns = 1'000;
+constexpr int64_t spin_max_ns = 100'000;
+
+thread_local bool running_region = false;
+
+// Rises in the child of each fork(): threads of the parent are not there.
+std::atomic<uint32_t> fork_count{0};
+
+void count_forks() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        ::pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
+    });
+}
+
+void pause_cpu() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb" ::
+                     : "memory"); // `yield` is a no-op on most cores; isb waits about as long as x86's pause
+#endif
+}
+
+int64_t now_ns() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+// How long a thread spins before it parks. Halved when the wait outlasted the spinning (the one it waits for is not
+// running, or far away), grown when spinning paid off: with more runnable threads than cores it falls to spin_min_ns.
+class alignas(cache_line) Spin {
+  public:
+    // Returns when `word` is no longer `old`.
+    void wait(const std::atomic<uint32_t> &word, uint32_t old, bool crowded) noexcept {
+        if (!crowded && spin(word, old)) return;
+        while (word.load(std::memory_order_acquire) == old)
+            word.wait(old, std::memory_order_acquire);
+    }
+
+  private:
+    bool spin(const std::atomic<uint32_t> &word, uint32_t old) noexcept {
+        int64_t end = 0;
+        for (;;) {
+            for (int i = 0; i < 64; ++i) {
+                if (word.load(std::memory_order_acquire) != old) {
+                    if (end != 0) budget_ns_ = std::min(spin_max_ns, budget_ns_ + budget_ns_ / 2);
+                    return true;
+                }
+                pause_cpu();
+            }
+            const int64_t now = now_ns(); // asked for only now: hot waits are over sooner
+            if (end == 0) {
+                end = now + budget_ns_;
+            } else if (now >= end) {
+                budget_ns_ = std::max(spin_min_ns, budget_ns_ / 2);
+                return false;
+            }
+        }
+    }
+
+    int64_t budget_ns_ = spin_max_ns;
+};
+
+struct alignas(cache_line) Word {
+    std::atomic<uint32_t> value{0};
+};
+
+// A thread of the team other than the caller's.
+struct Worker {
+    Word go; // rises by one per region that it takes part in
+    Spin between_regions;
+    Spin in_barrier;
+    std::thread thread;
+};
+
+} // namespace
+
+struct ThreadTeam::State {
+    std::mutex mutex; // one region at a time; also guards what follows down to `crowded`
+    std::vector<std::unique_ptr<Worker>> workers; // worker i of a region is workers[i - 1]
+    uint32_t forks = fork_count.load(std::memory_order_relaxed);
+
+    // The running region; written by its caller before `go`, read by its workers after it.
+    Body body = nullptr;
+    void *user = nullptr;
+    uint32_t size = 0;
+    bool crowded = false; // more workers than processors: spinning would keep the others from running
+    std::atomic<bool> stop{false};
+
+    Word pending; // workers that have not finished
+    Word arrived; // at the barrier
+    Word phase;   // rises when a barrier opens
+    Spin caller_in_barrier;
+    Spin caller_at_end;
+
+    void work(ThreadTeam &team, Worker &self, uint32_t index) noexcept;
+    bool grow(ThreadTeam &team, uint32_t wanted) noexcept;
+    void barrier(uint32_t worker) noexcept;
+    ~State();
+};
+
+void ThreadTeam::State::work(ThreadTeam &team, Worker &self, uint32_t index) noexcept {
+    running_region = true; // all that this thread ever runs is bodies
+    bool was_crowded = false;
+    for (uint32_t seen = 0;; ++seen) {
+        self.between_regions.wait(self.go.value, seen, was_crowded);
+        if (stop.load(std::memory_order_acquire)) return;
+        was_crowded = crowded;
+        body(user, Region(team, index, size));
+        // After the last decrement the caller may go on and write the members above: nothing is read here after it.
+        if (pending.value.fetch_sub(1, std::memory_order_seq_cst) == 1) pending.value.notify_one();
+    }
+}
+
+// Makes threads until a region of `wanted` workers can run; false if the system refuses.
+bool ThreadTeam::State::grow(ThreadTeam &team, uint32_t wanted) noexcept {
+    try {
+        workers.reserve(wanted - 1);
+        while (workers.size() + 1 < wanted) {
+            const auto index = static_cast<uint32_t>(workers.size() + 1);
+            auto worker = std::make_unique<Worker>();
+            worker->thread =
+                std::thread([this, &team, self = worker.get(), index] { work(team, *self, index); });
+            workers.push_back(std::move(worker));
+        }
+        return true;
+    } catch (const std::exception &) {
+        return false;
+    }
+}
+
+void ThreadTeam::State::barrier(uint32_t worker) noexcept {
+    if (size == 1) return;
+    const uint32_t old = phase.value.load(std::memory_order_relaxed);
+    if (arrived.value.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
+        arrived.value.store(0, std::memory_order_relaxed);
+        phase.value.fetch_add(1, std::memory_order_seq_cst);
+        phase.value.notify_all();
+        return;
+    }
+    Spin &spin = worker == 0 ? caller_in_barrier : workers[worker - 1]->in_barrier;
+    spin.wait(phase.value, old, crowded);
+}
+
+ThreadTeam::State::~State() {
+    stop.store(true, std::memory_order_release);
+    for (const auto &worker : workers) {
+        worker->go.value.fetch_add(1, std::memory_order_seq_cst);
+        worker->go.value.notify_one();
+    }
+    for (const auto &worker : workers)
+        worker->thread.join();
+}
+
+ThreadTeam::ThreadTeam(uint32_t cpus)
+    : cpus_(cpus != 0 ? cpus : usable_cpus()), state_(std::make_unique<State>()) {
+    count_forks();
+}
+
+ThreadTeam::~ThreadTeam() {
+    // A forked child has the handles but not the threads: nothing to join, and destroying a joinable handle terminates.
+    if (state_->forks != fork_count.load(std::memory_order_relaxed)) static_cast<void>(state_.release());
+}
+
+bool ThreadTeam::inside_region() noexcept {
+    return running_region;
+}
+
+void ThreadTeam::Region::barrier() const noexcept {
+    if (size_ > 1) team_->state_->barrier(worker_);
+}
+
+ThreadTeam::Result ThreadTeam::run(uint32_t size, Body body, void *user) noexcept {
+    if (running_region) return Result::nested;
+    if (size == 0) size = std::min(cpus_, max_workers);
+    if (size > max_workers) return Result::bad_size;
+    if (size == 1) {
+        running_region = true;
+        body(user, Region(*this, 0, 1));
+        running_region = false;
+        return Result::done;
+    }
+    if (state_->forks != fork_count.load(std::memory_order_relaxed)) {
+        static_cast<void>(state_.release());
+        state_.reset(new (std::nothrow) State);
+        if (!state_) std::terminate();
+    }
+    State &state = *state_;
+    const std::lock_guard lock(state.mutex);
+    if (state.workers.size() + 1 < size && !state.grow(*this, size)) return Result::no_threads;
+    state.body = body;
+    state.user = user;
+    state.size = size;
+    state.crowded = size > cpus_;
+    state.pending.value.store(size - 1, std::memory_order_relaxed);
+    for (uint32_t i = 0; i + 1 < size; ++i) {
+        std::atomic<uint32_t> &go = state.workers[i]->go.value;
+        go.fetch_add(1, std::memory_order_seq_cst);
+        go.notify_one();
+    }
+    running_region = true;
+    body(user, Region(*this, 0, size));
+    running_region = false;
+    for (uint32_t left; (left = state.pending.value.load(std::memory_order_acquire)) != 0;)
+        state.caller_at_end.wait(state.pending.value, left, state.crowded);
+    return Result::done;
+}
+
+} // namespace keel

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "platform/threads.hpp"
+
+#include <keel/host.h>
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace keel {
+
+// What a plugin said with set_error() about a call that failed.
+struct HostError {
+    keel_status status = KEEL_OK;
+    std::string message; // one line, fit for a terminal
+};
+
+// The services that the core gives to plugins: owner of a keel_host table and of the thread team behind it. One for a
+// process is enough; a test may make its own. It must outlive every object that a plugin made with its table.
+class HostServices {
+  public:
+    // `threads`: processors to count on, what worker_count() tells plugins. 0: all that the process may use.
+    explicit HostServices(uint32_t threads = 0);
+    HostServices(const HostServices &) = delete;
+    HostServices &operator=(const HostServices &) = delete;
+
+    // Stays at the same address as long as this object.
+    const keel_host *table() const noexcept { return &table_; }
+    ThreadTeam &team() noexcept { return team_; }
+
+    // The last error that a plugin set on this thread, or on a worker of a region that this thread ran; reading clears
+    // it. Errors are per thread, not per host: to be taken right after a call failed, and dropped before one is made.
+    static std::optional<HostError> take_error();
+    static void drop_error() noexcept;
+
+    // What cancelled() tells plugins. request_cancel() may be called from a signal handler.
+    void request_cancel() noexcept { cancelled_.store(1, std::memory_order_relaxed); }
+    void clear_cancel() noexcept { cancelled_.store(0, std::memory_order_relaxed); }
+    bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed) != 0; }
+
+    // Adds a service that plugins find by name ("keel.name/1"). To be called before plugins use the table; `service`
+    // outlives this object.
+    void add_extension(const std::string &id, const void *service) { extensions_[id] = service; }
+
+  private:
+    static const HostServices &self(const keel_host *host) noexcept {
+        return *static_cast<const HostServices *>(host->host_data);
+    }
+    static keel_status KEEL_CALL run_region(const keel_host *, uint32_t n, keel_region_fn fn, void *user);
+    static const void *KEEL_CALL find_extension(const keel_host *, const char *id);
+
+    keel_host table_{};
+    mutable ThreadTeam team_;
+    std::atomic<int32_t> cancelled_{0};
+    static_assert(std::atomic<int32_t>::is_always_lock_free,
+                  "request_cancel() has to be safe in a signal handler");
+    std::map<std::string, const void *, std::less<>> extensions_;
+};
+
+// "KEEL_E_OUT_OF_MEMORY"; "plugin status 65537" from 0x10000 on; "status 99" for the rest.
+std::string status_name(keel_status status);
+// What a status means, for people: "out of memory".
+std::string status_text(keel_status status);
+
+} // namespace keel
