@@ -5,12 +5,14 @@
  * - Unless said otherwise inputs and outputs may have any outer strides, and an output may be the very same view as an input
  *   ("in place") but must not overlap one in another way.
  * - A = the pipeline's activation dtype (keel_ctx_info.activation_dtype) or f32. Sums, norms and softmax are computed in f32 or
- *   better. A NaN or infinity in an input shows in the outputs that depend on it.
+ *   better. A NaN or infinity in an input shows in the outputs that depend on it: where the formula gives a number that is not
+ *   finite, so does the backend (which one of them is free), and nowhere else. Exact ops keep it as it is.
  * - The core has checked shapes and dtypes against the comments before the call. A backend that does not take a dtype, stride
  *   pattern or feature returns KEEL_E_UNSUPPORTED from op_plan (or from the call) and has no side effect.
  * - `reference` in the core computes every op as written here with float64 sums; the bound beside an op is on
  *   |y - reference| / (1 + s), with s the sum of the absolute values of the terms that were added up for that element (for plain
- *   elementwise ops, |reference|). Outputs in a 16-bit or quantized dtype add that dtype's own rounding.
+ *   elementwise ops, norms, activations and softmax, |reference|). Outputs in a 16-bit or quantized dtype add that dtype's own
+ *   rounding.
  * - Work is queued in the context's stream and runs in order. */
 #ifndef KEEL_OPS_H
 #define KEEL_OPS_H
@@ -88,7 +90,8 @@ typedef struct keel_matmul_args {
     const keel_tensor *out;  /* A [m, n]; does not overlap x */
 } keel_matmul_args;
 
-/* out[t, :] = float(W[ids[t], :]) * scale. An id outside W's rows gives a row of NaN. Bound 1e-6. */
+/* out[t, :] = float(W[ids[t], :]) * scale. An id outside W's rows gives a row of NaN. Bound 1e-6. A weight prepared for
+ * KEEL_USE_EMBED gives exactly the values of its source. */
 typedef struct keel_embed_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *ids; /* i32 [m] */
@@ -144,7 +147,10 @@ typedef struct keel_elementwise_args {
 
 /* softmax:   out[r, :] = exp(x - max) / sum. A, [rows, n]. A row of -inf only gives zeros. Bound 2e-6.
  * cast:      out = x in another dtype, rounded to nearest even; to and from f32, f16, bf16, and f32 to q8_0, q4_0 (as GGML's
- *            reference quantizer, exactly) and back. Same shape, ranks 1 to 4. Exact.
+ *            reference quantizer, exactly: q8_0 d = amax / 127, q = roundf(x * (1 / d)); q4_0 d = max / -8 with max the first value of
+ *            the largest magnitude, q = min(15, (int)(x * (1 / d) + 8.5f)); all in f32, d then stored as f16) and back. A block with a
+ *            NaN, an infinity or |d| above 65504 reads as NaN; one whose 1 / d is not finite has d = 0 and all q the code of 0. Same
+ *            shape, ranks 1 to 4. Exact.
  * copy:      out = x, same dtype (any, blocks too) and shape, any outer strides. Exact.
  * transpose: out[b, a, d] = x[a, b, d]: token-major to head-major and back. Same dtype. Exact. Not in place.
  * zero:      out = 0 (all bytes); x NULL. */
@@ -156,8 +162,9 @@ typedef struct keel_move_args {
 
 /* ---- rows --------------------------------------------------------------------------------------------------------------- */
 
-/* argmax_rows: index[r] = place of the largest x[r, :]; the lowest wins a tie; -1 if the row holds a NaN.
- * top_k_rows:  the k largest of a row, falling, ties by rising place; a row with a NaN gives indices -1. k <= n. Exact. */
+/* argmax_rows: index[r] = place of the largest x[r, :]; the lowest wins a tie; -1 if the row holds a NaN or n is 0.
+ * top_k_rows:  the k largest of a row, falling, ties by rising place; a row with a NaN gives indices -1 and values NaN. k <= n.
+ * Exact. */
 typedef struct keel_rows_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x;      /* A [rows, n] */

@@ -21,8 +21,8 @@ typedef struct keel_rope_args {
 #define KEEL_QKV_NORM 1u      /* RMS-normalize each query and key head before rotating: q_norm, k_norm, eps (Qwen3) */
 #define KEEL_QKV_UNROTATED 2u /* also write q_unrotated, k_unrotated where not NULL (after the norm, before RoPE) */
 /* From the projections to attention's inputs in one call: split, normalize, rotate, write q_out and append K and V (converted to
- * the cache's dtypes) with their positions to the cache, at slots lengths[h] - m + i. Views q, k, v may be strided parts of one
- * tensor. Bound 4e-6 before the rounding of the cache's dtype. */
+ * the cache's dtypes) with their positions to the cache, at slots lengths[h] - m + i (a slot below 0 is left out). Views q, k, v may
+ * be strided parts of one tensor. Bound 4e-6 before the rounding of the cache's dtype. */
 typedef struct keel_qkv_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *q;         /* A [m, heads, head_dim] */
@@ -42,7 +42,7 @@ typedef uint32_t keel_reduce;
 enum keel_reduce_e { KEEL_REDUCE_NONE = 0, KEEL_REDUCE_SUM = 1, KEEL_REDUCE_MEAN = 2, KEEL_REDUCE_MAX = 3 };
 
 /* Attention probabilities reduced to one number per slot: what policies read. Of each query head the contributing queries' rows
- * are reduced first, then the query heads of a KV head. A key that a query does not see counts 0. */
+ * are reduced first, then the query heads of a KV head. A key that a query does not see counts 0. With m = 0 nothing is written. */
 typedef struct keel_scores {
     keel_header h;
     const keel_tensor *out;     /* f32 [kv_heads, slots], or [heads, slots] with reduce_group NONE; slots >= max_length. Entries below
@@ -60,7 +60,9 @@ typedef struct keel_scores {
 #define KEEL_ATTENTION_SCORES 16u /* also write scores, as a by-product */
 /* out[i, h, :] = sum_j softmax_j(scale * q[i, h] . K[j]) V[j] over the visible slots of KV head h / (heads / kv_heads). m = 1 is
  * decode; larger m is prefill, the keys of the m tokens being in the cache already. A query that sees nothing gives zeros and an lse
- * of -inf. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 4e-3 (fast), after K and V are read in their dtype. */
+ * of -inf. Slots at or beyond lengths[h] may hold anything, NaN too, and change nothing; so does the K of a slot that a query does not
+ * see. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 4e-3 (fast), after K and V are read in their dtype; for lse
+ * s is |lse|; the scores' bound is the same, s being the score itself. */
 typedef struct keel_attention_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *q; /* A [m, heads, head_dim] */
@@ -74,8 +76,8 @@ typedef struct keel_attention_args {
     int64_t window;
 } keel_attention_args;
 
-/* Appends m tokens' K and V (converted to the cache's dtypes) and positions, at slots lengths[h] - m + i. Exact but for the
- * rounding of the dtype, which is that of `cast`. */
+/* Appends m tokens' K and V (converted to the cache's dtypes) and positions, at slots lengths[h] - m + i (a slot below 0 is left
+ * out). Exact but for the rounding of the dtype, which is that of `cast`. */
 typedef struct keel_kv_append_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *k, *v;     /* A [m, kv_heads, head_dim] */
