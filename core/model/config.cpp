@@ -1,0 +1,235 @@
+#include "model/config.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "model/config_reader.hpp"
+#include "platform/paths.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace keel {
+namespace {
+
+using model::ConfigReader;
+using model::JsonLimits;
+
+constexpr int64_t max_hidden = 1 << 20;
+constexpr int64_t max_intermediate = 1 << 24;
+constexpr int64_t max_layers = 4096;
+constexpr int64_t max_heads = 65536;
+constexpr int64_t max_head_dim = 4096;
+constexpr int64_t max_vocab = 1 << 24;
+constexpr int64_t max_context = INT32_MAX;
+constexpr uint64_t max_parameters = uint64_t{1}
+                                    << 42; // 4.4 trillion: beyond every open model, far below overflow
+constexpr size_t max_end_tokens = 256;
+constexpr JsonLimits config_limits{size_t{4} << 20, 32, 400'000};
+
+const Architecture *read_architecture(const ConfigReader &in) {
+    const auto names = in.texts("architectures", 16);
+    for (const std::string &name : names) {
+        if (const Architecture *found = find_architecture(name)) return found;
+    }
+    if (!names.empty()) {
+        in.fail("architectures", fmt::format("'{}' is not supported; supported: {}", printable(names[0]),
+                                             architecture_names()));
+    }
+    // Some folders name only the type.
+    const std::string type = in.text("model_type", "");
+    for (const Architecture &row : architectures()) {
+        if (row.model_type == type) return &row;
+    }
+    if (!type.empty()) {
+        in.fail("model_type",
+                fmt::format("'{}' is not supported; supported: {}", printable(type), architecture_names()));
+    }
+    in.fail("architectures", fmt::format("expected one of: {}; found nothing", architecture_names()));
+}
+
+// Both spellings of the same thing: rope_scaling {type | rope_type, ...} and the newer rope_parameters, which holds
+// rope_theta too.
+RopeScaling read_scaling(const ConfigReader &rope) {
+    const char *key = rope.has("rope_type") ? "rope_type" : "type";
+    const std::string type = rope.text(key, "default");
+    RopeScaling scaling;
+    if (type == "default") {
+        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor"});
+    } else if (type == "linear") {
+        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor"});
+        scaling.kind = RopeScaling::Kind::linear;
+        scaling.factor = rope.number("factor", 1, 1e6);
+    } else if (type == "llama3") {
+        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor", "low_freq_factor",
+                   "high_freq_factor", "original_max_position_embeddings"});
+        scaling.kind = RopeScaling::Kind::llama3;
+        scaling.factor = rope.number("factor", 1, 1e6);
+        scaling.low_freq_factor = rope.number("low_freq_factor", 1e-6, 1e6);
+        scaling.high_freq_factor = rope.number("high_freq_factor", 1e-6, 1e6);
+        scaling.original_context = rope.integer("original_max_position_embeddings", 1, max_context);
+        if (scaling.high_freq_factor <= scaling.low_freq_factor) {
+            rope.refuse("high_freq_factor",
+                        fmt::format("more than low_freq_factor ({})", scaling.low_freq_factor));
+        }
+    } else {
+        rope.fail(key, fmt::format("'{}' scaling is not supported; supported: default, linear, llama3",
+                                   printable(type)));
+    }
+    return scaling;
+}
+
+bool same(const RopeScaling &a, const RopeScaling &b) {
+    return a.kind == b.kind && a.factor == b.factor && a.low_freq_factor == b.low_freq_factor &&
+           a.high_freq_factor == b.high_freq_factor && a.original_context == b.original_context;
+}
+
+void check_full_rotation(const ConfigReader &in) {
+    if (in.number("partial_rotary_factor", 0, 1, 1) != 1) {
+        in.fail("partial_rotary_factor", "rotating a part of each head is not supported; expected 1");
+    }
+}
+
+void read_rope(const ConfigReader &in, ModelConfig &config) {
+    constexpr double low = 1;
+    constexpr double high = 1e12;
+    const auto newer = in.object("rope_parameters");
+    const auto older = in.object("rope_scaling");
+    check_full_rotation(in);
+    for (const auto &part : {newer, older}) {
+        if (part) check_full_rotation(*part);
+    }
+    config.rope_theta = in.number("rope_theta", low, high, 10000.0);
+    if (newer && newer->has("rope_theta")) {
+        const double theta = newer->number("rope_theta", low, high);
+        if (in.has("rope_theta") && theta != config.rope_theta) {
+            newer->refuse("rope_theta",
+                          fmt::format("the same as rope_theta at the top ({})", config.rope_theta));
+        }
+        config.rope_theta = theta;
+    }
+    if (older) config.rope_scaling = read_scaling(*older);
+    if (newer) {
+        const RopeScaling scaling = read_scaling(*newer);
+        if (older && !same(scaling, config.rope_scaling)) {
+            in.fail("rope_parameters", "contradicts rope_scaling; remove one of the two");
+        }
+        config.rope_scaling = scaling;
+    }
+}
+
+void read_sizes(const ConfigReader &in, ModelConfig &config) {
+    config.hidden_size = in.integer("hidden_size", 1, max_hidden);
+    config.intermediate_size = in.integer("intermediate_size", 1, max_intermediate);
+    config.layers = in.integer("num_hidden_layers", 1, max_layers);
+    config.heads = in.integer("num_attention_heads", 1, max_heads);
+    config.kv_heads = in.integer("num_key_value_heads", 1, max_heads, config.heads);
+    config.vocab_size = in.integer("vocab_size", 1, max_vocab);
+    config.max_positions = in.integer("max_position_embeddings", 1, max_context, 2048);
+    if (config.heads % config.kv_heads != 0) {
+        in.refuse("num_key_value_heads", fmt::format("a divisor of num_attention_heads ({})", config.heads));
+    }
+    if (in.has("head_dim")) {
+        config.head_dim = in.integer("head_dim", 2, max_head_dim);
+    } else {
+        if (config.hidden_size % config.heads != 0) {
+            in.fail("head_dim", fmt::format("expected a value, because hidden_size ({}) is no multiple of "
+                                            "num_attention_heads ({})",
+                                            config.hidden_size, config.heads));
+        }
+        config.head_dim = config.hidden_size / config.heads;
+    }
+    if (config.head_dim % 2 != 0 || config.head_dim > max_head_dim) {
+        in.fail("head_dim",
+                fmt::format("expected an even number from 2 to {}, found {}", max_head_dim, config.head_dim));
+    }
+    if (config.q_size() > max_hidden * 4) {
+        in.fail("num_attention_heads", fmt::format("{} heads of {} are more than {} query elements",
+                                                   config.heads, config.head_dim, max_hidden * 4));
+    }
+    if (config.parameter_count() > max_parameters) {
+        in.fail("num_hidden_layers", fmt::format("the sizes give {} parameters, more than {}",
+                                                 config.parameter_count(), max_parameters));
+    }
+}
+
+void read_tokens(const ConfigReader &in, ModelConfig &config) {
+    const auto bos = in.integers("bos_token_id", 0, config.vocab_size - 1, 1);
+    if (!bos.empty()) config.bos_id = bos[0];
+    config.eos_ids = in.integers("eos_token_id", 0, config.vocab_size - 1, max_end_tokens);
+    std::sort(config.eos_ids.begin(), config.eos_ids.end());
+    config.eos_ids.erase(std::unique(config.eos_ids.begin(), config.eos_ids.end()), config.eos_ids.end());
+}
+
+void check_activation(const ConfigReader &in) {
+    const std::string name = in.text("hidden_act", "silu");
+    if (name != "silu" && name != "swish") {
+        in.fail("hidden_act", fmt::format("'{}' is not supported; supported: silu", printable(name)));
+    }
+}
+
+void check_not_quantized(const ConfigReader &in) {
+    const auto quantization = in.object("quantization_config");
+    if (!quantization) return;
+    in.fail("quantization_config",
+            fmt::format("weights quantized by '{}' are not supported; give the original model",
+                        printable(quantization->text("quant_method", "an unknown method"))));
+}
+
+} // namespace
+
+uint64_t ModelConfig::parameter_count() const {
+    // Within the ranges above each product stays under 2^46 and the sum under 2^60.
+    const int64_t attention = hidden_size * (2 * q_size() + 2 * kv_size());
+    const int64_t attention_biases = attention_bias ? q_size() + 2 * kv_size() + hidden_size : 0;
+    const int64_t mlp = 3 * hidden_size * intermediate_size;
+    const int64_t mlp_biases = mlp_bias ? 2 * intermediate_size + hidden_size : 0;
+    const int64_t norms =
+        2 * hidden_size + (architecture != nullptr && architecture->qk_norm ? 2 * head_dim : 0);
+    const int64_t layer = attention + attention_biases + mlp + mlp_biases + norms;
+    const int64_t embeddings = vocab_size * hidden_size * (tied_embeddings ? 1 : 2);
+    return static_cast<uint64_t>(layers * layer + embeddings + hidden_size);
+}
+
+ModelConfig parse_model_config(std::string_view text, std::string_view name) {
+    const auto document = model::parse_json_object(text, name, config_limits);
+    const ConfigReader in(document, name);
+    ModelConfig config;
+    config.architecture = read_architecture(in);
+    check_not_quantized(in);
+    check_activation(in);
+    config.tied_embeddings = in.boolean("tie_word_embeddings", false);
+    config.attention_bias = in.boolean("attention_bias", config.architecture->qkv_bias);
+    config.mlp_bias = in.boolean("mlp_bias", false);
+    read_sizes(in, config);
+    config.rms_norm_eps = in.number("rms_norm_eps", 1e-12, 1, 1e-6);
+    read_rope(in, config);
+    if (config.architecture->sliding_window && in.boolean("use_sliding_window", true) &&
+        in.has("sliding_window")) {
+        config.sliding_window = in.integer("sliding_window", 1, max_context);
+    }
+    read_tokens(in, config);
+    config.stored_dtype = printable(in.text(in.has("dtype") ? "dtype" : "torch_dtype", ""), 40);
+    return config;
+}
+
+void add_generation_config(ModelConfig &config, std::string_view text, std::string_view name) {
+    const auto document = model::parse_json_object(text, name, config_limits);
+    const auto more =
+        ConfigReader(document, name).integers("eos_token_id", 0, config.vocab_size - 1, max_end_tokens);
+    std::vector<int64_t> &ids = config.eos_ids;
+    ids.insert(ids.end(), more.begin(), more.end());
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+ModelConfig load_model_config(const std::filesystem::path &folder) {
+    const auto file = folder / "config.json";
+    ModelConfig config = parse_model_config(read_text_file(file, config_limits.bytes), file.string());
+    const auto generation = folder / "generation_config.json";
+    if (std::filesystem::exists(generation)) {
+        add_generation_config(config, read_text_file(generation, config_limits.bytes), generation.string());
+    }
+    return config;
+}
+
+} // namespace keel

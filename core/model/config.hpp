@@ -1,0 +1,69 @@
+#pragma once
+
+#include "model/architectures.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// How RoPE's angles are changed for contexts longer than the model was first trained on.
+struct RopeScaling {
+    enum class Kind {
+        none,
+        linear, // positions divided by factor
+        llama3, // low frequencies divided by factor, high ones kept, a ramp in between
+    };
+    Kind kind = Kind::none;
+    double factor = 1;            // >= 1; linear and llama3
+    double low_freq_factor = 1;   // llama3
+    double high_freq_factor = 1;  // llama3, > low_freq_factor
+    int64_t original_context = 0; // llama3: original_max_position_embeddings, tokens
+};
+
+// What config.json says about a model, checked: every number lies in a sane range and the products (elements of each
+// weight, number of parameters) fit in 64 bits with room to spare.
+struct ModelConfig {
+    const Architecture *architecture = nullptr; // never null after parsing; static data
+
+    int64_t hidden_size = 0;
+    int64_t intermediate_size = 0;
+    int64_t layers = 0;
+    int64_t heads = 0;    // query heads
+    int64_t kv_heads = 0; // divides heads
+    int64_t head_dim = 0; // even
+    int64_t vocab_size = 0;
+    int64_t max_positions = 0; // context length that the model was made for, tokens
+    double rms_norm_eps = 0;
+    double rope_theta = 0;
+    RopeScaling rope_scaling;
+    bool tied_embeddings = false; // the output projection is the embedding matrix
+    bool attention_bias = false;  // q, k, v (and, for Llama, o) projections have a bias
+    bool mlp_bias = false;
+    std::optional<int64_t> sliding_window; // tokens; only where the architecture has one
+    std::optional<int64_t> bos_id;
+    std::vector<int64_t> eos_ids; // ascending, each once; may be empty
+    std::string stored_dtype; // "torch_dtype" as written, for display; the tensors say what they really are
+
+    int64_t q_size() const { return heads * head_dim; }
+    int64_t kv_size() const { return kv_heads * head_dim; }
+    // Weights of the whole model; a tied matrix counts once.
+    uint64_t parameter_count() const;
+};
+
+// Parses the text of a config.json. `name` stands in front of every error. Throws Error(input), e.g.
+// models/x/config.json: num_attention_heads: expected an integer from 1 to 65536, found "abc"
+ModelConfig parse_model_config(std::string_view text, std::string_view name);
+
+// Reads FOLDER/config.json and, where there is one, the end tokens of FOLDER/generation_config.json: chat models list
+// more end tokens there than in config.json.
+ModelConfig load_model_config(const std::filesystem::path &folder);
+
+// Adds the eos_token_id of a generation_config.json to config.eos_ids; nothing else in that file is read.
+void add_generation_config(ModelConfig &config, std::string_view text, std::string_view name);
+
+} // namespace keel

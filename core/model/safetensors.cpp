@@ -1,0 +1,286 @@
+#include "model/safetensors.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "model/json.hpp"
+#include "platform/mapped_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/ranges.h>
+#include <limits>
+#include <tuple>
+
+namespace keel {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t max_header = 100'000'000; // bytes, as in the reference implementation
+constexpr size_t max_rank = 8;
+// Depth: header, tensor, shape. Values: a matrix has 8 of them, so 125,000 tensors in one file.
+constexpr model::JsonLimits header_limits{max_header, 4, 1'000'000};
+
+struct DtypeRow {
+    std::string_view name;
+    keel_dtype dtype;
+    uint32_t bytes;
+};
+
+constexpr std::array dtypes = {
+    DtypeRow{"F32", KEEL_DTYPE_F32, 4},
+    DtypeRow{"F16", KEEL_DTYPE_F16, 2},
+    DtypeRow{"BF16", KEEL_DTYPE_BF16, 2},
+    DtypeRow{"I32", KEEL_DTYPE_I32, 4},
+    DtypeRow{"U32", KEEL_DTYPE_U32, 4},
+    DtypeRow{"U8", KEEL_DTYPE_U8, 1},
+    DtypeRow{"I8", KEEL_DTYPE_I8, 1},
+    DtypeRow{"F8_E5M2", KEEL_DTYPE_F8E5M2, 1},
+    DtypeRow{"F8_E4M3", KEEL_DTYPE_F8E4M3, 1},
+    // sizes are known, so that they are checked; nothing here computes with them
+    DtypeRow{"BOOL", KEEL_DTYPE_NONE, 1},
+    DtypeRow{"I16", KEEL_DTYPE_NONE, 2},
+    DtypeRow{"U16", KEEL_DTYPE_NONE, 2},
+    DtypeRow{"F64", KEEL_DTYPE_NONE, 8},
+    DtypeRow{"I64", KEEL_DTYPE_NONE, 8},
+    DtypeRow{"U64", KEEL_DTYPE_NONE, 8},
+    DtypeRow{"C64", KEEL_DTYPE_NONE, 8},
+};
+
+const DtypeRow *find_dtype(std::string_view name) {
+    const auto found =
+        std::find_if(dtypes.begin(), dtypes.end(), [&](const DtypeRow &row) { return row.name == name; });
+    return found == dtypes.end() ? nullptr : &*found;
+}
+
+// Reads the header of one file; holds what every error needs.
+class HeaderReader {
+  public:
+    HeaderReader(std::span<const std::byte> file, std::string_view name) : file_(file), name_(name) {}
+
+    SafetensorsHeader read() {
+        const std::string_view text = header_text();
+        const json document = model::parse_json_object(text, fmt::format("{}: header", name_), header_limits);
+        SafetensorsHeader header;
+        for (const auto &item : document.items()) {
+            if (item.key() == "__metadata__") {
+                read_metadata(item.value(), header);
+            } else {
+                header.tensors.push_back(read_tensor(item.key(), item.value()));
+            }
+        }
+        check_overlap(header.tensors);
+        return header;
+    }
+
+  private:
+    std::string_view header_text() {
+        if (file_.size() < 8) {
+            throw_error(ErrorKind::input,
+                        "{}: expected a safetensors file, which has at least 8 bytes, found {}", name_,
+                        file_.size());
+        }
+        uint64_t length = 0;
+        for (size_t i = 0; i < 8; ++i)
+            length |= std::to_integer<uint64_t>(file_[i]) << (8 * i);
+        const uint64_t rest = file_.size() - 8;
+        if (length > max_header) {
+            throw_error(ErrorKind::input,
+                        "{}: header length: expected at most {}, found {}; is this a safetensors file?",
+                        name_, max_header, length);
+        }
+        if (length > rest) {
+            throw_error(ErrorKind::input,
+                        "{}: header length: {} bytes are announced, {} follow; the file is cut short", name_,
+                        length, rest);
+        }
+        data_start_ = 8 + length;
+        return {reinterpret_cast<const char *>(file_.data()) + 8, static_cast<size_t>(length)};
+    }
+
+    void read_metadata(const json &value, SafetensorsHeader &header) const {
+        if (!value.is_object()) fail("__metadata__", "expected an object, found " + model::describe(value));
+        for (const auto &item : value.items()) {
+            if (!item.value().is_string()) {
+                fail("__metadata__", fmt::format("key '{}': expected a string, found {}",
+                                                 printable(item.key()), model::describe(item.value())));
+            }
+            header.metadata.emplace_back(item.key(), item.value().get<std::string>());
+        }
+    }
+
+    TensorInfo read_tensor(const std::string &name, const json &value) const {
+        if (!value.is_object()) fail(name, "expected an object, found " + model::describe(value));
+        TensorInfo tensor;
+        tensor.name = name;
+        const json &dtype = member(name, value, "dtype");
+        if (!dtype.is_string()) fail(name, "dtype: expected a string, found " + model::describe(dtype));
+        tensor.dtype_name = printable(dtype.get<std::string>(), 20);
+        read_shape(tensor, member(name, value, "shape"));
+        read_offsets(tensor, member(name, value, "data_offsets"));
+        const DtypeRow *row = find_dtype(tensor.dtype_name);
+        if (row == nullptr) return tensor; // a newer type: it can be listed, and is refused when it is used
+        tensor.dtype = row->dtype;
+        check_size(tensor, row->bytes);
+        return tensor;
+    }
+
+    void read_shape(TensorInfo &tensor, const json &shape) const {
+        if (!shape.is_array() || shape.size() > max_rank) {
+            fail(tensor.name, fmt::format("shape: expected an array of at most {} sizes, found {}", max_rank,
+                                          model::describe(shape)));
+        }
+        for (const json &dimension : shape) {
+            tensor.shape.push_back(static_cast<int64_t>(natural(tensor.name, "shape", dimension)));
+        }
+        // Zero elements make every product fit, so the sizes are multiplied without the zeros.
+        int64_t product = 1;
+        for (const int64_t dimension : tensor.shape) {
+            if (__builtin_mul_overflow(product, std::max<int64_t>(dimension, 1), &product)) {
+                fail(tensor.name,
+                     fmt::format("shape: {} has more elements than 64 bits count", shape_text(tensor.shape)));
+            }
+        }
+    }
+
+    void read_offsets(TensorInfo &tensor, const json &offsets) const {
+        if (!offsets.is_array() || offsets.size() != 2) {
+            fail(tensor.name, "data_offsets: expected [begin, end], found " + model::describe(offsets));
+        }
+        const uint64_t begin = natural(tensor.name, "data_offsets", offsets[0]);
+        const uint64_t end = natural(tensor.name, "data_offsets", offsets[1]);
+        const uint64_t size = file_.size() - data_start_;
+        if (begin > end)
+            fail(tensor.name, fmt::format("data_offsets: begin {} lies behind end {}", begin, end));
+        if (end > size) {
+            fail(tensor.name,
+                 fmt::format(
+                     "data_offsets: end {} lies behind the file's {} data bytes; the file is cut short "
+                     "or damaged",
+                     end, size));
+        }
+        tensor.offset = data_start_ + begin;
+        tensor.bytes = end - begin;
+    }
+
+    void check_size(const TensorInfo &tensor, uint32_t element_bytes) const {
+        uint64_t expected = 0;
+        const bool overflow =
+            __builtin_mul_overflow(static_cast<uint64_t>(tensor.elements()), element_bytes, &expected);
+        if (overflow || expected != tensor.bytes) {
+            fail(tensor.name, fmt::format("shape {} of {} needs {} bytes, data_offsets give {}",
+                                          shape_text(tensor.shape), tensor.dtype_name,
+                                          overflow ? "too many" : std::to_string(expected), tensor.bytes));
+        }
+    }
+
+    // Sorts by place in the file. Two tensors that share bytes are damage or an attack, never a tie.
+    void check_overlap(std::vector<TensorInfo> &tensors) const {
+        std::sort(tensors.begin(), tensors.end(), [](const TensorInfo &a, const TensorInfo &b) {
+            return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
+        });
+        for (size_t i = 1; i < tensors.size(); ++i) {
+            const TensorInfo &before = tensors[i - 1];
+            if (tensors[i].offset < before.offset + before.bytes) {
+                fail(tensors[i].name, fmt::format("its data overlaps that of '{}'", printable(before.name)));
+            }
+        }
+    }
+
+    const json &member(const std::string &name, const json &object, const char *key) const {
+        const auto found = object.find(key);
+        if (found == object.end()) fail(name, fmt::format("expected the key '{}', found none", key));
+        return *found;
+    }
+
+    uint64_t natural(const std::string &name, const char *key, const json &value) const {
+        if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+            fail(name, fmt::format("{}: expected integers from 0 to {}, found {}", key, INT64_MAX,
+                                   model::describe(value)));
+        }
+        return value.get<uint64_t>();
+    }
+
+    [[noreturn]] void fail(std::string_view tensor, const std::string &message) const {
+        throw_error(ErrorKind::input, "{}: tensor '{}': {}", name_, printable(tensor), message);
+    }
+
+    std::span<const std::byte> file_;
+    std::string_view name_;
+    uint64_t data_start_ = 0;
+};
+
+bool is_plain_shard_name(std::string_view name) {
+    constexpr std::string_view suffix = ".safetensors";
+    return name.size() > suffix.size() && name.size() <= 255 && name.ends_with(suffix) &&
+           name.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos && name.front() != '.';
+}
+
+} // namespace
+
+int64_t TensorInfo::elements() const {
+    int64_t product = 1;
+    for (const int64_t dimension : shape) {
+        if (dimension == 0) return 0;
+        product *= dimension;
+    }
+    return product;
+}
+
+bool TensorInfo::aligned() const {
+    // blocks of the quantized types begin with an f16
+    const uint32_t block = keel_dtype_block(dtype);
+    const uint32_t size = block > 1 ? 2 : keel_dtype_bytes(dtype);
+    return size == 0 || offset % size == 0;
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+    return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name) {
+    return HeaderReader(file, name).read();
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path &path)
+    : file_(std::make_shared<const MappedFile>(path)) {
+    header_ = parse_safetensors(file_->bytes(), file_->path());
+}
+
+const TensorInfo *SafetensorsFile::find(std::string_view name) const {
+    for (const TensorInfo &tensor : header_.tensors) {
+        if (tensor.name == name) return &tensor;
+    }
+    return nullptr;
+}
+
+ShardIndex parse_shard_index(std::string_view text, std::string_view name) {
+    // "metadata" holds what the writer liked; only the map matters.
+    const json document = model::parse_json_object(text, name, {max_shard_index_bytes, 16, 400'000});
+    const auto map = document.find("weight_map");
+    if (map == document.end() || !map->is_object()) {
+        throw_error(ErrorKind::input, "{}: weight_map: expected an object, found {}", name,
+                    map == document.end() ? "nothing" : model::describe(*map));
+    }
+    ShardIndex index;
+    if (map->empty()) throw_error(ErrorKind::input, "{}: weight_map: expected tensors, found none", name);
+    for (const auto &item : map->items()) {
+        const std::string *file = item.value().get_ptr<const std::string *>();
+        if (file == nullptr || !is_plain_shard_name(*file)) {
+            throw_error(ErrorKind::input,
+                        "{}: weight_map: '{}': expected the plain name of a .safetensors file, found {}",
+                        name, printable(item.key()), model::describe(item.value()));
+        }
+        index.files.push_back(*file);
+    }
+    std::sort(index.files.begin(), index.files.end());
+    index.files.erase(std::unique(index.files.begin(), index.files.end()), index.files.end());
+    for (const auto &item : map->items()) {
+        const auto at = std::lower_bound(index.files.begin(), index.files.end(),
+                                         item.value().get_ref<const std::string &>());
+        index.tensors.emplace_back(item.key(), static_cast<uint32_t>(at - index.files.begin()));
+    }
+    return index;
+}
+
+} // namespace keel

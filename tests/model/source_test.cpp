@@ -1,0 +1,167 @@
+#include "model/source.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tiny_writer.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string refusal(const fs::path &path) {
+    return error_text([&] { open_model_source(path); });
+}
+
+std::vector<float> values(const ModelSource &source, const TensorInfo &tensor) {
+    std::vector<float> out(static_cast<size_t>(tensor.elements()));
+    convert_to_f32(tensor.dtype, source.bytes(tensor).data(), out.data(), out.size());
+    return out;
+}
+
+} // namespace
+
+TEST_CASE("the shipped tiny model opens, with every tensor that its config asks for") {
+    const auto source = open_model_source(KEEL_SOURCE_DIR "/models/tiny");
+    const ModelConfig &c = source->config();
+    CHECK(source->file_count() == 1);
+    CHECK(source->tensors().size() == 6 * 9 + 2);
+    CHECK(source->total_bytes() == c.parameter_count() * 2);
+    const TensorInfo &embed = source->expect("model.embed_tokens.weight", {c.vocab_size, c.hidden_size});
+    CHECK(embed.dtype == KEEL_DTYPE_BF16);
+    CHECK(embed.aligned());
+    source->expect("model.layers.5.self_attn.k_proj.weight", {c.kv_size(), c.hidden_size});
+    source->expect("model.layers.5.mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
+    CHECK(source->find("lm_head.weight") == nullptr);
+    const auto before = values(*source, embed);
+    source->drop(embed);
+    CHECK(values(*source, embed) == before);
+}
+
+TEST_CASE("a written model reads back, whole or in shards, in each type") {
+    const TempFolder folder;
+    for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16}) {
+        MiniLlama mini;
+        mini.dtype = dtype;
+        mini.attention_bias = true;
+        mini.llama3_scaling = true;
+        make_mini_llama(folder / "whole", mini);
+        mini.shards = 3;
+        fs::remove_all(folder / "shards");
+        make_mini_llama(folder / "shards", mini);
+        const auto whole = open_model_source(folder / "whole");
+        const auto shards = open_model_source(folder / "shards");
+        CHECK(whole->config().attention_bias);
+        CHECK(whole->config().rope_scaling.kind == RopeScaling::Kind::llama3);
+        CHECK(shards->file_count() == 3);
+        CHECK(whole->total_bytes() == whole->config().parameter_count() * keel_dtype_bytes(dtype));
+        CHECK(shards->total_bytes() == whole->total_bytes());
+        REQUIRE(shards->tensors().size() == whole->tensors().size());
+        for (const WrittenTensor &written : mini_llama_tensors(mini)) {
+            const TensorInfo &one = whole->expect(written.name, written.shape);
+            const TensorInfo &other = shards->expect(written.name, written.shape);
+            CHECK(one.dtype == dtype);
+            CHECK(values(*whole, one) == values(*shards, other));
+            if (dtype == KEEL_DTYPE_F32) CHECK(values(*whole, one) == written.values);
+        }
+    }
+}
+
+TEST_CASE("tensors that are missing or of another shape or type are errors that say all") {
+    const TempFolder folder;
+    make_mini_llama(folder / "m");
+    write_safetensors(folder / "m/model.safetensors", {{"w", {2, 3}, std::vector<float>(6)}});
+    const auto source = open_model_source(folder / "m");
+    const std::string file = (folder / "m/model.safetensors").string();
+    CHECK(error_text([&] { source->expect("v", {4}); }) ==
+          (folder / "m").string() + ": tensor 'v' is missing; expected shape [4]");
+    CHECK(error_text([&] {
+              source->expect("w", {3, 2});
+          }) == file + ": tensor 'w': config.json asks for shape [3, 2], found [2, 3] of F32");
+    CHECK_THAT(error_text([&] { source->expect("w", {2}); }), Contains("asks for shape [2], found [2, 3]"));
+    write_file(file, safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})",
+                                       "12345678"));
+    const auto integers = open_model_source(folder / "m");
+    CHECK(error_text([&] { integers->expect("w", {1}); }) ==
+          file + ": tensor 'w': expected F32, F16 or BF16, found I64");
+}
+
+TEST_CASE("what is no model folder is refused with the cure") {
+    const TempFolder folder;
+    CHECK_THAT(refusal(folder / "none"), StartsWith((folder / "none").string()) && Contains("No such file"));
+    CHECK_THAT(refusal(folder.write("m.gguf", "GGUF")),
+               Contains("not supported yet; give a Hugging Face folder"));
+    CHECK_THAT(refusal(folder.write("m.safetensors", "x")),
+               Contains("expected the folder of a model, found a file"));
+    CHECK_THAT(refusal(folder.path()), Contains("config.json is missing"));
+    folder.write("meta/params.json", "{}");
+    CHECK_THAT(refusal(folder / "meta"), Contains("Meta's original format"));
+}
+
+TEST_CASE("a folder without safetensors says what is there instead") {
+    const TempFolder folder;
+    folder.write("config.json", mini_llama_config({}));
+    CHECK_THAT(refusal(folder.path()), Contains("model.safetensors is missing; is the download complete?"));
+    folder.write("a.gguf", "");
+    CHECK_THAT(refusal(folder.path()), Contains("'a.gguf', but GGUF files are not supported yet"));
+    folder.write("pytorch_model.bin", "");
+    CHECK_THAT(refusal(folder.path()),
+               Contains("'pytorch_model.bin'") && Contains("convert them to safetensors"));
+    folder.write("model-00001-of-00002.safetensors", "");
+    CHECK_THAT(refusal(folder.path()),
+               Contains("'model-00001-of-00002.safetensors'") && Contains("model.safetensors.index.json"));
+}
+
+TEST_CASE("damaged weights name their file") {
+    const TempFolder folder;
+    make_mini_llama(folder / "m");
+    const fs::path file = folder / "m/model.safetensors";
+    fs::resize_file(file, fs::file_size(file) - 1);
+    CHECK_THAT(refusal(folder / "m"), StartsWith(file.string() + ": tensor 'lm_head.weight': data_offsets") &&
+                                          Contains("cut short"));
+    fs::resize_file(file, 0);
+    CHECK_THAT(refusal(folder / "m"), StartsWith(file.string() + ": expected a safetensors file"));
+}
+
+TEST_CASE("shards and their index must agree") {
+    const TempFolder folder;
+    MiniLlama mini;
+    mini.shards = 2;
+    make_mini_llama(folder / "m", mini);
+    const fs::path index = folder / "m/model.safetensors.index.json";
+    const fs::path second = folder / "m/model-00002-of-00002.safetensors";
+    const auto map = [&](const std::string &entries) {
+        write_file(index, "{\"weight_map\": {" + entries + "}}");
+    };
+    const std::string one = "\"model-00001-of-00002.safetensors\"";
+    const std::string two = "\"model-00002-of-00002.safetensors\"";
+    write_safetensors(folder / "m/model-00001-of-00002.safetensors", {{"a", {1}, {1}}, {"b", {1}, {2}}});
+    write_safetensors(second, {{"c", {1}, {3}}});
+
+    map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two);
+    CHECK(open_model_source(folder / "m")->tensors().size() == 3);
+    map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two + ",\"d\":" + two);
+    CHECK_THAT(
+        refusal(folder / "m"),
+        Contains("index.json: tensor 'd' should be in 'model-00002-of-00002.safetensors', but is in none"));
+    map("\"a\":" + one + ",\"b\":" + two + ",\"c\":" + two);
+    CHECK_THAT(refusal(folder / "m"), Contains("tensor 'b' should be in 'model-00002") &&
+                                          Contains("but is in") && Contains("00001-of"));
+    map("\"a\":" + one + ",\"c\":" + two);
+    CHECK_THAT(refusal(folder / "m"),
+               Contains("model-00001-of-00002.safetensors: tensor 'b' is not listed in"));
+    map("\"a\":\"../m/model-00001-of-00002.safetensors\"");
+    CHECK_THAT(refusal(folder / "m"), Contains("expected the plain name"));
+
+    map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two);
+    write_safetensors(second, {{"c", {1}, {3}}, {"a", {1}, {4}}});
+    CHECK_THAT(refusal(folder / "m"),
+               Contains("00002-of-00002.safetensors: tensor 'a' stands in") && Contains("00001-of"));
+    fs::remove(second);
+    CHECK_THAT(refusal(folder / "m"),
+               StartsWith(second.string() + ": the shard is missing, though ") && Contains("lists it"));
+}
