@@ -1,0 +1,141 @@
+#include "context.hpp"
+
+#include "kernels/attention.hpp"
+#include "kernels/linear.hpp"
+#include "ops.hpp"
+
+#include <new>
+#include <stdarg.h>
+#include <stdio.h>
+
+namespace keel_cpu {
+
+keel_status fail(const keel_host *host, keel_status status, const char *format, ...) noexcept {
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    host->set_error(host, status, text);
+    return status;
+}
+
+void name_kernel(PlanChoice &choice, const char *format, ...) noexcept {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(choice.kernel, sizeof choice.kernel, format, list);
+    va_end(list);
+}
+
+uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept {
+    if (bytes <= ctx->scratch.bytes && ctx->scratch.data != nullptr) return ctx->scratch.data;
+    memory_free(ctx->host, ctx->scratch);
+    ctx->scratch = memory_alloc(ctx->host, bytes);
+    if (ctx->scratch.data == nullptr)
+        fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for %llu bytes of scratch",
+             static_cast<unsigned long long>(bytes));
+    return ctx->scratch.data;
+}
+
+namespace {
+
+// The value of a row of the parameter table, or NULL: a host of the tests may hand over none.
+const keel_param *param(const keel_ctx_desc *desc, const char *key) {
+    for (uint32_t i = 0; i < desc->n_params; ++i)
+        if (keel_same(desc->params[i]->key, key)) return desc->params[i];
+    return nullptr;
+}
+
+keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
+    const CpuFeatures features = cpu_features();
+    if (keel_same(word, "auto")) {
+        isa = best_isa(features);
+        return KEEL_OK;
+    }
+    constexpr Isa all[] = {Isa::scalar, Isa::avx2, Isa::avx512};
+    for (Isa candidate : all) {
+        if (!keel_same(word, isa_name(candidate))) continue;
+        isa = candidate;
+        if (isa_available(features, candidate)) return KEEL_OK;
+        return fail(host, KEEL_E_UNSUPPORTED,
+                    "isa: %s is not available: this machine has %s; use one of these, or auto", word,
+                    available_isas(features));
+    }
+    return fail(host, KEEL_E_INVALID_ARG, "isa: unknown value '%s'; use auto, scalar, avx2 or avx512", word);
+}
+
+} // namespace
+
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
+    *out = nullptr;
+    keel_host services; // the core may be older: look before any use at how far its table reaches
+    if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
+        return KEEL_E_VERSION;
+    if (desc->device != 0)
+        return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only", desc->device);
+    Isa isa = Isa::scalar;
+    const keel_param *p = param(desc, "isa");
+    const keel_status status = choose_isa(host, p != nullptr ? p->s : "auto", isa);
+    if (status != KEEL_OK) return status;
+
+    p = param(desc, "threads");
+    int64_t threads = p != nullptr ? p->i : 0;
+    if (threads < 0 || threads > 256)
+        return fail(host, KEEL_E_INVALID_ARG, "threads: %lld is not in 0..256", (long long)threads);
+    if (threads == 0) threads = host->worker_count(host);
+    p = param(desc, "compute");
+    const bool fast = p == nullptr || keel_same(p->s, "fast");
+
+    void *place = host->alloc(host, sizeof(keel_ctx), 64);
+    if (place == nullptr) return fail(host, KEEL_E_OUT_OF_MEMORY, "no memory for a context");
+    keel_ctx *ctx = new (place) keel_ctx;
+    ctx->host = host;
+    ctx->threads = static_cast<uint32_t>(threads < 256 ? threads : 256);
+    ctx->isa = isa;
+    ctx->fast = fast;
+    ctx->linear = linear_kernels(isa);
+    ctx->attention = attention_kernels(isa);
+    *out = ctx;
+    return KEEL_OK;
+}
+
+void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
+    if (ctx == nullptr) return;
+    memory_free(ctx->host, ctx->scratch);
+    ctx->host->free(ctx->host, ctx);
+}
+
+keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
+    keel_ctx_info info = make_out<keel_ctx_info>();
+    snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s", ctx->linear->isa,
+             ctx->threads, ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact");
+    info.activation_dtype = KEEL_DTYPE_F32;
+    info.sync = KEEL_SYNC_LAZY;
+    info.kv_block_slots = 64;
+    info.prefill_chunk = 512;
+    info.buffer_align = 64;
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
+    keel_mem_info info = make_out<keel_mem_info>();
+    system_memory(info.total, info.free);
+    info.ours = ctx->buffer_bytes + ctx->weight_bytes + ctx->scratch.bytes;
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+// Work is done when its call returns, so a ticket is due at once.
+keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
+    *ticket = ++ctx->ticket;
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
+    if (ticket != 0 && ticket <= ctx->ticket) return KEEL_OK;
+    return fail(ctx->host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
+                static_cast<unsigned long long>(ticket), static_cast<unsigned long long>(ctx->ticket));
+}
+
+} // namespace keel_cpu

@@ -1,0 +1,30 @@
+// The one device: the machine's processor.
+#include "ops.hpp"
+
+#include <stdio.h>
+
+namespace keel_cpu {
+
+keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) noexcept {
+    *n = 1;
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_device_info *out) noexcept {
+    if (index != 0)
+        return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only", index);
+    keel_device_info info = make_out<keel_device_info>();
+    char name[49];
+    cpu_name(name);
+    snprintf(info.name, sizeof info.name, "%s", name[0] != 0 ? name : "CPU");
+    snprintf(info.vendor, sizeof info.vendor, "%s", "");
+    snprintf(info.driver, sizeof info.driver, "keel cpu (%s)", available_isas(cpu_features()));
+    info.type = KEEL_DEVICE_CPU;
+    info.flags = KEEL_DEVICE_UNIFIED | KEEL_DEVICE_IMPORTS_HOST;
+    uint64_t available;
+    system_memory(info.total_bytes, available);
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+} // namespace keel_cpu

@@ -1,0 +1,143 @@
+// Primitives of one float, plain C++: what every processor runs, and what the wider sets must agree with. Same names in each
+// simd_*.hpp; included once per kernel file, inside no namespace. Every function is internal to its file, so that code of one
+// instruction set cannot be linked into another's.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define KEEL_SIMD static inline __attribute__((always_inline, unused))
+#define KEEL_ISA_NAMESPACE scalar
+
+namespace keel_cpu::scalar {
+
+using F = float;
+constexpr int W = 1; // floats in an F
+constexpr const char *isa_word = "scalar";
+
+KEEL_SIMD F set1(float x) {
+    return x;
+}
+KEEL_SIMD F zero() {
+    return 0.0f;
+}
+KEEL_SIMD F load(const float *p) {
+    return *p;
+}
+KEEL_SIMD void store(float *p, F x) {
+    *p = x;
+}
+// The first n < W floats, zeros behind; of no use here, where W is 1.
+KEEL_SIMD F load_n(const float *p, int64_t n) {
+    return n > 0 ? *p : 0.0f;
+}
+KEEL_SIMD void store_n(float *p, F x, int64_t n) {
+    if (n > 0) *p = x;
+}
+KEEL_SIMD F add(F a, F b) {
+    return a + b;
+}
+KEEL_SIMD F sub(F a, F b) {
+    return a - b;
+}
+KEEL_SIMD F mul(F a, F b) {
+    return a * b;
+}
+KEEL_SIMD F div(F a, F b) {
+    return a / b;
+}
+KEEL_SIMD F fma(F a, F b, F c) {
+    return a * b + c;
+} // a*b + c; fused in the wider sets
+KEEL_SIMD F max(F a, F b) {
+    return a > b ? a : b;
+} // b if either is NaN
+KEEL_SIMD F min(F a, F b) {
+    return a < b ? a : b;
+} // b if either is NaN
+KEEL_SIMD F abs(F a) {
+    return fabsf(a);
+}
+KEEL_SIMD F round(F a) {
+    return rintf(a);
+} // to nearest, ties to even
+KEEL_SIMD float reduce_add(F a) {
+    return a;
+}
+KEEL_SIMD float reduce_max(F a) {
+    return a;
+}
+// All ones where x is not NaN is true for every lane.
+KEEL_SIMD bool any_nan(F a) {
+    return a != a;
+}
+
+KEEL_SIMD float f16_to_f32(uint16_t h) {
+    const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, rest = h & 0x7fffu;
+    uint32_t bits;
+    float f;
+    if (rest >= 0x7c00u) { // infinity, NaN (made quiet)
+        bits = sign | 0x7f800000u | (rest & 0x3ffu) << 13 | (rest > 0x7c00u ? 0x400000u : 0u);
+    } else if (rest >= 0x400u) {
+        bits = sign | ((rest << 13) + 0x38000000u);
+    } else { // zero and subnormal: rest * 2^-24
+        f = static_cast<float>(rest) * 5.9604644775390625e-8f;
+        memcpy(&bits, &f, 4);
+        bits |= sign;
+    }
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+KEEL_SIMD uint16_t f32_to_f16(float f) { // to nearest even
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    const uint32_t sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+    if (rest > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | (rest >> 13 & 0x3ffu)); // NaN
+    if (rest >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u); // beyond 65504
+    if (rest >= 0x38800000u)
+        return static_cast<uint16_t>(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13));
+    float magnitude; // subnormal: adding 0.5 lets the FPU round at 2^-24
+    memcpy(&magnitude, &rest, 4);
+    magnitude += 0.5f;
+    uint32_t sum;
+    memcpy(&sum, &magnitude, 4);
+    return static_cast<uint16_t>(sign | (sum - 0x3f000000u));
+}
+
+KEEL_SIMD float bf16_to_f32(uint16_t h) {
+    const uint32_t bits = static_cast<uint32_t>(h) << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+KEEL_SIMD uint16_t f32_to_bf16(float f) { // to nearest even
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+    return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+KEEL_SIMD F load_f16(const uint16_t *p) {
+    return f16_to_f32(*p);
+}
+KEEL_SIMD F load_bf16(const uint16_t *p) {
+    return bf16_to_f32(*p);
+}
+KEEL_SIMD F load_i8(const int8_t *p) {
+    return static_cast<float>(*p);
+}
+KEEL_SIMD void store_f16(uint16_t *p, F x) {
+    *p = f32_to_f16(x);
+}
+KEEL_SIMD void store_bf16(uint16_t *p, F x) {
+    *p = f32_to_bf16(x);
+}
+
+KEEL_SIMD F exp(F x) {
+    return expf(x);
+}
+
+} // namespace keel_cpu::scalar
