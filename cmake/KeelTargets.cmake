@@ -2,7 +2,7 @@
 include(KeelPlugin)
 
 add_library(keel_flags INTERFACE)
-target_compile_options(keel_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -fno-math-errno -ffp-contract=off)
+target_compile_options(keel_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off)
 if(KEEL_WERROR)
   target_compile_options(keel_flags INTERFACE -Werror)
 endif()

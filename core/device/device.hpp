@@ -1,0 +1,82 @@
+#pragma once
+
+#include "base/error.hpp"
+#include "device/buffer.hpp"
+#include "device/stream.hpp"
+#include "plugin/host.hpp"
+
+#include <keel/backend.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace keel {
+
+// What a Device is made of. The table is a copy that was adopted (its missing slots are NULL).
+struct DeviceSpec {
+    std::string plugin;                     // the backend's id, for messages
+    keel_backend table{};                   //
+    std::string selector = "auto";          // "auto", an index, or part of a device's name (case does not matter)
+    std::vector<const keel_param *> params; // the plugin's table, checked and complete; copied from during creation
+    std::shared_ptr<HostServices> host;
+    std::shared_ptr<void> keep_alive; // the plugin's library and whatever `params` points into
+};
+
+// An opened device of a backend: context, stream, buffers. Not thread-safe. Lives as long as the last Buffer or Weight on it.
+class Device : public std::enable_shared_from_this<Device> {
+  public:
+    static std::shared_ptr<Device> open(DeviceSpec spec);
+    // The core's own reference backend.
+    static std::shared_ptr<Device> open_reference(std::shared_ptr<HostServices> host);
+    ~Device();
+    Device(const Device &) = delete;
+    Device &operator=(const Device &) = delete;
+
+    const std::string &plugin() const { return spec_.plugin; }
+    const keel_backend &table() const { return spec_.table; }
+    keel_ctx *ctx() const { return ctx_; }
+    const keel_device_info &device_info() const { return device_info_; }
+    const keel_ctx_info &info() const { return info_; } // defaults filled in: no member is zero but max_buffer_bytes and sync*
+    keel_mem_info mem_info() const;                     // zeroes where unknown
+    const std::shared_ptr<HostServices> &host() const { return spec_.host; }
+    Stream &stream() { return stream_; }
+    bool is_lost() const { return lost_; }
+
+    // size bytes, not zeroed; from the pool where one fits. When memory is short the pool is emptied and the backend asked again.
+    BufferPtr allocate(uint64_t size, keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
+    // The host's memory as a buffer; NULL where the backend does not import. `host` outlives the buffer.
+    BufferPtr import_host(void *host, uint64_t size);
+    // Address space without memory behind it (see Buffer::commit); NULL where the backend has none.
+    BufferPtr reserve(uint64_t size);
+    Buffer *find(const keel_buffer *handle) const; // the live Buffer with that handle, or NULL
+    void trim(); // gives the pool's free buffers back to the system
+    const BufferPool::Stats &pool_stats() { return pool_.stats(); }
+
+    // Turns a status into an Error that names plugin, what was called, and the plugin's own message.
+    void check(keel_status status, const char *what);
+    [[noreturn]] void fail(keel_status status, const std::string &what);
+
+  private:
+    friend class Buffer;
+    explicit Device(DeviceSpec spec) : spec_(std::move(spec)), stream_(*this) {}
+    uint32_t select();
+    void read_info();
+    BufferPtr create(uint64_t size, keel_buffer_kind kind, void *host, keel_status *status);
+    void give_back(keel_buffer *, uint64_t size, keel_buffer_kind kind);
+
+    DeviceSpec spec_;
+    keel_ctx *ctx_ = nullptr;
+    keel_device_info device_info_{};
+    keel_ctx_info info_{};
+    Stream stream_;
+    BufferPool pool_;
+    std::unordered_map<const keel_buffer *, Buffer *> live_;
+    bool lost_ = false;
+};
+
+// The message that a plugin left on this thread, or an empty string; clears it.
+std::string take_message();
+
+} // namespace keel

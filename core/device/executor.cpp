@@ -1,0 +1,225 @@
+#include "device/executor.hpp"
+
+#include "device/compose.hpp"
+
+#include "base/log.hpp"
+
+namespace keel {
+
+const char *rung_name(Rung rung) {
+    switch (rung) {
+    case Rung::native:
+        return "native";
+    case Rung::composed:
+        return "composed";
+    case Rung::fallback:
+        return "fallback";
+    case Rung::reference:
+        break;
+    }
+    return "reference";
+}
+
+PlannedOp::~PlannedOp() {
+    if (plan_ != nullptr) device_->table().plan_destroy(device_->ctx(), plan_);
+}
+
+void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Device &device) {
+    if (weight == nullptr) return;
+    if (op == KEEL_OP_MATMUL) {
+        auto *a = reinterpret_cast<keel_matmul_args *>(args);
+        a->weight = weight->handle(device);
+        a->w = weight->tensor(device);
+    } else if (op == KEEL_OP_EMBED) {
+        auto *a = reinterpret_cast<keel_embed_args *>(args);
+        a->weight = weight->handle(device);
+        a->w = weight->tensor(device);
+    }
+}
+
+Executor::Executor(std::shared_ptr<Device> device, Options options) : device_(std::move(device)), options_(std::move(options)) {
+    reference_ = Device::open_reference(device_->host());
+    device_->stream().set_strategy(options_.sync);
+}
+
+// The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of ours.
+void Executor::check_template(keel_op op, keel_op_args *args, const std::string &label, const Weight *weight) {
+    ArgsCopy copy(op, args);
+    if (weight != nullptr) {
+        *copy.weight() = nullptr;
+        *copy.weight_tensor() = weight->shape();
+    }
+    keel_plan *plan = nullptr;
+    const keel_status status = reference_->table().op_plan(reference_->ctx(), op, copy.args(), &plan);
+    if (plan != nullptr) reference_->table().plan_destroy(reference_->ctx(), plan);
+    if (status == KEEL_OK) return;
+    throw_error(ErrorKind::internal, "{} ({}): {}", label, op_name(op), take_message());
+}
+
+OpHandle Executor::plan_any(keel_op op, keel_op_args *args, std::string label, Weight *weight) {
+    check_template(op, args, label, weight);
+    std::string reason;
+    if (OpHandle native = try_native(op, args, label, weight, &reason)) return native;
+    if (options_.strict) {
+        throw_error(ErrorKind::plugin, "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it fall back", label,
+                    device_->plugin(), op_name(op), reason);
+    }
+    OpHandle planned(new PlannedOp(op, std::move(label), weight));
+    planned->reason_ = reason;
+    set_weight(op, args, weight, *device_);
+    if ((planned->composition_ = compose(*this, op, args, planned->label_, weight))) {
+        planned->rung_ = Rung::composed;
+        planned->kernel_ = planned->composition_->kernel();
+        planned->device_ = device_;
+        return planned;
+    }
+    if (!settle_elsewhere(*planned, args)) {
+        throw_error(ErrorKind::internal, "{}: no rung of the ladder takes {}", planned->label_, op_name(op));
+    }
+    return planned;
+}
+
+OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight, std::string *reason) {
+    const keel_backend &table = device_->table();
+    if (weight != nullptr) weight->prepare(*device_);
+    if (!has_op(table, op)) {
+        if (reason != nullptr) *reason = "it has no such op";
+        return nullptr;
+    }
+    OpHandle planned(new PlannedOp(op, std::move(label), weight));
+    planned->device_ = device_;
+    set_weight(op, args, weight, *device_);
+    if (table.op_plan == nullptr || table.plan_destroy == nullptr || table.plan_info == nullptr) {
+        planned->kernel_ = "as it comes"; // a refusal shows at the first call, see demote()
+        return planned;
+    }
+    const keel_status status = table.op_plan(device_->ctx(), op, args, &planned->plan_);
+    if (status == KEEL_E_UNSUPPORTED) {
+        const std::string message = take_message();
+        if (reason != nullptr) *reason = message.empty() ? "it does not take these dtypes, shapes or features" : message;
+        planned->plan_ = nullptr;
+        return nullptr;
+    }
+    if (status != KEEL_OK) fail(*planned, *device_, status);
+    keel_plan_info info = {KEEL_HEADER(keel_plan_info)};
+    const keel_status told = table.plan_info(device_->ctx(), planned->plan_, &info);
+    if (told != KEEL_OK) fail(*planned, *device_, told);
+    info.kernel[sizeof info.kernel - 1] = 0;
+    planned->kernel_ = info.kernel;
+    planned->scratch_bytes_ = info.scratch_bytes;
+    return planned;
+}
+
+// The last two rungs: another device.
+bool Executor::settle_elsewhere(PlannedOp &op, keel_op_args *args) {
+    for (const auto &[target, rung] : {std::pair{options_.fallback, Rung::fallback}, std::pair{reference_, Rung::reference}}) {
+        if (target == nullptr || !has_op(target->table(), op.op_)) continue;
+        if (op.weight_ != nullptr) op.weight_->prepare(*target);
+        Crossing &crossing = crossing_to(target);
+        keel_plan *plan = nullptr;
+        std::string kernel = "as it comes";
+        if (target->table().op_plan != nullptr) {
+            ArgsCopy copy(op.op_, args);
+            if (op.weight_ != nullptr) set_weight(op.op_, copy.args(), op.weight_, *target);
+            const keel_status status = target->table().op_plan(target->ctx(), op.op_, copy.args(), &plan);
+            if (status == KEEL_E_UNSUPPORTED) {
+                take_message();
+                continue;
+            }
+            if (status != KEEL_OK) fail(op, *target, status);
+            keel_plan_info info = {KEEL_HEADER(keel_plan_info)};
+            if (target->table().plan_info(target->ctx(), plan, &info) == KEEL_OK) kernel = info.kernel;
+        }
+        op.device_ = target;
+        op.plan_ = plan;
+        op.rung_ = rung;
+        op.kernel_ = fmt::format("{}: {}", target->plugin(), kernel);
+        op.crossing_bytes_ = crossing.shares() ? 0 : crossing.bytes(op.op_, args);
+        ++crossings_planned_;
+        return true;
+    }
+    return false;
+}
+
+Crossing &Executor::crossing_to(const std::shared_ptr<Device> &target) {
+    for (const auto &crossing : crossings_) {
+        if (&crossing->to() == target.get()) return *crossing;
+    }
+    crossings_.push_back(std::make_unique<Crossing>(device_, target));
+    return *crossings_.back();
+}
+
+keel_buffer_kind Executor::placement() const {
+    return any_fallback() && device_->table().buffer_map != nullptr ? KEEL_BUFFER_HOST_VISIBLE : KEEL_BUFFER_DEVICE;
+}
+
+uint64_t Executor::crossed_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto &crossing : crossings_) bytes += crossing->copied_bytes();
+    return bytes;
+}
+
+void Executor::run_any(PlannedOp &op, keel_op_args *args) {
+    const bool outermost = depth_ == 0 && observer_;
+    if (outermost) observer_(op, args, false);
+    ++depth_;
+    try {
+        run_here(op, args);
+    } catch (...) {
+        --depth_;
+        throw;
+    }
+    --depth_;
+    if (outermost) observer_(op, args, true);
+}
+
+void Executor::run_here(PlannedOp &op, keel_op_args *args) {
+    switch (op.rung_) {
+    case Rung::native: {
+        args->plan = op.plan_;
+        set_weight(op.op_, args, op.weight_, *device_);
+        const keel_status status = call_op(device_->table(), op.op_, device_->ctx(), args);
+        if (status == KEEL_OK) return device_->stream().op_queued(op.label_.c_str());
+        if (status != KEEL_E_UNSUPPORTED) fail(op, *device_, status);
+        demote(op, args);
+        return run_here(op, args);
+    }
+    case Rung::composed:
+        set_weight(op.op_, args, op.weight_, *device_);
+        return op.composition_->run(*this, args);
+    case Rung::fallback:
+    case Rung::reference: {
+        const keel_status status = crossing_to(op.device_).run(op.op_, args, op.weight_, op.plan_);
+        if (status != KEEL_OK) fail(op, *op.device_, status);
+        return;
+    }
+    }
+}
+
+// A backend without plans (or one that changed its mind) refused a call, without a side effect: the ladder's next rung, loudly.
+void Executor::demote(PlannedOp &op, keel_op_args *args) {
+    const std::string message = take_message();
+    const std::string reason = message.empty() ? "the call was refused" : message;
+    if (options_.strict) {
+        throw_error(ErrorKind::plugin, "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back", op.label_,
+                    device_->plugin(), op_name(op.op_), reason);
+    }
+    if (op.plan_ != nullptr) device_->table().plan_destroy(device_->ctx(), op.plan_);
+    op.plan_ = nullptr;
+    op.reason_ = reason;
+    args->plan = nullptr;
+    if ((op.composition_ = compose(*this, op.op_, args, op.label_, op.weight_))) {
+        op.rung_ = Rung::composed;
+        op.kernel_ = op.composition_->kernel();
+    } else if (!settle_elsewhere(op, args)) {
+        throw_error(ErrorKind::internal, "{}: no rung of the ladder takes {}", op.label_, op_name(op.op_));
+    }
+    log().warn("{}: backend {} refused {} ({}); it runs {} from now on: {}", op.label_, device_->plugin(), op_name(op.op_), reason,
+                 rung_name(op.rung_), op.kernel_);
+}
+
+void Executor::fail(const PlannedOp &op, Device &device, keel_status status) {
+    device.fail(status, fmt::format("{} ({})", op.label_, op_name(op.op_)));
+}
+
+} // namespace keel

@@ -1,0 +1,132 @@
+#pragma once
+
+#include "device/crossing.hpp"
+#include "device/device.hpp"
+#include "device/op_args.hpp"
+#include "device/weight.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// Which step of the fallback ladder an op stands on.
+enum class Rung {
+    native,    // the backend's own op
+    composed,  // made of the backend's smaller ops
+    fallback,  // on the fallback backend that the config names
+    reference, // on the core's reference
+};
+const char *rung_name(Rung rung);
+
+class Executor;
+
+// An op made of several smaller ones on the same device (compose.cpp).
+class Composition {
+  public:
+    virtual ~Composition() = default;
+    virtual void run(Executor &executor, const keel_op_args *args) = 0;
+    virtual std::string kernel() const = 0; // "matmul + add_bias"
+};
+
+// An op of the pipeline with everything settled: rung, kernel, plan. Made by Executor::plan, destroyed before the executor.
+class PlannedOp {
+  public:
+    ~PlannedOp();
+    PlannedOp(const PlannedOp &) = delete;
+    PlannedOp &operator=(const PlannedOp &) = delete;
+
+    keel_op op() const { return op_; }
+    const std::string &label() const { return label_; } // "layer 3: ffn_down"
+    Rung rung() const { return rung_; }
+    const std::string &kernel() const { return kernel_; }
+    const std::string &reason() const { return reason_; } // why not native; empty if it is
+    uint64_t scratch_bytes() const { return scratch_bytes_; }
+    uint64_t crossing_bytes() const { return crossing_bytes_; } // copied between devices per call at the planned shape; 0 if shared
+    const Weight *weight() const { return weight_; }
+
+  private:
+    friend class Executor;
+    PlannedOp(keel_op op, std::string label, Weight *weight) : op_(op), label_(std::move(label)), weight_(weight) {}
+
+    keel_op op_;
+    std::string label_;
+    Weight *weight_;
+    Rung rung_ = Rung::native;
+    std::string kernel_, reason_;
+    uint64_t scratch_bytes_ = 0, crossing_bytes_ = 0;
+    std::shared_ptr<Device> device_; // where it runs
+    keel_plan *plan_ = nullptr;      // on device_
+    std::unique_ptr<Composition> composition_;
+};
+using OpHandle = std::unique_ptr<PlannedOp>;
+
+// Runs a pipeline's ops on a device. What a backend does not have goes down the fallback ladder, settled when the op is planned:
+// composed of the backend's smaller ops; the fallback backend; the core's reference. Not thread-safe.
+class Executor {
+  public:
+    struct Options {
+        bool strict = false;              // anything but native is an error
+        std::shared_ptr<Device> fallback; // the config's; NULL: the reference only
+        SyncStrategy sync;
+    };
+    // Called round every op of the pipeline (not inside compositions): for compare and tracing. `after` false: inputs are still
+    // what they were.
+    using Observer = std::function<void(const PlannedOp &, const keel_op_args *args, bool after)>;
+
+    Executor(std::shared_ptr<Device> device, Options options);
+
+    Device &device() const { return *device_; }
+    const std::shared_ptr<Device> &device_ptr() const { return device_; }
+    Stream &stream() const { return device_->stream(); }
+
+    // Settles an op. `args` is a template as keel_backend.op_plan wants it; its weight (and w) members are filled in from `weight`,
+    // which is made ready where the op will run. With strict an op that is not native throws.
+    template <typename Args>
+    OpHandle plan(keel_op op, Args args, std::string label, Weight *weight = nullptr) {
+        return plan_any(op, reinterpret_cast<keel_op_args *>(&args), std::move(label), weight);
+    }
+    // As plan, but NULL if the device has no such op of its own.
+    template <typename Args>
+    OpHandle plan_native(keel_op op, Args args, std::string label, Weight *weight = nullptr) {
+        return try_native(op, reinterpret_cast<keel_op_args *>(&args), std::move(label), weight, nullptr);
+    }
+    // Queues the op. Fills in the args' plan and weight.
+    template <typename Args>
+    void run(PlannedOp &op, Args args) {
+        run_any(op, reinterpret_cast<keel_op_args *>(&args));
+    }
+    void run_any(PlannedOp &op, keel_op_args *args);
+
+    void set_observer(Observer observer) { observer_ = std::move(observer); }
+    // How buffers that ops share are best made, once all is planned: visible to the host if an op runs elsewhere.
+    keel_buffer_kind placement() const;
+    bool any_fallback() const { return crossings_planned_ > 0; }
+    // Bytes that fallbacks have copied between devices so far.
+    uint64_t crossed_bytes() const;
+
+  private:
+    OpHandle plan_any(keel_op op, keel_op_args *args, std::string label, Weight *weight);
+    OpHandle try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight, std::string *reason);
+    bool settle_elsewhere(PlannedOp &op, keel_op_args *args);
+    void check_template(keel_op op, keel_op_args *args, const std::string &label, const Weight *weight);
+    void demote(PlannedOp &op, keel_op_args *args);
+    void run_here(PlannedOp &op, keel_op_args *args);
+    Crossing &crossing_to(const std::shared_ptr<Device> &target);
+    [[noreturn]] void fail(const PlannedOp &op, Device &device, keel_status status);
+
+    std::shared_ptr<Device> device_;
+    Options options_;
+    std::shared_ptr<Device> reference_;
+    std::vector<std::unique_ptr<Crossing>> crossings_;
+    uint64_t crossings_planned_ = 0;
+    Observer observer_;
+    int depth_ = 0; // above 0: inside a composition
+};
+
+// Points args at a weight as it lies on a device. Ops without a weight are left alone.
+void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Device &device);
+
+} // namespace keel

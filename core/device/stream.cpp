@@ -1,0 +1,95 @@
+#include "device/stream.hpp"
+
+#include "device/device.hpp"
+
+#include <fmt/format.h>
+
+namespace keel {
+
+std::string to_string(const SyncStrategy &s) {
+    switch (s.kind) {
+    case SyncStrategy::Kind::automatic:
+        return "auto";
+    case SyncStrategy::Kind::lazy:
+        return "lazy";
+    case SyncStrategy::Kind::eager:
+        return "eager";
+    case SyncStrategy::Kind::batched:
+        break;
+    }
+    return fmt::format("batched: {}", s.ops);
+}
+
+void Stream::set_strategy(const SyncStrategy &wanted) {
+    strategy_ = wanted;
+    if (wanted.kind == SyncStrategy::Kind::automatic) {
+        const keel_ctx_info &info = device_.info();
+        switch (info.sync) {
+        case KEEL_SYNC_EAGER:
+            strategy_ = {SyncStrategy::Kind::eager, 0};
+            break;
+        case KEEL_SYNC_BATCHED:
+            strategy_ = {SyncStrategy::Kind::batched, info.sync_ops > 0 ? info.sync_ops : 50};
+            break;
+        default:
+            strategy_ = {SyncStrategy::Kind::lazy, 0};
+        }
+    }
+}
+
+void Stream::op_queued(const char *op) {
+    ++counters_.ops;
+    ++pending_;
+    if (strategy_.kind == SyncStrategy::Kind::eager) {
+        flush();
+        ++counters_.waits;
+        device_.check(device_.table().wait(device_.ctx(), ticket_), op);
+        waited_ = true;
+    } else if (strategy_.kind == SyncStrategy::Kind::batched && pending_ >= strategy_.ops) {
+        flush();
+    }
+}
+
+void Stream::write_queued(uint64_t bytes) {
+    ++counters_.writes;
+    counters_.written_bytes += bytes;
+    // A write has copied its source when it returns, so it needs no submit of its own; but it makes the stream dirty.
+    if (pending_ == 0) waited_ = false;
+}
+
+void Stream::end_of_step() {
+    if (pending_ > 0) flush();
+}
+
+uint64_t Stream::flush() {
+    if (pending_ == 0 && waited_) return ticket_;
+    pending_ = 0;
+    ++counters_.submits;
+    uint64_t ticket = 0;
+    device_.check(device_.table().flush(device_.ctx(), &ticket), "flush");
+    ticket_ = ticket;
+    waited_ = false;
+    return ticket_;
+}
+
+void Stream::wait() {
+    if (pending_ == 0 && waited_) return;
+    flush();
+    ++counters_.waits;
+    device_.check(device_.table().wait(device_.ctx(), ticket_), "wait");
+    waited_ = true;
+}
+
+void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t bytes) {
+    if (bytes == 0) return;
+    // The backend's buffer_read submits and waits by itself; it is counted as what it is.
+    if (pending_ > 0) ++counters_.submits;
+    if (pending_ > 0 || !waited_) ++counters_.waits;
+    ++counters_.reads;
+    counters_.read_bytes += bytes;
+    pending_ = 0;
+    waited_ = true;
+    device_.check(device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes), "buffer_read");
+}
+
+} // namespace keel

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <keel/backend.h>
+
+#include <cstdint>
+#include <string>
+
+namespace keel {
+
+class Device;
+
+// When work is submitted and waited for. It is the core's, not the backend's, and never changes a result.
+struct SyncStrategy {
+    enum class Kind {
+        automatic, // the backend's own choice (keel_ctx_info.sync)
+        lazy,      // submit at natural ends (a chunk, a step), wait only where the host reads
+        eager,     // submit and wait after every op: for debugging, errors surface at their op
+        batched,   // submit every `ops` ops
+    };
+    Kind kind = Kind::automatic;
+    uint32_t ops = 50; // batched only
+};
+
+std::string to_string(const SyncStrategy &);
+
+// The one stream of a device's context: counts ops, and submits and waits as the strategy says. Not thread-safe: one user at a
+// time, like the context itself.
+class Stream {
+  public:
+    struct Counters {
+        uint64_t ops = 0, submits = 0, waits = 0, reads = 0, writes = 0, read_bytes = 0, written_bytes = 0;
+    };
+
+    explicit Stream(Device &device) : device_(device) {}
+
+    void set_strategy(const SyncStrategy &); // automatic is resolved with the device's info
+    const SyncStrategy &strategy() const { return strategy_; }
+
+    void op_queued(const char *op); // after each op that the backend took
+    void write_queued(uint64_t bytes);
+    void end_of_step();                                    // a natural end: everything but eager submits here
+    uint64_t flush();                                      // submits what is pending; the ticket. Nothing pending: the last one
+    void wait();                                           // flush, then wait for all
+    void read(keel_buffer *, uint64_t offset, void *dst, uint64_t bytes); // waits, then copies to the host
+
+    const Counters &counters() const { return counters_; }
+    bool pending() const { return pending_ > 0; }
+
+  private:
+    Device &device_;
+    SyncStrategy strategy_{SyncStrategy::Kind::lazy, 0};
+    Counters counters_;
+    uint64_t pending_ = 0; // ops and writes since the last flush
+    uint64_t ticket_ = 0;
+    bool waited_ = true; // nothing is in flight behind ticket_
+};
+
+} // namespace keel

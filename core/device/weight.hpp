@@ -1,0 +1,78 @@
+#pragma once
+
+#include "device/tensor.hpp"
+
+#include <keel/backend.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// One part of a weight as it lies in a mapped file or in memory.
+struct WeightSource {
+    std::shared_ptr<const void> keep_alive; // the mapping
+    const void *mapping = nullptr;          // its start, and size
+    uint64_t mapping_bytes = 0;
+    uint64_t offset = 0; // of row 0
+    keel_dtype dtype = KEEL_DTYPE_NONE;
+    int64_t rows = 0, cols = 0;
+};
+
+// A matrix of the model, [rows, cols], joined from one or more sources, ready on one or more devices. A backend that takes weights
+// into its own layout has a handle; for others the core keeps the joined rows in a buffer.
+class Weight {
+  public:
+    Weight(std::string name, std::vector<WeightSource> sources, keel_join join, uint32_t use, uint32_t max_m);
+    ~Weight();
+    Weight(const Weight &) = delete;
+    Weight &operator=(const Weight &) = delete;
+
+    const std::string &name() const { return name_; }
+    int64_t rows() const { return rows_; }
+    int64_t cols() const { return cols_; }
+    keel_dtype dtype() const { return sources_.front().dtype; }
+    uint32_t use() const { return use_; }
+
+    // Makes it ready on a device; nothing to do if it is.
+    void prepare(Device &device);
+    bool is_ready(const Device &device) const { return on_.count(&device) != 0; }
+    // What an op's args name on that device: exactly one of the two is set. The device must be ready.
+    keel_weight *handle(const Device &device) const;
+    const keel_tensor *tensor(const Device &device) const;
+    // A shape without memory, for checks: [rows, cols] in the sources' dtype.
+    const keel_tensor *shape() const { return shape_.c(); }
+    // Bytes that a matmul with m = 1 reads.
+    uint64_t bytes(const Device &device) const;
+    std::string layout(const Device &device) const;
+
+    // True while some device uses the sources in place (or none is ready yet).
+    bool sources_needed() const;
+    const std::vector<WeightSource> &sources() const { return sources_; }
+    // Lets go of the mappings; prepare() on another device is an error from then on. Only when !sources_needed().
+    void release_sources();
+
+  private:
+    struct OnDevice {
+        std::shared_ptr<Device> device;
+        keel_weight *handle = nullptr;
+        Tensor tensor;
+        keel_weight_info info{};
+    };
+    bool prepare_native(Device &, OnDevice &);
+    void prepare_rows(Device &, OnDevice &);
+
+    std::string name_;
+    std::vector<WeightSource> sources_;
+    keel_join join_;
+    uint32_t use_;
+    uint32_t max_m_;
+    int64_t rows_ = 0, cols_ = 0;
+    Tensor shape_;
+    bool released_ = false;
+    std::map<const Device *, OnDevice> on_;
+};
+
+} // namespace keel
