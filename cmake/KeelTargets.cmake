@@ -12,6 +12,11 @@ if(KEEL_SANITIZE)
   add_link_options(-fsanitize=${KEEL_SANITIZE})
 endif()
 
+if(KEEL_FUZZ)
+  # every library reports its coverage; only the fuzz targets link the fuzzer itself
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # keel_layer(NAME SOURCES ... LINK ...): one layer of the core. Includes are written from core/ ("model/safetensors.hpp");
 # what a layer may use is what it links, so that an arrow that points the wrong way does not build.
 function(keel_layer name)
