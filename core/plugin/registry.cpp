@@ -1,0 +1,153 @@
+#include "plugin/registry.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "platform/paths.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <system_error>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view suffix = ".so";
+
+void add_once(std::vector<fs::path> &folders, const fs::path &folder) {
+    const fs::path path = absolute_path(folder);
+    if (std::find(folders.begin(), folders.end(), path) == folders.end()) folders.push_back(path);
+}
+
+void add_environment(std::vector<fs::path> &folders) {
+    const char *value = std::getenv("KEEL_PLUGIN_PATH");
+    std::string_view rest = value == nullptr ? "" : value;
+    while (!rest.empty()) {
+        const size_t end = std::min(rest.find(':'), rest.size());
+        const fs::path folder = rest.substr(0, end);
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+        if (folder.empty())
+            continue; // "a::b": an empty entry means the working directory elsewhere; not here
+        if (!folder.is_absolute()) {
+            throw_error(ErrorKind::usage,
+                        "KEEL_PLUGIN_PATH: '{}' is relative; write absolute folders with ':' between them, "
+                        "as code is "
+                        "never loaded from the working directory",
+                        printable(folder.string()));
+        }
+        add_once(folders, folder);
+    }
+}
+
+// Plugin files of one folder by name; a folder that is not there or cannot be read has none.
+std::vector<PluginFile> files_in(const fs::path &folder) {
+    std::vector<PluginFile> files;
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+        std::error_code ignored;
+        if (it->path().extension() == suffix && it->is_regular_file(ignored))
+            files.push_back({it->path().stem().string(), it->path(), false});
+    }
+    std::sort(files.begin(), files.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
+    return files;
+}
+
+[[noreturn]] void throw_not_found(const std::string &name, const SourceLocation &at,
+                                  const std::vector<fs::path> &folders) {
+    std::set<std::string> known;
+    for (const fs::path &folder : folders)
+        for (const PluginFile &file : files_in(folder))
+            known.insert(file.name);
+    const std::vector<std::string> names(known.begin(), known.end());
+    std::string looked;
+    for (const fs::path &folder : folders)
+        looked += (looked.empty() ? "" : ", ") + folder.string();
+    std::string cure = did_you_mean(name, names);
+    if (cure.empty())
+        cure = "; install it into one of them, name its folder in KEEL_PLUGIN_PATH, or give an absolute path";
+    throw_error(ErrorKind::plugin, "{}: no plugin '{}': no {}{} in {}{}", to_string(at), printable(name),
+                printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
+}
+
+} // namespace
+
+std::vector<fs::path> default_plugin_folders() {
+    std::vector<fs::path> folders;
+    add_environment(folders);
+    const fs::path beside = executable_path().parent_path() / "..";
+    add_once(folders, beside / "lib/keel/plugins");
+    add_once(folders, beside / KEEL_LIBDIR / "keel/plugins"); // lib64, lib/x86_64-linux-gnu
+    add_once(folders, fs::path(KEEL_FULL_LIBDIR) / "keel/plugins");
+    return folders;
+}
+
+bool is_plugin_path(std::string_view name_or_path) {
+    return name_or_path.find('/') != std::string_view::npos || name_or_path.ends_with(suffix);
+}
+
+fs::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
+                     const std::vector<fs::path> &folders) {
+    if (is_plugin_path(name_or_path)) {
+        const fs::path path = name_or_path;
+        if (!path.is_absolute()) {
+            throw_error(ErrorKind::plugin,
+                        "{}: plugin '{}': the path is relative to nothing; write it absolute, or give a name",
+                        to_string(at), printable(name_or_path));
+        }
+        return path.lexically_normal();
+    }
+    if (!name_or_path.empty()) {
+        for (const fs::path &folder : folders) {
+            std::error_code ignored;
+            const fs::path path = folder / (name_or_path + std::string(suffix));
+            if (fs::exists(path, ignored)) return path;
+        }
+    }
+    throw_not_found(name_or_path, at, folders);
+}
+
+PluginRegistry &PluginRegistry::process() {
+    static auto *const registry = new PluginRegistry(default_plugin_folders());
+    return *registry;
+}
+
+const PluginLibrary &PluginRegistry::get(const std::string &name_or_path, const SourceLocation &at) {
+    const fs::path path = find_plugin(name_or_path, at, folders_);
+    std::error_code error;
+    fs::path key = fs::canonical(path, error);
+    if (error) key = path; // PluginLibrary says what is wrong with it
+    const std::lock_guard lock(mutex_);
+    auto found = loaded_.find(key);
+    if (found == loaded_.end()) found = loaded_.emplace(key, std::make_unique<PluginLibrary>(path, at)).first;
+    const PluginLibrary &plugin = *found->second;
+    if (!is_plugin_path(name_or_path) && plugin.id() != name_or_path) {
+        throw_error(ErrorKind::plugin, "{}: plugin {} calls itself '{}'; rename the file to {}{}",
+                    to_string(at), printable(path.string(), 400), plugin.id(), plugin.id(), suffix);
+    }
+    return plugin;
+}
+
+const PluginLibrary &PluginRegistry::get(const std::string &name_or_path, keel_plugin_kind kind,
+                                         const SourceLocation &at) {
+    const PluginLibrary &plugin = get(name_or_path, at);
+    plugin.require_kind(kind, at);
+    return plugin;
+}
+
+std::vector<PluginFile> PluginRegistry::list() const {
+    std::vector<PluginFile> all;
+    std::set<std::string> seen;
+    for (const fs::path &folder : folders_) {
+        for (PluginFile &file : files_in(folder)) {
+            file.shadowed = !seen.insert(file.name).second;
+            all.push_back(std::move(file));
+        }
+    }
+    std::stable_sort(all.begin(), all.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
+    return all;
+}
+
+} // namespace keel
