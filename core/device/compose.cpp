@@ -30,9 +30,11 @@ Args plain(const Args &args, uint64_t features) {
 // out = x * W^T; then + bias; then added to what out held.
 class ComposedMatmul final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_matmul_args &a, const std::string &label, Weight *weight) {
+    static std::unique_ptr<Composition> make(Executor &ex, const keel_matmul_args &a,
+                                             const std::string &label, Weight *weight) {
         auto self = std::unique_ptr<ComposedMatmul>(new ComposedMatmul);
-        const bool accumulate = (a.features & KEEL_MATMUL_ACCUMULATE) != 0, bias = (a.features & KEEL_MATMUL_BIAS) != 0;
+        const bool accumulate = (a.features & KEEL_MATMUL_ACCUMULATE) != 0,
+                   bias = (a.features & KEEL_MATMUL_BIAS) != 0;
         if (!accumulate && !bias) return nullptr;
         keel_matmul_args inner = plain(a, 0);
         inner.bias = nullptr;
@@ -80,7 +82,8 @@ class ComposedMatmul final : public Composition {
 // residual += x; out = rms_norm(residual).
 class ComposedAddRmsNorm final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_norm_args &a, const std::string &label) {
+    static std::unique_ptr<Composition> make(Executor &ex, const keel_norm_args &a,
+                                             const std::string &label) {
         auto self = std::unique_ptr<ComposedAddRmsNorm>(new ComposedAddRmsNorm);
         if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, sum(a), label))) return nullptr;
         if (!(self->norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm(a), label))) return nullptr;
@@ -112,7 +115,8 @@ class ComposedAddRmsNorm final : public Composition {
 // out += factor * a.
 class ComposedScaledAdd final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_elementwise_args &a, const std::string &label) {
+    static std::unique_ptr<Composition> make(Executor &ex, const keel_elementwise_args &a,
+                                             const std::string &label) {
         auto self = std::unique_ptr<ComposedScaledAdd>(new ComposedScaledAdd);
         self->scaled_ = temporary(ex.device(), *a.out, a.out->dtype);
         if (!(self->scale_ = ex.plan_native(KEEL_OP_SCALE, scale(a, self->scaled_), label))) return nullptr;
@@ -151,11 +155,19 @@ class ComposedQkv final : public Composition {
         auto self = std::unique_ptr<ComposedQkv>(new ComposedQkv);
         self->k_ = temporary(ex.device(), *a.k, a.k->dtype);
         const bool norm = (a.features & KEEL_QKV_NORM) != 0;
-        if (norm && !(self->q_norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm_of(a, a.q, a.q_norm, a.q_out), label))) return nullptr;
-        if (norm && !(self->k_norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm_of(a, a.k, a.k_norm, self->k_.c()), label))) return nullptr;
-        if (!(self->rope_q_ = ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? a.q_out : a.q, a.q_out), label))) return nullptr;
-        if (!(self->rope_k_ = ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? self->k_.c() : a.k, self->k_.c()), label))) return nullptr;
-        if (!(self->append_ = ex.plan_native(KEEL_OP_KV_APPEND, append_of(a, self->k_), label))) return nullptr;
+        if (norm &&
+            !(self->q_norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm_of(a, a.q, a.q_norm, a.q_out), label)))
+            return nullptr;
+        if (norm && !(self->k_norm_ =
+                          ex.plan_native(KEEL_OP_RMS_NORM, norm_of(a, a.k, a.k_norm, self->k_.c()), label)))
+            return nullptr;
+        if (!(self->rope_q_ = ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? a.q_out : a.q, a.q_out), label)))
+            return nullptr;
+        if (!(self->rope_k_ =
+                  ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? self->k_.c() : a.k, self->k_.c()), label)))
+            return nullptr;
+        if (!(self->append_ = ex.plan_native(KEEL_OP_KV_APPEND, append_of(a, self->k_), label)))
+            return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -167,10 +179,13 @@ class ComposedQkv final : public Composition {
         ex.run(*rope_k_, rope_of(a, k_norm_ ? k.c() : a.k, k.c()));
         ex.run(*append_, append_of(a, k));
     }
-    std::string kernel() const override { return fmt::format("{}rope + kv_append", q_norm_ ? "rms_norm + " : ""); }
+    std::string kernel() const override {
+        return fmt::format("{}rope + kv_append", q_norm_ ? "rms_norm + " : "");
+    }
 
   private:
-    static keel_norm_args norm_of(const keel_qkv_args &a, const keel_tensor *x, const keel_tensor *weight, const keel_tensor *out) {
+    static keel_norm_args norm_of(const keel_qkv_args &a, const keel_tensor *x, const keel_tensor *weight,
+                                  const keel_tensor *out) {
         keel_norm_args n = {KEEL_HEADER(keel_norm_args)};
         n.x = x;
         n.weight = weight;
@@ -201,7 +216,8 @@ class ComposedQkv final : public Composition {
 // The scores first, because attention's output may overwrite q.
 class ComposedAttention final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_attention_args &a, const std::string &label) {
+    static std::unique_ptr<Composition> make(Executor &ex, const keel_attention_args &a,
+                                             const std::string &label) {
         // attention_scores knows neither a window of the model nor soft-capping.
         const uint64_t other = KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP;
         if ((a.features & KEEL_ATTENTION_SCORES) == 0 || (a.features & other) != 0) return nullptr;
@@ -237,15 +253,17 @@ class ComposedAttention final : public Composition {
 
 } // namespace
 
-std::unique_ptr<Composition> compose(Executor &executor, keel_op op, const keel_op_args *args, const std::string &label,
-                                     Weight *weight) {
+std::unique_ptr<Composition> compose(Executor &executor, keel_op op, const keel_op_args *args,
+                                     const std::string &label, Weight *weight) {
     switch (op) {
     case KEEL_OP_MATMUL:
-        return ComposedMatmul::make(executor, *reinterpret_cast<const keel_matmul_args *>(args), label, weight);
+        return ComposedMatmul::make(executor, *reinterpret_cast<const keel_matmul_args *>(args), label,
+                                    weight);
     case KEEL_OP_ADD_RMS_NORM:
         return ComposedAddRmsNorm::make(executor, *reinterpret_cast<const keel_norm_args *>(args), label);
     case KEEL_OP_SCALED_ADD:
-        return ComposedScaledAdd::make(executor, *reinterpret_cast<const keel_elementwise_args *>(args), label);
+        return ComposedScaledAdd::make(executor, *reinterpret_cast<const keel_elementwise_args *>(args),
+                                       label);
     case KEEL_OP_QKV_PREPARE:
         return ComposedQkv::make(executor, *reinterpret_cast<const keel_qkv_args *>(args), label);
     case KEEL_OP_ATTENTION:

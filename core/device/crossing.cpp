@@ -6,8 +6,10 @@
 
 namespace keel {
 
-Crossing::Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to) : from_(std::move(from)), to_(std::move(to)) {
-    shares_ = from_->table().buffer_map != nullptr && (to_->device_info().flags & KEEL_DEVICE_IMPORTS_HOST) != 0;
+Crossing::Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to)
+    : from_(std::move(from)), to_(std::move(to)) {
+    shares_ =
+        from_->table().buffer_map != nullptr && (to_->device_info().flags & KEEL_DEVICE_IMPORTS_HOST) != 0;
 }
 
 uint64_t Crossing::bytes(keel_op op, const keel_op_args *args) {
@@ -26,7 +28,8 @@ BufferPtr Crossing::import(keel_buffer *handle) {
     void *host = buffer != nullptr ? buffer->map() : nullptr;
     if (host == nullptr || reinterpret_cast<uintptr_t>(host) % to_->info().buffer_align != 0) return nullptr;
     const auto found = imports_.find(handle);
-    if (found != imports_.end() && found->second.host == host && found->second.size == buffer->size()) return found->second.buffer;
+    if (found != imports_.end() && found->second.host == host && found->second.size == buffer->size())
+        return found->second.buffer;
     BufferPtr imported = to_->import_host(host, buffer->size());
     imports_[handle] = {host, buffer->size(), imported};
     return imported;
@@ -75,7 +78,8 @@ keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *we
         const uint64_t bytes = extent_bytes(*s.original);
         std::vector<std::byte> host(bytes);
         s.buffer->read(0, host.data(), bytes);
-        if (Buffer *target = from_->find(s.original->buffer)) target->write(s.original->offset, host.data(), bytes);
+        if (Buffer *target = from_->find(s.original->buffer))
+            target->write(s.original->offset, host.data(), bytes);
         copied_ += bytes;
     }
     return KEEL_OK;

@@ -32,7 +32,8 @@ class Crossing {
     std::shared_ptr<Device> from_, to_;
     bool shares_;
     uint64_t copied_ = 0;
-    std::map<keel_buffer *, Import> imports_; // by the first device's handle; checked against its mapping at each use
+    std::map<keel_buffer *, Import>
+        imports_; // by the first device's handle; checked against its mapping at each use
 };
 
 } // namespace keel

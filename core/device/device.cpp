@@ -11,11 +11,14 @@ namespace {
 
 std::string lower(std::string_view text) {
     std::string out(text);
-    std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(out.begin(), out.end(), out.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return out;
 }
 
-bool is_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
+bool is_power_of_two(uint32_t n) {
+    return n != 0 && (n & (n - 1)) == 0;
+}
 
 } // namespace
 
@@ -32,7 +35,8 @@ std::shared_ptr<Device> Device::open(DeviceSpec spec) {
     desc.n_params = static_cast<uint32_t>(device->spec_.params.size());
     desc.params = device->spec_.params.data();
     const keel_status status = device->table().ctx_create(device->host()->table(), &desc, &device->ctx_);
-    if (status == KEEL_OK && device->ctx_ == nullptr) device->fail(KEEL_E_INTERNAL, "ctx_create gave no context");
+    if (status == KEEL_OK && device->ctx_ == nullptr)
+        device->fail(KEEL_E_INTERNAL, "ctx_create gave no context");
     if (status != KEEL_OK) {
         device->ctx_ = nullptr;
         device->fail(status, fmt::format("opening device {} '{}'", index, device->device_info_.name));
@@ -52,7 +56,8 @@ std::shared_ptr<Device> Device::open_reference(std::shared_ptr<HostServices> hos
 
 Device::~Device() {
     if (ctx_ == nullptr) return;
-    for (keel_buffer *buffer : pool_.drain()) table().buffer_destroy(ctx_, buffer);
+    for (keel_buffer *buffer : pool_.drain())
+        table().buffer_destroy(ctx_, buffer);
     table().ctx_destroy(ctx_);
 }
 
@@ -61,29 +66,33 @@ uint32_t Device::select() {
     uint32_t count = 0;
     check(table().device_count(host()->table(), &count), "device_count");
     if (count == 0) {
-        throw_error(ErrorKind::resource, "backend {} finds no device on this machine; is its driver installed?", plugin());
+        throw_error(ErrorKind::resource,
+                    "backend {} finds no device on this machine; is its driver installed?", plugin());
     }
     uint32_t wanted = 0;
     const char *begin = spec_.selector.data(), *end = begin + spec_.selector.size();
     const bool any = spec_.selector.empty() || spec_.selector == "auto";
     const bool by_index = !any && std::from_chars(begin, end, wanted).ptr == end;
     if (by_index && wanted >= count) {
-        throw_error(ErrorKind::input, "backend {} has {} device(s), there is no device {}; `keel plugins show {}` lists them", plugin(),
-                    count, wanted, plugin());
+        throw_error(ErrorKind::input,
+                    "backend {} has {} device(s), there is no device {}; `keel plugins show {}` lists them",
+                    plugin(), count, wanted, plugin());
     }
     std::string names;
     for (uint32_t i = 0; i < count; ++i) {
         if (by_index && i != wanted) continue;
         keel_device_info info = {KEEL_HEADER(keel_device_info)};
         check(table().device_info(host()->table(), i, &info), "device_info");
-        info.name[sizeof info.name - 1] = info.vendor[sizeof info.vendor - 1] = info.driver[sizeof info.driver - 1] = 0;
+        info.name[sizeof info.name - 1] = info.vendor[sizeof info.vendor - 1] =
+            info.driver[sizeof info.driver - 1] = 0;
         if (any || by_index || lower(info.name).find(lower(spec_.selector)) != std::string::npos) {
             device_info_ = info;
             return i;
         }
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", info.name);
     }
-    throw_error(ErrorKind::input, "backend {} has no device whose name contains '{}'; it has {}", plugin(), spec_.selector, names);
+    throw_error(ErrorKind::input, "backend {} has no device whose name contains '{}'; it has {}", plugin(),
+                spec_.selector, names);
 }
 
 void Device::read_info() {
@@ -98,7 +107,8 @@ void Device::read_info() {
 
 keel_mem_info Device::mem_info() const {
     keel_mem_info info = {KEEL_HEADER(keel_mem_info)};
-    if (table().mem_info == nullptr || table().mem_info(ctx_, &info) != KEEL_OK) info = {KEEL_HEADER(keel_mem_info)};
+    if (table().mem_info == nullptr || table().mem_info(ctx_, &info) != KEEL_OK)
+        info = {KEEL_HEADER(keel_mem_info)};
     return info;
 }
 
@@ -118,8 +128,8 @@ BufferPtr Device::create(uint64_t size, keel_buffer_kind kind, void *host, keel_
 BufferPtr Device::allocate(uint64_t size, keel_buffer_kind kind) {
     size = std::max<uint64_t>(size, 1);
     if (info_.max_buffer_bytes != 0 && size > info_.max_buffer_bytes) {
-        throw_error(ErrorKind::resource, "backend {}: a buffer of {} bytes is wanted, device '{}' allows {}", plugin(), size,
-                    device_info_.name, info_.max_buffer_bytes);
+        throw_error(ErrorKind::resource, "backend {}: a buffer of {} bytes is wanted, device '{}' allows {}",
+                    plugin(), size, device_info_.name, info_.max_buffer_bytes);
     }
     uint64_t actual = size;
     if (keel_buffer *reused = pool_.take(size, kind, &actual)) {
@@ -138,7 +148,8 @@ BufferPtr Device::allocate(uint64_t size, keel_buffer_kind kind) {
 BufferPtr Device::import_host(void *memory, uint64_t size) {
     keel_status status = KEEL_OK;
     BufferPtr buffer = create(size, KEEL_BUFFER_IMPORT, memory, &status);
-    if (buffer == nullptr && status != KEEL_E_UNSUPPORTED) fail(status, fmt::format("importing {} bytes of host memory", size));
+    if (buffer == nullptr && status != KEEL_E_UNSUPPORTED)
+        fail(status, fmt::format("importing {} bytes of host memory", size));
     if (buffer == nullptr) take_message();
     return buffer;
 }
@@ -147,7 +158,8 @@ BufferPtr Device::reserve(uint64_t size) {
     if (table().buffer_commit == nullptr) return nullptr;
     keel_status status = KEEL_OK;
     BufferPtr buffer = create(size, KEEL_BUFFER_RESERVE, nullptr, &status);
-    if (buffer == nullptr && status != KEEL_E_UNSUPPORTED) fail(status, fmt::format("reserving {} bytes of address space", size));
+    if (buffer == nullptr && status != KEEL_E_UNSUPPORTED)
+        fail(status, fmt::format("reserving {} bytes of address space", size));
     if (buffer == nullptr) take_message();
     return buffer;
 }
@@ -158,7 +170,8 @@ Buffer *Device::find(const keel_buffer *handle) const {
 }
 
 void Device::trim() {
-    for (keel_buffer *buffer : pool_.drain()) table().buffer_destroy(ctx_, buffer);
+    for (keel_buffer *buffer : pool_.drain())
+        table().buffer_destroy(ctx_, buffer);
 }
 
 void Device::give_back(keel_buffer *handle, uint64_t size, keel_buffer_kind kind) {
@@ -176,11 +189,13 @@ void Device::check(keel_status status, const char *what) {
 void Device::fail(keel_status status, const std::string &what) {
     if (status == KEEL_E_DEVICE_LOST) lost_ = true;
     const std::string message = take_message();
-    const ErrorKind kind = status == KEEL_E_OUT_OF_MEMORY ? ErrorKind::resource
-                           : status == KEEL_E_INVALID_ARG || status == KEEL_E_UNSUPPORTED || status == KEEL_E_NOT_FOUND
-                               ? ErrorKind::plugin
-                               : ErrorKind::runtime;
-    throw_error(kind, "backend {}: {}: {}{}{}", plugin(), what, status_text(status), message.empty() ? "" : ": ", message);
+    const ErrorKind kind =
+        status == KEEL_E_OUT_OF_MEMORY ? ErrorKind::resource
+        : status == KEEL_E_INVALID_ARG || status == KEEL_E_UNSUPPORTED || status == KEEL_E_NOT_FOUND
+            ? ErrorKind::plugin
+            : ErrorKind::runtime;
+    throw_error(kind, "backend {}: {}: {}{}{}", plugin(), what, status_text(status),
+                message.empty() ? "" : ": ", message);
 }
 
 } // namespace keel

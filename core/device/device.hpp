@@ -16,10 +16,11 @@ namespace keel {
 
 // What a Device is made of. The table is a copy that was adopted (its missing slots are NULL).
 struct DeviceSpec {
-    std::string plugin;                     // the backend's id, for messages
-    keel_backend table{};                   //
-    std::string selector = "auto";          // "auto", an index, or part of a device's name (case does not matter)
-    std::vector<const keel_param *> params; // the plugin's table, checked and complete; copied from during creation
+    std::string plugin;            // the backend's id, for messages
+    keel_backend table{};          //
+    std::string selector = "auto"; // "auto", an index, or part of a device's name (case does not matter)
+    std::vector<const keel_param *>
+        params; // the plugin's table, checked and complete; copied from during creation
     std::shared_ptr<HostServices> host;
     std::shared_ptr<void> keep_alive; // the plugin's library and whatever `params` points into
 };
@@ -38,8 +39,10 @@ class Device : public std::enable_shared_from_this<Device> {
     const keel_backend &table() const { return spec_.table; }
     keel_ctx *ctx() const { return ctx_; }
     const keel_device_info &device_info() const { return device_info_; }
-    const keel_ctx_info &info() const { return info_; } // defaults filled in: no member is zero but max_buffer_bytes and sync*
-    keel_mem_info mem_info() const;                     // zeroes where unknown
+    const keel_ctx_info &info() const {
+        return info_;
+    }                               // defaults filled in: no member is zero but max_buffer_bytes and sync*
+    keel_mem_info mem_info() const; // zeroes where unknown
     const std::shared_ptr<HostServices> &host() const { return spec_.host; }
     Stream &stream() { return stream_; }
     bool is_lost() const { return lost_; }
@@ -51,7 +54,7 @@ class Device : public std::enable_shared_from_this<Device> {
     // Address space without memory behind it (see Buffer::commit); NULL where the backend has none.
     BufferPtr reserve(uint64_t size);
     Buffer *find(const keel_buffer *handle) const; // the live Buffer with that handle, or NULL
-    void trim(); // gives the pool's free buffers back to the system
+    void trim();                                   // gives the pool's free buffers back to the system
     const BufferPool::Stats &pool_stats() { return pool_.stats(); }
 
     // Turns a status into an Error that names plugin, what was called, and the plugin's own message.

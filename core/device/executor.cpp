@@ -37,13 +37,15 @@ void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Devi
     }
 }
 
-Executor::Executor(std::shared_ptr<Device> device, Options options) : device_(std::move(device)), options_(std::move(options)) {
+Executor::Executor(std::shared_ptr<Device> device, Options options)
+    : device_(std::move(device)), options_(std::move(options)) {
     reference_ = Device::open_reference(device_->host());
     device_->stream().set_strategy(options_.sync);
 }
 
 // The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of ours.
-void Executor::check_template(keel_op op, keel_op_args *args, const std::string &label, const Weight *weight) {
+void Executor::check_template(keel_op op, keel_op_args *args, const std::string &label,
+                              const Weight *weight) {
     ArgsCopy copy(op, args);
     if (weight != nullptr) {
         *copy.weight() = nullptr;
@@ -61,8 +63,9 @@ OpHandle Executor::plan_any(keel_op op, keel_op_args *args, std::string label, W
     std::string reason;
     if (OpHandle native = try_native(op, args, label, weight, &reason)) return native;
     if (options_.strict) {
-        throw_error(ErrorKind::plugin, "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it fall back", label,
-                    device_->plugin(), op_name(op), reason);
+        throw_error(ErrorKind::plugin,
+                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it fall back",
+                    label, device_->plugin(), op_name(op), reason);
     }
     OpHandle planned(new PlannedOp(op, std::move(label), weight));
     planned->reason_ = reason;
@@ -79,7 +82,8 @@ OpHandle Executor::plan_any(keel_op op, keel_op_args *args, std::string label, W
     return planned;
 }
 
-OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight, std::string *reason) {
+OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight,
+                              std::string *reason) {
     const keel_backend &table = device_->table();
     if (weight != nullptr) weight->prepare(*device_);
     if (!has_op(table, op)) {
@@ -96,7 +100,8 @@ OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label,
     const keel_status status = table.op_plan(device_->ctx(), op, args, &planned->plan_);
     if (status == KEEL_E_UNSUPPORTED) {
         const std::string message = take_message();
-        if (reason != nullptr) *reason = message.empty() ? "it does not take these dtypes, shapes or features" : message;
+        if (reason != nullptr)
+            *reason = message.empty() ? "it does not take these dtypes, shapes or features" : message;
         planned->plan_ = nullptr;
         return nullptr;
     }
@@ -112,7 +117,8 @@ OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label,
 
 // The last two rungs: another device.
 bool Executor::settle_elsewhere(PlannedOp &op, keel_op_args *args) {
-    for (const auto &[target, rung] : {std::pair{options_.fallback, Rung::fallback}, std::pair{reference_, Rung::reference}}) {
+    for (const auto &[target, rung] :
+         {std::pair{options_.fallback, Rung::fallback}, std::pair{reference_, Rung::reference}}) {
         if (target == nullptr || !has_op(target->table(), op.op_)) continue;
         if (op.weight_ != nullptr) op.weight_->prepare(*target);
         Crossing &crossing = crossing_to(target);
@@ -150,12 +156,14 @@ Crossing &Executor::crossing_to(const std::shared_ptr<Device> &target) {
 }
 
 keel_buffer_kind Executor::placement() const {
-    return any_fallback() && device_->table().buffer_map != nullptr ? KEEL_BUFFER_HOST_VISIBLE : KEEL_BUFFER_DEVICE;
+    return any_fallback() && device_->table().buffer_map != nullptr ? KEEL_BUFFER_HOST_VISIBLE
+                                                                    : KEEL_BUFFER_DEVICE;
 }
 
 uint64_t Executor::crossed_bytes() const {
     uint64_t bytes = 0;
-    for (const auto &crossing : crossings_) bytes += crossing->copied_bytes();
+    for (const auto &crossing : crossings_)
+        bytes += crossing->copied_bytes();
     return bytes;
 }
 
@@ -201,7 +209,8 @@ void Executor::demote(PlannedOp &op, keel_op_args *args) {
     const std::string message = take_message();
     const std::string reason = message.empty() ? "the call was refused" : message;
     if (options_.strict) {
-        throw_error(ErrorKind::plugin, "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back", op.label_,
+        throw_error(ErrorKind::plugin,
+                    "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back", op.label_,
                     device_->plugin(), op_name(op.op_), reason);
     }
     if (op.plan_ != nullptr) device_->table().plan_destroy(device_->ctx(), op.plan_);
@@ -214,8 +223,8 @@ void Executor::demote(PlannedOp &op, keel_op_args *args) {
     } else if (!settle_elsewhere(op, args)) {
         throw_error(ErrorKind::internal, "{}: no rung of the ladder takes {}", op.label_, op_name(op.op_));
     }
-    log().warn("{}: backend {} refused {} ({}); it runs {} from now on: {}", op.label_, device_->plugin(), op_name(op.op_), reason,
-                 rung_name(op.rung_), op.kernel_);
+    log().warn("{}: backend {} refused {} ({}); it runs {} from now on: {}", op.label_, device_->plugin(),
+               op_name(op.op_), reason, rung_name(op.rung_), op.kernel_);
 }
 
 void Executor::fail(const PlannedOp &op, Device &device, keel_status status) {

@@ -44,12 +44,15 @@ class PlannedOp {
     const std::string &kernel() const { return kernel_; }
     const std::string &reason() const { return reason_; } // why not native; empty if it is
     uint64_t scratch_bytes() const { return scratch_bytes_; }
-    uint64_t crossing_bytes() const { return crossing_bytes_; } // copied between devices per call at the planned shape; 0 if shared
+    uint64_t crossing_bytes() const {
+        return crossing_bytes_;
+    } // copied between devices per call at the planned shape; 0 if shared
     const Weight *weight() const { return weight_; }
 
   private:
     friend class Executor;
-    PlannedOp(keel_op op, std::string label, Weight *weight) : op_(op), label_(std::move(label)), weight_(weight) {}
+    PlannedOp(keel_op op, std::string label, Weight *weight)
+        : op_(op), label_(std::move(label)), weight_(weight) {}
 
     keel_op op_;
     std::string label_;
@@ -109,7 +112,8 @@ class Executor {
 
   private:
     OpHandle plan_any(keel_op op, keel_op_args *args, std::string label, Weight *weight);
-    OpHandle try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight, std::string *reason);
+    OpHandle try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight,
+                        std::string *reason);
     bool settle_elsewhere(PlannedOp &op, keel_op_args *args);
     void check_template(keel_op op, keel_op_args *args, const std::string &label, const Weight *weight);
     void demote(PlannedOp &op, keel_op_args *args);

@@ -8,8 +8,8 @@ namespace keel {
 
 const char *op_name(keel_op op) {
     switch (op) {
-#define KEEL_X(ID, slot, Args) \
-    case KEEL_OP_##ID:         \
+#define KEEL_X(ID, slot, Args)                                                                               \
+    case KEEL_OP_##ID:                                                                                       \
         return #slot;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -20,8 +20,8 @@ const char *op_name(keel_op op) {
 
 bool has_op(const keel_backend &table, keel_op op) {
     switch (op) {
-#define KEEL_X(ID, slot, Args) \
-    case KEEL_OP_##ID:         \
+#define KEEL_X(ID, slot, Args)                                                                               \
+    case KEEL_OP_##ID:                                                                                       \
         return table.slot != nullptr;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -32,8 +32,8 @@ bool has_op(const keel_backend &table, keel_op op) {
 
 keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const keel_op_args *args) {
     switch (op) {
-#define KEEL_X(ID, slot, Args) \
-    case KEEL_OP_##ID:         \
+#define KEEL_X(ID, slot, Args)                                                                               \
+    case KEEL_OP_##ID:                                                                                       \
         return table.slot(ctx, reinterpret_cast<const Args *>(args));
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -44,10 +44,10 @@ keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const 
 
 ArgsCopy::ArgsCopy(keel_op op, const keel_op_args *args) {
     switch (op) {
-#define KEEL_X(ID, slot, Args)                             \
-    case KEEL_OP_##ID:                                     \
-        static_assert(sizeof(Args) <= sizeof(storage_));   \
-        std::memcpy(storage_.data(), args, sizeof(Args)); \
+#define KEEL_X(ID, slot, Args)                                                                               \
+    case KEEL_OP_##ID:                                                                                       \
+        static_assert(sizeof(Args) <= sizeof(storage_));                                                     \
+        std::memcpy(storage_.data(), args, sizeof(Args));                                                    \
         break;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -63,7 +63,8 @@ void ArgsCopy::add(const keel_tensor *&tensor, Role role, const char *name) {
     if (tensor != nullptr) slots_[n_slots_++] = {&tensor, role, name};
 }
 
-const keel_kv_view *ArgsCopy::copy_kv(const keel_kv_view *view, keel_kv_view &to, Role role, const char *const (&names)[5]) {
+const keel_kv_view *ArgsCopy::copy_kv(const keel_kv_view *view, keel_kv_view &to, Role role,
+                                      const char *const (&names)[5]) {
     to = *view;
     add(to.k, role, names[0]);
     add(to.v, role, names[1]);
@@ -211,7 +212,9 @@ void ArgsCopy::visit_attention(keel_op op) {
     }
     case KEEL_OP_KV_GATHER: {
         auto &a = as<keel_kv_gather_args>();
-        if (a.n_sides > max_sides) throw_error(ErrorKind::internal, "kv_gather with {} side arrays, at most {}", a.n_sides, max_sides);
+        if (a.n_sides > max_sides)
+            throw_error(ErrorKind::internal, "kv_gather with {} side arrays, at most {}", a.n_sides,
+                        max_sides);
         a.from = copy_kv(a.from, kv_[0], Role::in, kv_names);
         a.to = copy_kv(a.to, kv_[1], Role::in_out, to_names);
         add(a.index, Role::in, "index");

@@ -42,7 +42,8 @@ class ArgsCopy {
 
   private:
     void add(const keel_tensor *&tensor, Role role, const char *name);
-    const keel_kv_view *copy_kv(const keel_kv_view *view, keel_kv_view &to, Role role, const char *const (&names)[5]);
+    const keel_kv_view *copy_kv(const keel_kv_view *view, keel_kv_view &to, Role role,
+                                const char *const (&names)[5]);
     void copy_tables(const keel_rope_tables *&tables);
     void copy_scores(const keel_scores *&scores);
     void visit_linear(keel_op op);

@@ -38,9 +38,9 @@ class Stream {
 
     void op_queued(const char *op); // after each op that the backend took
     void write_queued(uint64_t bytes);
-    void end_of_step();                                    // a natural end: everything but eager submits here
-    uint64_t flush();                                      // submits what is pending; the ticket. Nothing pending: the last one
-    void wait();                                           // flush, then wait for all
+    void end_of_step(); // a natural end: everything but eager submits here
+    uint64_t flush();   // submits what is pending; the ticket. Nothing pending: the last one
+    void wait();        // flush, then wait for all
     void read(keel_buffer *, uint64_t offset, void *dst, uint64_t bytes); // waits, then copies to the host
 
     const Counters &counters() const { return counters_; }

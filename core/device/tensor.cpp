@@ -7,7 +7,8 @@ namespace keel {
 namespace {
 
 void set_contiguous(keel_tensor &t, std::initializer_list<int64_t> dims) {
-    if (dims.size() == 0 || dims.size() > KEEL_MAX_RANK) throw_error(ErrorKind::internal, "a tensor of rank {}", dims.size());
+    if (dims.size() == 0 || dims.size() > KEEL_MAX_RANK)
+        throw_error(ErrorKind::internal, "a tensor of rank {}", dims.size());
     t.rank = static_cast<uint32_t>(dims.size());
     std::copy(dims.begin(), dims.end(), t.shape);
     uint64_t stride = keel_dtype_row_bytes(t.dtype, static_cast<uint64_t>(t.shape[t.rank - 1]));
@@ -48,21 +49,24 @@ Tensor Tensor::shape(keel_dtype dtype, std::initializer_list<int64_t> dims) {
 Tensor::Tensor(BufferPtr buffer, uint64_t offset, keel_dtype dtype, std::initializer_list<int64_t> dims)
     : Tensor(shape(dtype, dims)) {
     if (offset > buffer->size() || bytes() > buffer->size() - offset) {
-        throw_error(ErrorKind::internal, "a tensor of {} bytes at {} ends beyond its buffer of {}", bytes(), offset, buffer->size());
+        throw_error(ErrorKind::internal, "a tensor of {} bytes at {} ends beyond its buffer of {}", bytes(),
+                    offset, buffer->size());
     }
     desc_.buffer = buffer->handle();
     desc_.offset = offset;
     buffer_ = std::move(buffer);
 }
 
-Tensor Tensor::allocate(Device &device, keel_dtype dtype, std::initializer_list<int64_t> dims, keel_buffer_kind kind) {
+Tensor Tensor::allocate(Device &device, keel_dtype dtype, std::initializer_list<int64_t> dims,
+                        keel_buffer_kind kind) {
     return Tensor(device.allocate(shape(dtype, dims).bytes(), kind), 0, dtype, dims);
 }
 
 uint64_t Tensor::bytes() const {
     if (desc_.rank == 0) return 0;
     uint64_t rows = 1;
-    for (uint32_t i = 0; i + 1 < desc_.rank; ++i) rows *= static_cast<uint64_t>(desc_.shape[i]);
+    for (uint32_t i = 0; i + 1 < desc_.rank; ++i)
+        rows *= static_cast<uint64_t>(desc_.shape[i]);
     return rows * keel_dtype_row_bytes(desc_.dtype, static_cast<uint64_t>(desc_.shape[desc_.rank - 1]));
 }
 
@@ -71,8 +75,10 @@ Tensor Tensor::rows(int64_t begin, int64_t n) const {
         throw_error(ErrorKind::internal, "rows {}..{} of a tensor with {}", begin, begin + n, desc_.shape[0]);
     }
     Tensor t(*this);
-    const int64_t stride = desc_.rank == 1 ? static_cast<int64_t>(keel_dtype_bytes(desc_.dtype)) : desc_.stride[0];
-    if (desc_.rank == 1 && keel_dtype_block(desc_.dtype) != 1) throw_error(ErrorKind::internal, "rows of a row of blocks");
+    const int64_t stride =
+        desc_.rank == 1 ? static_cast<int64_t>(keel_dtype_bytes(desc_.dtype)) : desc_.stride[0];
+    if (desc_.rank == 1 && keel_dtype_block(desc_.dtype) != 1)
+        throw_error(ErrorKind::internal, "rows of a row of blocks");
     t.desc_.offset += static_cast<uint64_t>(begin * stride);
     t.desc_.shape[0] = n;
     return t;
@@ -82,7 +88,8 @@ Tensor Tensor::columns(int64_t begin, int64_t n) const {
     const int64_t block = keel_dtype_block(desc_.dtype);
     const int64_t width = desc_.shape[desc_.rank - 1];
     if (begin < 0 || n < 0 || begin + n > width || begin % block != 0 || n % block != 0) {
-        throw_error(ErrorKind::internal, "columns {}..{} of a {} tensor with {}", begin, begin + n, keel_dtype_name(desc_.dtype), width);
+        throw_error(ErrorKind::internal, "columns {}..{} of a {} tensor with {}", begin, begin + n,
+                    keel_dtype_name(desc_.dtype), width);
     }
     Tensor t(*this);
     t.desc_.offset += keel_dtype_row_bytes(desc_.dtype, static_cast<uint64_t>(begin));
@@ -94,8 +101,10 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
     Tensor t(*this);
     set_contiguous(t.desc_, dims);
     int64_t before = 1, after = 1;
-    for (uint32_t i = 0; i < desc_.rank; ++i) before *= desc_.shape[i];
-    for (uint32_t i = 0; i < t.desc_.rank; ++i) after *= t.desc_.shape[i];
+    for (uint32_t i = 0; i < desc_.rank; ++i)
+        before *= desc_.shape[i];
+    for (uint32_t i = 0; i < t.desc_.rank; ++i)
+        after *= t.desc_.shape[i];
     if (before != after) throw_error(ErrorKind::internal, "reshape of {} elements to {}", before, after);
     if (is_contiguous(desc_)) return t;
     // [m, n] with padded rows to [m, a, b]: the rows keep their stride.

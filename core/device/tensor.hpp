@@ -23,7 +23,9 @@ class Tensor {
     static Tensor allocate(Device &device, keel_dtype dtype, std::initializer_list<int64_t> dims,
                            keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
 
-    const keel_tensor *c() const { return desc_.rank == 0 ? nullptr : &desc_; } // for args structs; valid as long as *this
+    const keel_tensor *c() const {
+        return desc_.rank == 0 ? nullptr : &desc_;
+    } // for args structs; valid as long as *this
     bool empty() const { return desc_.rank == 0; }
     keel_dtype dtype() const { return desc_.dtype; }
     uint32_t rank() const { return desc_.rank; }

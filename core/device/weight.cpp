@@ -4,23 +4,28 @@
 
 namespace keel {
 
-Weight::Weight(std::string name, std::vector<WeightSource> sources, keel_join join, uint32_t use, uint32_t max_m)
-    : name_(std::move(name)), sources_(std::move(sources)), join_(join), use_(use), max_m_(max_m) {
-    if (sources_.empty()) throw_error(ErrorKind::internal, "weight {} has no source", name_);
-    cols_ = sources_.front().cols;
+Weight::Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources,
+               keel_join join, uint32_t use, uint32_t max_m)
+    : name_(std::move(name)), dtype_(dtype), rows_(rows), cols_(cols), make_sources_(std::move(sources)),
+      join_(join), use_(use), max_m_(max_m), shape_(Tensor::shape(dtype, {rows, cols})) {}
+
+void Weight::check_sources() const {
+    int64_t rows = 0;
     for (const WeightSource &s : sources_) {
-        rows_ += s.rows;
+        rows += s.rows;
         const uint32_t block = keel_dtype_block(s.dtype);
-        if (s.cols != cols_ || s.dtype != sources_.front().dtype || block == 0 || s.cols % block != 0 ||
+        if (s.cols != cols_ || s.dtype != dtype_ || block == 0 || s.cols % block != 0 ||
             (join_ == KEEL_JOIN_INTERLEAVE && s.rows != sources_.front().rows)) {
             throw_error(ErrorKind::internal, "weight {}: sources that cannot be joined", name_);
         }
-        const uint64_t bytes = static_cast<uint64_t>(s.rows) * keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols));
+        const uint64_t bytes =
+            static_cast<uint64_t>(s.rows) * keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols));
         if (s.offset > s.mapping_bytes || bytes > s.mapping_bytes - s.offset) {
             throw_error(ErrorKind::internal, "weight {} ends beyond its mapping", name_);
         }
     }
-    shape_ = Tensor::shape(dtype(), {rows_, cols_});
+    if (rows != rows_)
+        throw_error(ErrorKind::internal, "weight {}: sources of {} rows, expected {}", name_, rows, rows_);
 }
 
 Weight::~Weight() {
@@ -31,21 +36,33 @@ Weight::~Weight() {
 
 void Weight::prepare(Device &device) {
     if (is_ready(device)) return;
-    if (released_) throw_error(ErrorKind::internal, "weight {} is wanted on another device after its source was dropped", name_);
+    if (sources_.empty()) {
+        sources_ = make_sources_();
+        check_sources();
+    }
     OnDevice on;
     on.device = device.shared_from_this();
     if (!prepare_native(device, on)) prepare_rows(device, on);
     on_.emplace(&device, std::move(on));
+    if (!sources_needed()) sources_.clear();
 }
 
 bool Weight::prepare_native(Device &device, OnDevice &on) {
     const keel_backend &table = device.table();
-    if (table.weight_prepare == nullptr || table.weight_destroy == nullptr || table.weight_info == nullptr) return false;
+    if (table.weight_prepare == nullptr || table.weight_destroy == nullptr || table.weight_info == nullptr)
+        return false;
     std::vector<keel_weight_source> parts(sources_.size());
     std::vector<const keel_weight_source *> pointers;
     for (size_t i = 0; i < parts.size(); ++i) {
         const WeightSource &s = sources_[i];
-        parts[i] = {KEEL_HEADER(keel_weight_source), s.mapping, s.mapping_bytes, s.offset, s.dtype, 0, s.rows, s.cols};
+        parts[i] = {KEEL_HEADER(keel_weight_source),
+                    s.mapping,
+                    s.mapping_bytes,
+                    s.offset,
+                    s.dtype,
+                    0,
+                    s.rows,
+                    s.cols};
         pointers.push_back(&parts[i]);
     }
     keel_weight_desc desc = {KEEL_HEADER(keel_weight_desc)};
@@ -73,9 +90,11 @@ bool Weight::prepare_native(Device &device, OnDevice &on) {
 
 // The joined rows in a plain buffer, in the sources' dtype.
 void Weight::prepare_rows(Device &device, OnDevice &on) {
-    on.tensor = Tensor::allocate(device, dtype(), {rows_, cols_});
-    const uint64_t row = keel_dtype_row_bytes(dtype(), static_cast<uint64_t>(cols_));
-    const auto base = [](const WeightSource &s) { return static_cast<const std::byte *>(s.mapping) + s.offset; };
+    on.tensor = Tensor::allocate(device, dtype_, {rows_, cols_});
+    const uint64_t row = keel_dtype_row_bytes(dtype_, static_cast<uint64_t>(cols_));
+    const auto base = [](const WeightSource &s) {
+        return static_cast<const std::byte *>(s.mapping) + s.offset;
+    };
     uint64_t to = on.tensor.offset();
     if (join_ == KEEL_JOIN_ROWS) {
         for (const WeightSource &s : sources_) {
@@ -92,7 +111,9 @@ void Weight::prepare_rows(Device &device, OnDevice &on) {
     }
 }
 
-keel_weight *Weight::handle(const Device &device) const { return on_.at(&device).handle; }
+keel_weight *Weight::handle(const Device &device) const {
+    return on_.at(&device).handle;
+}
 
 const keel_tensor *Weight::tensor(const Device &device) const {
     const OnDevice &on = on_.at(&device);
@@ -106,23 +127,15 @@ uint64_t Weight::bytes(const Device &device) const {
 
 std::string Weight::layout(const Device &device) const {
     const OnDevice &on = on_.at(&device);
-    return on.handle != nullptr ? on.info.layout : fmt::format("{}, rows as in the file", keel_dtype_name(dtype()));
+    return on.handle != nullptr ? on.info.layout
+                                : fmt::format("{}, rows as in the file", keel_dtype_name(dtype_));
 }
 
 bool Weight::sources_needed() const {
-    if (on_.empty()) return true;
     for (const auto &[key, on] : on_) {
         if (on.handle != nullptr && on.info.source_needed != 0) return true;
     }
     return false;
-}
-
-void Weight::release_sources() {
-    released_ = true;
-    for (WeightSource &s : sources_) {
-        s.keep_alive.reset();
-        s.mapping = nullptr;
-    }
 }
 
 } // namespace keel

@@ -4,6 +4,7 @@
 
 #include <keel/backend.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,7 +26,12 @@ struct WeightSource {
 // into its own layout has a handle; for others the core keeps the joined rows in a buffer.
 class Weight {
   public:
-    Weight(std::string name, std::vector<WeightSource> sources, keel_join join, uint32_t use, uint32_t max_m);
+    // Makes the sources, all with the same dtype and cols: views into a mapping, or what a conversion made. Called once for each device
+    // that the weight is prepared on; what it made is let go as soon as no device reads it in place.
+    using Sources = std::function<std::vector<WeightSource>()>;
+
+    Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources, keel_join join,
+           uint32_t use, uint32_t max_m);
     ~Weight();
     Weight(const Weight &) = delete;
     Weight &operator=(const Weight &) = delete;
@@ -33,7 +39,7 @@ class Weight {
     const std::string &name() const { return name_; }
     int64_t rows() const { return rows_; }
     int64_t cols() const { return cols_; }
-    keel_dtype dtype() const { return sources_.front().dtype; }
+    keel_dtype dtype() const { return dtype_; }
     uint32_t use() const { return use_; }
 
     // Makes it ready on a device; nothing to do if it is.
@@ -42,17 +48,13 @@ class Weight {
     // What an op's args name on that device: exactly one of the two is set. The device must be ready.
     keel_weight *handle(const Device &device) const;
     const keel_tensor *tensor(const Device &device) const;
-    // A shape without memory, for checks: [rows, cols] in the sources' dtype.
+    // A shape without memory, for checks: [rows, cols].
     const keel_tensor *shape() const { return shape_.c(); }
     // Bytes that a matmul with m = 1 reads.
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
-
-    // True while some device uses the sources in place (or none is ready yet).
+    // True while some device reads the sources in place.
     bool sources_needed() const;
-    const std::vector<WeightSource> &sources() const { return sources_; }
-    // Lets go of the mappings; prepare() on another device is an error from then on. Only when !sources_needed().
-    void release_sources();
 
   private:
     struct OnDevice {
@@ -61,17 +63,19 @@ class Weight {
         Tensor tensor;
         keel_weight_info info{};
     };
+    void check_sources() const;
     bool prepare_native(Device &, OnDevice &);
     void prepare_rows(Device &, OnDevice &);
 
     std::string name_;
-    std::vector<WeightSource> sources_;
+    keel_dtype dtype_;
+    int64_t rows_, cols_;
+    Sources make_sources_;
+    std::vector<WeightSource> sources_; // empty while nobody needs them
     keel_join join_;
     uint32_t use_;
     uint32_t max_m_;
-    int64_t rows_ = 0, cols_ = 0;
     Tensor shape_;
-    bool released_ = false;
     std::map<const Device *, OnDevice> on_;
 };
 

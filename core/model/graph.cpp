@@ -1,0 +1,289 @@
+#include "model/graph.hpp"
+
+#include "base/error.hpp"
+#include "device/device.hpp"
+
+#include <cmath>
+
+namespace keel {
+
+Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
+    : executor_(executor), weights_(weights), config_(weights.config()), options_(options),
+      rope_(rope_frequencies(config_.rope_theta, config_.head_dim, config_.rope_scaling), options.rope_rows,
+            KEEL_ROPE_HALF_SPLIT) {
+    // First with shapes only: where the memory is best placed is known when all ops have found their rung.
+    make_workspace(false);
+    decode_ = plan(1, 1, "decode");
+    if (options_.max_tokens > 1) prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
+    keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
+    const Tensor row = logits_.rows(0, 1);
+    rows.x = row.c();
+    rows.index = next_id_.c();
+    argmax_ = executor_.plan(KEEL_OP_ARGMAX_ROWS, rows, "argmax");
+    make_workspace(true);
+    rope_.place(executor_.device(), executor_.placement());
+}
+
+void Graph::make_workspace(bool with_memory) {
+    Device &device = executor_.device();
+    const auto make = [&](keel_dtype dtype, std::initializer_list<int64_t> dims) {
+        return with_memory ? Tensor::allocate(device, dtype, dims, executor_.placement())
+                           : Tensor::shape(dtype, dims);
+    };
+    const int64_t m = options_.max_tokens;
+    const keel_dtype A = device.info().activation_dtype;
+    ids_ = make(KEEL_DTYPE_I32, {m});
+    positions_ = make(KEEL_DTYPE_I32, {m * config_.kv_heads});
+    x_ = make(KEEL_DTYPE_F32, {m, config_.hidden_size});
+    h_ = make(A, {m, config_.hidden_size});
+    qkv_ = make(A, {m, config_.q_size() + 2 * config_.kv_size()});
+    attention_ = make(A, {m, config_.q_size()});
+    gate_up_ = make(A, {m, 2 * config_.intermediate_size});
+    act_ = make(A, {m, config_.intermediate_size});
+    logits_ = make(KEEL_DTYPE_F32, {options_.max_logit_rows, config_.vocab_size});
+    next_id_ = make(KEEL_DTYPE_I32, {1});
+}
+
+uint64_t Graph::workspace_bytes() const {
+    uint64_t bytes = 0;
+    for (const Tensor *t : {&ids_, &positions_, &x_, &h_, &qkv_, &attention_, &gate_up_, &act_, &logits_})
+        bytes += t->bytes();
+    return bytes;
+}
+
+Tensor Graph::positions(uint32_t m) const {
+    if (!options_.head_positions) return positions_.rows(0, m);
+    return positions_.rows(0, m * config_.kv_heads).reshape({m, config_.kv_heads});
+}
+
+keel_norm_args Graph::norm_args(const Tensor &x, const Tensor &weight, const Tensor &out) const {
+    keel_norm_args a = {KEEL_HEADER(keel_norm_args)};
+    a.x = x.c();
+    a.weight = weight.c();
+    a.out = out.c();
+    a.eps = static_cast<float>(config_.rms_norm_eps);
+    return a;
+}
+
+keel_matmul_args Graph::matmul_args(const Tensor &x, const Tensor &bias, const Tensor &out,
+                                    bool accumulate) const {
+    keel_matmul_args a = {KEEL_HEADER(keel_matmul_args)};
+    a.features = (accumulate ? KEEL_MATMUL_ACCUMULATE : 0) | (bias.empty() ? 0 : KEEL_MATMUL_BIAS);
+    a.x = x.c();
+    a.bias = bias.c();
+    a.out = out.c();
+    return a;
+}
+
+namespace {
+
+// The parts of a fused projection [m, q + k + v], as heads.
+struct QkvViews {
+    QkvViews(const Tensor &qkv, const ModelConfig &c)
+        : q(qkv.columns(0, c.q_size()).reshape({qkv.dim(0), c.heads, c.head_dim})),
+          k(qkv.columns(c.q_size(), c.kv_size()).reshape({qkv.dim(0), c.kv_heads, c.head_dim})),
+          v(qkv.columns(c.q_size() + c.kv_size(), c.kv_size())
+                .reshape({qkv.dim(0), c.kv_heads, c.head_dim})) {}
+    Tensor q, k, v;
+};
+
+keel_qkv_args qkv_args(const QkvViews &views, const Tensor &positions, const RopeTables &rope,
+                       const LayerWeights &w, const keel_kv_view *kv, double eps) {
+    keel_qkv_args a = {KEEL_HEADER(keel_qkv_args)};
+    a.features = w.q_norm.empty() ? 0 : KEEL_QKV_NORM;
+    a.q = views.q.c();
+    a.k = views.k.c();
+    a.v = views.v.c();
+    a.positions = positions.c();
+    a.tables = rope.c();
+    a.q_norm = w.q_norm.c();
+    a.k_norm = w.k_norm.c();
+    a.kv = kv;
+    a.q_out = views.q.c(); // in place
+    a.eps = static_cast<float>(eps);
+    return a;
+}
+
+keel_attention_args attention_args(const Tensor &q, const keel_kv_view *kv, const Tensor &out,
+                                   const Tensor &positions, const ModelConfig &c) {
+    keel_attention_args a = {KEEL_HEADER(keel_attention_args)};
+    a.features = KEEL_ATTENTION_CAUSAL;
+    a.q = q.c();
+    a.kv = kv;
+    a.out = out.c();
+    a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)));
+    if (c.sliding_window) {
+        a.features |= KEEL_ATTENTION_WINDOW;
+        a.window = *c.sliding_window;
+        a.q_positions = positions.c();
+    }
+    return a;
+}
+
+keel_gate_args gate_args(const Tensor &gate, const Tensor &up, const Tensor &out) {
+    keel_gate_args a = {KEEL_HEADER(keel_gate_args)};
+    a.gate = gate.c();
+    a.up = up.c();
+    a.out = out.c();
+    return a;
+}
+
+} // namespace
+
+Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind) {
+    StepOps ops;
+    const Tensor ids = ids_.rows(0, m), x = x_.rows(0, m);
+    keel_embed_args embed = {KEEL_HEADER(keel_embed_args)};
+    embed.ids = ids.c();
+    embed.out = x.c();
+    embed.scale = 1;
+    ops.embed =
+        executor_.plan(KEEL_OP_EMBED, embed, fmt::format("{} embedding", kind), &weights_.embedding());
+    for (size_t i = 0; i < static_cast<size_t>(config_.layers); ++i)
+        plan_layer(ops, i, m, kind);
+    const Tensor last = x_.rows(0, logit_rows), h = h_.rows(0, logit_rows),
+                 logits = logits_.rows(0, logit_rows);
+    ops.final_norm = executor_.plan(KEEL_OP_RMS_NORM, norm_args(last, weights_.final_norm(), h),
+                                    fmt::format("{} final norm", kind));
+    ops.output = executor_.plan(KEEL_OP_MATMUL, matmul_args(h, {}, logits, false),
+                                fmt::format("{} output", kind), &weights_.output());
+    return ops;
+}
+
+void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
+    LayerWeights &w = weights_.layer(i);
+    LayerOps &l = ops.layers.emplace_back();
+    const auto label = [&](const char *name) { return fmt::format("{} layer {}: {}", kind, i, name); };
+    const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
+                 attention = attention_.rows(0, m);
+    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m), positions = this->positions(m);
+    const Tensor gate = gate_up.columns(0, config_.intermediate_size);
+    const Tensor up = gate_up.columns(config_.intermediate_size, config_.intermediate_size);
+    const Tensor heads = attention.reshape({m, config_.heads, config_.head_dim});
+    const QkvViews views(qkv, config_);
+    Executor &ex = executor_;
+    l.attention_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label("attention norm"));
+    l.qkv = ex.plan(KEEL_OP_MATMUL, matmul_args(h, w.qkv_bias, qkv, false), label("qkv"), w.qkv.get());
+    l.qkv_prepare =
+        ex.plan(KEEL_OP_QKV_PREPARE, qkv_args(views, positions, rope_, w, options_.kv, config_.rms_norm_eps),
+                label("qkv prepare"));
+    l.attention = ex.plan(KEEL_OP_ATTENTION, attention_args(views.q, options_.kv, heads, positions, config_),
+                          label("attention"));
+    l.attention_out = ex.plan(KEEL_OP_MATMUL, matmul_args(attention, w.attention_out_bias, x, true),
+                              label("attention out"), w.attention_out.get());
+    l.ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.ffn_norm, h), label("ffn norm"));
+    l.gate_up = ex.plan(KEEL_OP_MATMUL, matmul_args(h, w.gate_up_bias, gate_up, false), label("gate up"),
+                        w.gate_up.get());
+    l.activation = ex.plan(KEEL_OP_SILU_MUL, gate_args(gate, up, act), label("activation"));
+    l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, x, true), label("down"), w.down.get());
+}
+
+void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                    std::span<const keel_kv_view *const> kv, uint32_t logit_rows) {
+    const auto m = static_cast<uint32_t>(ids.size());
+    if (m == 0 || m > options_.max_tokens || logit_rows > std::min(m, options_.max_logit_rows)) {
+        throw_error(ErrorKind::internal, "a step of {} tokens and {} rows of logits; planned for {} and {}",
+                    m, logit_rows, options_.max_tokens, options_.max_logit_rows);
+    }
+    const Tensor on_device = ids_.rows(0, m);
+    on_device.write(ids.data());
+    run(on_device, m, positions, kv, logit_rows);
+}
+
+void Graph::forward_device(const Tensor &ids, std::span<const int32_t> positions,
+                           std::span<const keel_kv_view *const> kv) {
+    run(ids, 1, positions, kv, 1);
+}
+
+void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
+                std::span<const keel_kv_view *const> kv, uint32_t logit_rows) {
+    StepOps &ops = m == 1 ? decode_ : prefill_;
+    rope_.ensure(positions);
+    const Tensor on_device = this->positions(m);
+    if (positions.size() * sizeof(int32_t) != on_device.bytes()) {
+        throw_error(ErrorKind::internal, "{} positions for {} tokens", positions.size(), m);
+    }
+    on_device.write(positions.data());
+    const Tensor x = x_.rows(0, m);
+    keel_embed_args embed = {KEEL_HEADER(keel_embed_args)};
+    embed.ids = ids.c();
+    embed.out = x.c();
+    embed.scale = 1;
+    executor_.run(*ops.embed, embed);
+    if (probe_) probe_(-1, x);
+    for (size_t i = 0; i < ops.layers.size(); ++i) {
+        run_layer(ops.layers[i], i, m, on_device, kv[i]);
+        if (probe_) probe_(static_cast<int64_t>(i), x);
+    }
+    if (logit_rows > 0) { // only the last tokens go through the output projection
+        const Tensor last = x_.rows(m - logit_rows, logit_rows), h = h_.rows(0, logit_rows),
+                     logits = logits_.rows(0, logit_rows);
+        executor_.run(*ops.final_norm, norm_args(last, weights_.final_norm(), h));
+        executor_.run(*ops.output, matmul_args(h, {}, logits, false));
+    }
+    executor_.stream().end_of_step();
+}
+
+void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv) {
+    LayerWeights &w = weights_.layer(i);
+    const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
+                 attention = attention_.rows(0, m);
+    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m);
+    const Tensor gate = gate_up.columns(0, config_.intermediate_size);
+    const Tensor up = gate_up.columns(config_.intermediate_size, config_.intermediate_size);
+    const Tensor heads = attention.reshape({m, config_.heads, config_.head_dim});
+    const QkvViews views(qkv, config_);
+    Executor &ex = executor_;
+    ex.run(*l.attention_norm, norm_args(x, w.attention_norm, h));
+    ex.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv, false));
+    ex.run(*l.qkv_prepare, qkv_args(views, positions, rope_, w, kv, config_.rms_norm_eps));
+    ex.run(*l.attention, attention_args(views.q, kv, heads, positions, config_));
+    ex.run(*l.attention_out,
+           matmul_args(attention, w.attention_out_bias, x, true)); // into the residual stream
+    ex.run(*l.ffn_norm, norm_args(x, w.ffn_norm, h));
+    ex.run(*l.gate_up, matmul_args(h, w.gate_up_bias, gate_up, false));
+    ex.run(*l.activation, gate_args(gate, up, act));
+    ex.run(*l.down, matmul_args(act, w.down_bias, x, true));
+}
+
+void Graph::queue_argmax() {
+    keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
+    const Tensor row = logits_.rows(0, 1);
+    rows.x = row.c();
+    rows.index = next_id_.c();
+    executor_.run(*argmax_, rows);
+    executor_.stream().end_of_step();
+}
+
+namespace {
+
+template <typename StepOps>
+std::vector<const PlannedOp *> listed(const StepOps &ops) {
+    std::vector<const PlannedOp *> all;
+    if (ops.embed) all.push_back(ops.embed.get());
+    for (const auto &l : ops.layers) {
+        for (const OpHandle *op : {&l.attention_norm, &l.qkv, &l.qkv_prepare, &l.attention, &l.attention_out,
+                                   &l.ffn_norm, &l.gate_up, &l.activation, &l.down}) {
+            all.push_back(op->get());
+        }
+    }
+    if (ops.embed) {
+        all.push_back(ops.final_norm.get());
+        all.push_back(ops.output.get());
+    }
+    return all;
+}
+
+} // namespace
+
+std::vector<const PlannedOp *> Graph::decode_ops() const {
+    std::vector<const PlannedOp *> all = listed(decode_);
+    all.push_back(argmax_.get());
+    return all;
+}
+
+std::vector<const PlannedOp *> Graph::prefill_ops() const {
+    return listed(prefill_);
+}
+
+} // namespace keel

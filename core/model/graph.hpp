@@ -1,0 +1,99 @@
+#pragma once
+
+#include "device/executor.hpp"
+#include "model/rope_tables.hpp"
+#include "model/weights.hpp"
+
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+struct GraphOptions {
+    uint32_t max_tokens = 512;        // of a step: the prefill chunk
+    uint32_t max_logit_rows = 1;      // how many of a step's last tokens may go through the output projection
+    const keel_kv_view *kv = nullptr; // a view without memory, of the largest cache: the template for plans
+    bool head_positions = false;      // positions are [m, kv_heads] instead of [m]
+    int64_t rope_rows = 2048;         // rows of the RoPE tables: no fewer than a step's tokens
+};
+
+// A decoder of the Llama family: embedding, layers of attention and a gated feed-forward network, norm, output projection. Holds the
+// planned ops (apart for decode and prefill, whose best kernels differ) and a workspace made once, so that a step allocates nothing.
+// Describes Hugging Face's LlamaForCausalLM; what other architectures change is data in ModelConfig (biases, head norms, windows).
+class Graph {
+  public:
+    Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
+
+    // One step over m = ids.size() tokens, 1..max_tokens. Their cache slots were made by KvCache::append; `positions` are their RoPE
+    // positions, [m], or [m, kv_heads] with head_positions. Queues everything; the logits of the last `logit_rows` tokens stand in logits() when the stream
+    // gets there. `kv[layer]` are the cache's views.
+    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                 std::span<const keel_kv_view *const> kv, uint32_t logit_rows);
+    // As forward, with ids that lie on the device already: [1]. For decoding without the host.
+    void forward_device(const Tensor &ids, std::span<const int32_t> positions,
+                        std::span<const keel_kv_view *const> kv);
+
+    Tensor logits(uint32_t rows) const { return logits_.rows(0, rows); } // f32 [rows, vocab]
+    // Queues argmax over the first row of logits; the token lands in next_id().
+    void queue_argmax();
+    const Tensor &next_id() const { return next_id_; } // i32 [1]
+
+    // Called after each layer with its number (-1: after the embedding) and the residual stream, f32 [m, hidden], during the steps while
+    // it is set. Makes a step slow: for finding where a number went wrong.
+    using Probe = std::function<void(int64_t layer, const Tensor &residual)>;
+    void set_probe(Probe probe) { probe_ = std::move(probe); }
+
+    std::vector<const PlannedOp *> decode_ops() const;
+    std::vector<const PlannedOp *> prefill_ops() const;
+    uint64_t workspace_bytes() const;
+    RopeTables &rope() { return rope_; }
+    uint32_t max_tokens() const { return options_.max_tokens; }
+
+  private:
+    // The ops of one layer, or those outside the layers, for one kind of step.
+    struct LayerOps {
+        OpHandle attention_norm, qkv, qkv_prepare, attention, attention_out, ffn_norm, gate_up, activation,
+            down;
+    };
+    struct StepOps {
+        OpHandle embed, final_norm, output;
+        std::vector<LayerOps> layers;
+    };
+
+    void make_workspace(bool with_memory);
+    StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind);
+    void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind);
+    void run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
+             std::span<const keel_kv_view *const> kv, uint32_t logit_rows);
+    void run_layer(LayerOps &ops, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv);
+
+    Tensor positions(uint32_t m) const; // [m] or [m, kv_heads]
+    keel_norm_args norm_args(const Tensor &x, const Tensor &weight, const Tensor &out) const;
+    keel_matmul_args matmul_args(const Tensor &x, const Tensor &bias, const Tensor &out,
+                                 bool accumulate) const;
+
+    Executor &executor_;
+    ModelWeights &weights_;
+    const ModelConfig &config_;
+    GraphOptions options_;
+    RopeTables rope_;
+
+    // The workspace. m = max_tokens; A is the activation dtype.
+    Tensor ids_;       // i32 [m]
+    Tensor positions_; // i32 [m * kv_heads], used as [m] or [m, kv_heads]
+    Tensor x_;         // f32 [m, hidden]: the residual stream
+    Tensor h_;         // A [m, hidden]: normalized
+    Tensor qkv_;       // A [m, q_size + 2 * kv_size]
+    Tensor attention_; // A [m, q_size]
+    Tensor gate_up_;   // A [m, 2 * intermediate]
+    Tensor act_;       // A [m, intermediate]
+    Tensor logits_;    // f32 [max_logit_rows, vocab]
+    Tensor next_id_;   // i32 [1]
+
+    StepOps decode_, prefill_;
+    OpHandle argmax_;
+    Probe probe_;
+};
+
+} // namespace keel

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "device/executor.hpp"
+#include "model/quantize.hpp"
+#include "model/source.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// How weights are taken from their files.
+struct LoadOptions {
+    keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
+    uint32_t max_m = 512;               // largest number of tokens of a step
+    ParallelFor parallel;               // for conversions; empty: one thread
+    // Called now and then with how far loading is; may throw to stop it.
+    std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
+};
+
+// A decoder layer's weights. Matrices are [out, in], joined where they read the same input.
+struct LayerWeights {
+    Tensor attention_norm;                 // f32 [hidden]
+    std::unique_ptr<Weight> qkv;           // [q_size + 2 * kv_size, hidden]: rows of q, k, v
+    Tensor qkv_bias;                       // f32 [q_size + 2 * kv_size], or empty
+    Tensor q_norm, k_norm;                 // f32 [head_dim], or empty
+    std::unique_ptr<Weight> attention_out; // [hidden, q_size]
+    Tensor attention_out_bias;             // f32 [hidden], or empty
+    Tensor ffn_norm;                       // f32 [hidden]
+    std::unique_ptr<Weight> gate_up;       // [2 * intermediate, hidden]: rows of gate, then of up
+    Tensor gate_up_bias;                   // f32 [2 * intermediate], or empty
+    std::unique_ptr<Weight> down;          // [hidden, intermediate]
+    Tensor down_bias;                      // f32 [hidden], or empty
+};
+
+// A model's weights, ready on the device of an executor. Keeps the source mapped as long as a backend reads from it in place, and lets
+// go of what is not needed, tensor by tensor, while loading.
+class ModelWeights {
+  public:
+    ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options);
+
+    const ModelConfig &config() const { return source_->config(); }
+    const ModelSource &source() const { return *source_; }
+    Weight &embedding() { return *embedding_; } // [vocab, hidden]
+    Weight &output() {
+        return output_ ? *output_ : *embedding_;
+    } // [vocab, hidden]; the embedding where they are tied
+    const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
+    LayerWeights &layer(size_t i) { return layers_[i]; }
+    // Bytes of matrices that a decode step reads; what bandwidth figures are computed from.
+    uint64_t bytes_per_token(const Device &device) const;
+    uint64_t bytes(const Device &device) const; // held on the device
+    std::string dtype_name() const;             // of the matrices: "q8_0", or "bf16, f32" where they differ
+
+  private:
+    class Loader;
+    std::shared_ptr<const ModelSource> source_;
+    std::unique_ptr<Weight> embedding_, output_;
+    Tensor final_norm_;
+    std::vector<LayerWeights> layers_;
+};
+
+} // namespace keel
