@@ -1,0 +1,221 @@
+#include "text/sampler.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace keel {
+
+namespace {
+
+// A token with less than e^-60 of the best one's probability cannot be hit by a draw of 53 bits, whatever the size of
+// the vocabulary.
+constexpr double negligible = -60.0;
+
+// e^x for x in [negligible, 0], to about 1e-16 relative. Not std::exp: libraries differ in the last bit.
+double portable_exp(double x) noexcept {
+    constexpr double log2_e = 1.4426950408889634;
+    constexpr double ln2_high = 0x1.62e42fee00000p-1;
+    constexpr double ln2_low = 0x1.a39ef35793c76p-33;
+    const double k = std::floor(x * log2_e + 0.5);
+    const double r = (x - k * ln2_high) - k * ln2_low; // |r| <= ln(2) / 2
+    double sum = 1.0;
+    for (int n = 13; n > 0; --n)
+        sum = 1.0 + sum * r / n;
+    return std::ldexp(sum, static_cast<int>(k));
+}
+
+bool is_likelier(const Sampler::Candidate &a, const Sampler::Candidate &b) noexcept {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+void check_range(const char *name, double value, double low, double high, const char *range) {
+    if (!(value >= low && value <= high))
+        throw_error(ErrorKind::usage, "sampling: {} must be {}, found {}", name, range, value);
+}
+
+// The lowest index of the highest logit; throws where one is not finite.
+std::size_t checked_argmax(std::span<const float> logits) {
+    // Inf and NaN times zero are NaN, and NaN stays: one pass without branches
+    float poison = 0.0F;
+    for (const float logit : logits)
+        poison += logit * 0.0F;
+    if (poison != 0.0F || std::isnan(poison)) {
+        for (std::size_t i = 0; i < logits.size(); ++i)
+            if (!std::isfinite(logits[i]))
+                throw_error(ErrorKind::runtime, "logit {} of {} is {}: the model's output is not finite", i,
+                            logits.size(), logits[i]);
+    }
+    return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+} // namespace
+
+void check_sampling_params(const SamplingParams &p) {
+    check_range("temperature", p.temperature, 0.0, 1e6, "0 (greedy) to 1000000");
+    if (p.top_k < 0)
+        throw_error(ErrorKind::usage, "sampling: top_k must be 0 (all) or more, found {}", p.top_k);
+    check_range("top_p", p.top_p, 0.0, 1.0, "from 0 to 1");
+    check_range("min_p", p.min_p, 0.0, 1.0, "from 0 to 1");
+    check_range("repetition_penalty", p.repetition_penalty, 1e-3, 1e3, "from 0.001 to 1000");
+    if (p.repetition_window < 0)
+        throw_error(ErrorKind::usage,
+                    "sampling: repetition_window must be 0 (the whole history) or more, found {}",
+                    p.repetition_window);
+}
+
+Rng::Rng(std::uint64_t seed) noexcept {
+    for (std::uint64_t &word : state_) {
+        seed += 0x9E3779B97F4A7C15U;
+        std::uint64_t z = seed;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+        word = z ^ (z >> 31);
+    }
+}
+
+std::uint64_t Rng::next() noexcept {
+    const auto rotate = [](std::uint64_t x, int k) { return (x << k) | (x >> (64 - k)); };
+    const std::uint64_t result = rotate(state_[1] * 5, 7) * 9;
+    const std::uint64_t t = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= t;
+    state_[3] = rotate(state_[3], 45);
+    return result;
+}
+
+void Rng::restore(const State &state) noexcept {
+    state_ = state == State{} ? Rng(0).state() : state;
+}
+
+Sampler::Sampler(const SamplingParams &params) : params_(params), rng_(params.seed) {
+    check_sampling_params(params);
+}
+
+double Sampler::weight(float logit, float highest) const noexcept {
+    const double x = (static_cast<double>(logit) - static_cast<double>(highest)) /
+                     static_cast<double>(params_.temperature);
+    return x < negligible ? 0.0 : portable_exp(x);
+}
+
+std::span<const float> Sampler::penalize(std::span<const float> logits,
+                                         std::span<const std::int32_t> history) {
+    const float penalty = params_.repetition_penalty;
+    if (penalty == 1.0F || history.empty()) return logits;
+    const auto window = static_cast<std::size_t>(params_.repetition_window);
+    if (window > 0 && window < history.size()) history = history.last(window);
+
+    penalized_.assign(logits.begin(), logits.end());
+    if (seen_.size() < logits.size()) seen_.resize(logits.size(), 0);
+    if (++stamp_ == 0) { // wrapped round: old stamps mean nothing any more
+        std::fill(seen_.begin(), seen_.end(), 0);
+        stamp_ = 1;
+    }
+    for (const std::int32_t id : history) {
+        if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
+        const auto i = static_cast<std::size_t>(id);
+        if (seen_[i] == stamp_) continue;
+        seen_[i] = stamp_;
+        penalized_[i] = penalized_[i] > 0.0F ? penalized_[i] / penalty : penalized_[i] * penalty;
+    }
+    return penalized_;
+}
+
+// The k likeliest, sorted. For the usual small k one comparison per logit against the worst of a heap.
+void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
+    const auto is_worse_top = is_likelier; // heap order: its front is the least likely
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const Candidate c{logits[i], static_cast<std::int32_t>(i), 0.0};
+        if (candidates_.size() < k) {
+            candidates_.push_back(c);
+            if (candidates_.size() == k) std::make_heap(candidates_.begin(), candidates_.end(), is_worse_top);
+        } else if (c.logit > candidates_.front().logit) { // an equal one has a higher id
+            std::pop_heap(candidates_.begin(), candidates_.end(), is_worse_top);
+            candidates_.back() = c;
+            std::push_heap(candidates_.begin(), candidates_.end(), is_worse_top);
+        }
+    }
+    std::sort(candidates_.begin(), candidates_.end(), is_likelier);
+    for (Candidate &c : candidates_)
+        c.weight = weight(c.logit, candidates_.front().logit);
+}
+
+// All tokens that can be drawn at all, by id.
+void Sampler::keep_all(std::span<const float> logits, float highest) {
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const double w = weight(logits[i], highest);
+        if (w > 0.0) candidates_.push_back({logits[i], static_cast<std::int32_t>(i), w});
+    }
+}
+
+// The smallest set of the likeliest candidates that has top_p of `total`, sorted. Sorts no more than it needs: most
+// often a few hundred of a large vocabulary.
+void Sampler::keep_top_p(double total) {
+    const double wanted = static_cast<double>(params_.top_p) * total;
+    double mass = 0.0;
+    std::size_t sorted = 0;
+    for (std::size_t kept = 0; kept < candidates_.size(); ++kept) {
+        if (kept == sorted) {
+            sorted = std::min(candidates_.size(), std::max<std::size_t>(256, sorted * 4));
+            const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(kept);
+            const auto middle = candidates_.begin() + static_cast<std::ptrdiff_t>(sorted);
+            if (middle != candidates_.end()) std::nth_element(begin, middle, candidates_.end(), is_likelier);
+            std::sort(begin, middle, is_likelier);
+        }
+        mass += candidates_[kept].weight;
+        if (mass >= wanted) {
+            candidates_.resize(kept + 1);
+            return;
+        }
+    }
+}
+
+std::int32_t Sampler::draw() {
+    double total = 0.0;
+    for (const Candidate &c : candidates_)
+        total += c.weight;
+    const double target = rng_.uniform() * total;
+    double sum = 0.0;
+    std::int32_t last = candidates_.front().id;
+    for (const Candidate &c : candidates_) {
+        sum += c.weight;
+        if (c.weight > 0.0) last = c.id;
+        if (target < sum) break;
+    }
+    return last;
+}
+
+std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
+    if (logits.empty() || logits.size() > static_cast<std::size_t>(INT32_MAX))
+        throw_error(ErrorKind::usage, "sampling: {} logits; expected 1 to 2^31 - 1", logits.size());
+    candidates_.clear();
+    candidates_.reserve(logits.size());
+    std::size_t best = checked_argmax(logits);
+    const std::span<const float> scored = penalize(logits, history);
+    // a penalty can carry the largest floats over the edge
+    if (scored.data() != logits.data()) best = checked_argmax(scored);
+    if (params_.temperature == 0.0F) return static_cast<std::int32_t>(best);
+
+    const auto k = static_cast<std::size_t>(params_.top_k);
+    const bool limited = k > 0 && k < scored.size();
+    if (limited)
+        keep_top_k(scored, k);
+    else
+        keep_all(scored, scored[best]);
+    if (params_.top_p < 1.0F) {
+        double total = 0.0;
+        for (const Candidate &c : candidates_)
+            total += c.weight;
+        keep_top_p(total);
+    }
+    if (params_.min_p > 0.0F)
+        std::erase_if(candidates_,
+                      [&](const Candidate &c) { return c.weight < static_cast<double>(params_.min_p); });
+    return draw();
+}
+
+} // namespace keel

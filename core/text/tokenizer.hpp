@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+enum class TokenKind {
+    unused,   // no token has this id
+    ordinary, // from the model's vocabulary
+    added,    // stands outside the merges, but is text like any other
+    special,  // a mark such as <|begin_of_text|>, not part of the text
+};
+
+struct EncodeOptions {
+    // Put in what the file's template asks for, as a rule the token that begins a text.
+    bool add_special = true;
+    // Special tokens written out in the text ("<|eot_id|>") become those tokens. False: they are plain text, for input
+    // from people who must not be able to forge them.
+    bool parse_special = true;
+};
+
+// What `keel inspect` shows of a tokenizer.
+struct TokenizerInfo {
+    std::string kind;   // "byte-level BPE"
+    std::string source; // the file it was read from
+    std::size_t ordinary_tokens = 0;
+    std::size_t added_tokens = 0; // special ones not counted
+    std::size_t special_tokens = 0;
+    std::size_t merges = 0;
+};
+
+// Text to token ids and back. Immutable after loading; all members are thread-safe.
+class Tokenizer {
+  public:
+    Tokenizer() = default;
+    virtual ~Tokenizer() = default;
+    Tokenizer(const Tokenizer &) = delete;
+    Tokenizer &operator=(const Tokenizer &) = delete;
+
+    // The ids of `text`. What is not valid UTF-8 in it becomes U+FFFD first (replace_invalid_utf8() says exactly how).
+    // Throws Error (input) for 2 GiB of text or more, and where a pattern of the file exceeds its limits.
+    std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const;
+    std::vector<std::int32_t> encode(std::string_view text, bool add_special = true) const {
+        return encode(text, EncodeOptions{.add_special = add_special, .parse_special = true});
+    }
+
+    // The text of `ids`: all pieces joined, then U+FFFD for what is not valid UTF-8. Ids that no token has are skipped;
+    // skip_special leaves special tokens out.
+    std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;
+
+    // The bytes that a token stands for: often not a whole character. Empty where no token has the id. Valid as long as
+    // the tokenizer.
+    virtual std::string_view piece(std::int32_t id) const noexcept = 0;
+    virtual TokenKind kind(std::int32_t id) const noexcept = 0;
+    // One more than the highest id. A model's own vocab_size may be larger (padding).
+    virtual std::int32_t vocab_size() const noexcept = 0;
+    // The id of an added or special token, by its exact text.
+    virtual std::optional<std::int32_t> find_token(std::string_view text) const = 0;
+    virtual TokenizerInfo info() const = 0;
+
+    // The tokens that begin and end a text, where the files name them.
+    std::optional<std::int32_t> bos_id() const noexcept { return bos_; }
+    std::optional<std::int32_t> eos_id() const noexcept { return eos_; }
+    // All ids that end a generation, ascending: those of generation_config.json, config.json and tokenizer_config.json
+    // together, because instruct models name the end of a turn in one and the end of a text in another.
+    const std::vector<std::int32_t> &end_ids() const noexcept { return end_ids_; }
+    bool ends_generation(std::int32_t id) const noexcept;
+
+    // For loaders.
+    void set_marks(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos,
+                   std::vector<std::int32_t> end_ids);
+
+  private:
+    // `text` is valid UTF-8 of less than 2 GiB.
+    virtual void encode_valid(std::string_view text, EncodeOptions options,
+                              std::vector<std::int32_t> &out) const = 0;
+
+    std::optional<std::int32_t> bos_;
+    std::optional<std::int32_t> eos_;
+    std::vector<std::int32_t> end_ids_;
+};
+
+// The texts of a model folder's files; an empty one counts as missing. All but the first are optional.
+struct TokenizerFiles {
+    std::string_view tokenizer_json;
+    std::string_view tokenizer_config_json;
+    std::string_view generation_config_json;
+    std::string_view config_json;
+    std::string folder; // for messages, "FOLDER/tokenizer.json: ..."; may be empty
+};
+
+// Reads the form of Hugging Face's tokenizer.json. Supported: byte-level BPE as GPT-2, Llama 3, SmolLM and their like
+// have it (see byte_level_bpe.hpp); what else a file asks for is refused by name rather than ignored. Nothing in the
+// files is trusted. Throws Error (input).
+std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files);
+
+// The same from a model folder (or the path of a tokenizer.json in one).
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &folder);
+
+} // namespace keel
