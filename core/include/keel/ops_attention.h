@@ -50,7 +50,7 @@ typedef struct keel_scores {
     uint32_t window;            /* only the last `window` of the m queries contribute; 0: all */
     keel_reduce reduce_queries; /* SUM, MEAN (by the number of contributing queries) or MAX */
     keel_reduce reduce_group;   /* NONE, SUM, MEAN or MAX */
-    uint32_t accumulate;        /* 1: SUM and MEAN add to what is in out, MAX keeps the larger */
+    uint32_t accumulate;        /* 1: with reduce_queries SUM and MEAN add to what is in out, with MAX keep the larger */
 } keel_scores;
 
 #define KEEL_ATTENTION_CAUSAL 1u  /* key slot j is visible to query i of m when j <= lengths[h] - m + i; else all j < lengths[h] */

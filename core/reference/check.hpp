@@ -1,0 +1,39 @@
+#pragma once
+
+#include "reference/context.hpp"
+
+#include <initializer_list>
+
+namespace keel::reference {
+
+// Checks of an op's args, from shapes and dtypes alone, so that they serve op_plan (no buffers yet) and calls alike.
+// They refuse with KEEL_E_INVALID_ARG what breaks the contract and with KEEL_E_UNSUPPORTED a dtype that is not taken.
+
+// Sets of dtypes.
+enum Types : uint32_t {
+    types_f32 = 1,
+    types_float = 2,  // f32, f16, bf16
+    types_weight = 4, // f32, f16, bf16, q8_0, q4_0
+    types_i32 = 8,
+    types_number = 16, // f32, i32
+    types_any = 32     // all that this header knows
+};
+
+constexpr int64_t any_size = -1;
+using Shape = std::initializer_list<int64_t>;
+
+// Refuses a NULL tensor, another rank or size than `shape`, a dtype outside `types`, rows that are no whole blocks.
+void need(const keel_tensor *t, const char *name, Types types, Shape shape);
+// The same for a tensor of any rank and shape.
+void need(const keel_tensor *t, const char *name, Types types);
+void need_same_shape(const keel_tensor *a, const keel_tensor *b, const char *what);
+void need_same_dtype(const keel_tensor *a, const keel_tensor *b, const char *what);
+// Positions: i32 [m] or [m, kv_heads].
+void need_positions(const keel_tensor *t, const char *name, int64_t m, int64_t kv_heads);
+void need_tables(const keel_rope_tables *tables, int64_t head_dim);
+void need_cache(const keel_kv_view *kv, const char *name);
+void need_that(bool fact, const char *what);
+// Elements of the innermost dimension.
+int64_t last_dim(const keel_tensor *t);
+
+} // namespace keel::reference

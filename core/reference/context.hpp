@@ -1,0 +1,84 @@
+#pragma once
+
+#include <keel/backend.h>
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace keel::reference {
+
+// What lies behind the opaque pointers of the C table.
+
+struct Context {
+    keel_host host = {}; // adopted copy; slots that the host lacks are NULL
+    const keel_host *their_host = nullptr;
+    uint64_t tickets = 0; // the last one given
+    uint64_t bytes = 0;   // held by buffers and joined weights
+};
+
+struct Buffer {
+    std::byte *data = nullptr;
+    uint64_t size = 0;
+    keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
+    bool owned = false;
+};
+
+struct Weight {
+    std::vector<std::byte> joined; // empty if the one source is used in place
+    const std::byte *data = nullptr;
+    keel_dtype dtype = KEEL_DTYPE_NONE;
+    int64_t rows = 0, cols = 0;
+};
+
+struct Plan {
+    keel_op op = 0;
+    std::string kernel;
+};
+
+inline Context &of(keel_ctx *c) {
+    return *reinterpret_cast<Context *>(c);
+}
+inline Buffer &of(keel_buffer *b) {
+    return *reinterpret_cast<Buffer *>(b);
+}
+inline Weight &of(keel_weight *w) {
+    return *reinterpret_cast<Weight *>(w);
+}
+inline const Weight &of(const keel_weight *w) {
+    return *reinterpret_cast<const Weight *>(w);
+}
+inline const Plan &of(const keel_plan *p) {
+    return *reinterpret_cast<const Plan *>(p);
+}
+
+// Why a call is refused. Thrown by checks, caught at the border.
+struct Refusal {
+    keel_status status;
+    std::string why;
+};
+
+[[noreturn]] inline void refuse(keel_status status, std::string why) {
+    throw Refusal{status, std::move(why)};
+}
+
+// The slots of the table that are not ops (buffers.cpp, weights.cpp).
+void fill_memory_slots(keel_backend &table);
+void fill_weight_slots(keel_backend &table);
+
+// Reports a refusal through the host and returns its status; maps what else was thrown. Call inside catch (...).
+keel_status report(const Context *context) noexcept;
+
+// Runs body() at the border: nothing is thrown across it.
+template <typename Body>
+keel_status guarded(const Context *context, const Body &body) noexcept {
+    try {
+        body();
+        return KEEL_OK;
+    } catch (...) {
+        return report(context);
+    }
+}
+
+} // namespace keel::reference

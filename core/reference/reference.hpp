@@ -1,0 +1,13 @@
+#pragma once
+
+#include <keel/backend.h>
+
+namespace keel {
+
+// The core's own backend, named `reference`: every op of the table as plain scalar loops over host memory, in float64,
+// rounded to the output's dtype at the end. It is the specification in code, the last rung of the fallback ladder and
+// the oracle of the tests. Work is done at once, in the calling thread; contexts share nothing.
+const keel_backend *reference_backend();
+const keel_plugin *reference_plugin();
+
+} // namespace keel
