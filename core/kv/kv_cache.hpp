@@ -1,47 +1,23 @@
 #pragma once
 
-#include "device/executor.hpp"
-
-#include <keel/kv.h>
+#include "kv/arena.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace keel {
 
-// What a cache holds. The same for all layers.
-struct KvShape {
-    uint32_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0; // heads: query heads, for scores
-    keel_dtype key_dtype = KEEL_DTYPE_F16, value_dtype = KEEL_DTYPE_F16;
-    uint32_t block_slots = 64; // a power of two
-    int64_t max_slots = 0;     // of a head; rounded up to whole blocks for the tables
-    uint64_t max_bytes = 0;    // cap on blocks in use, K and V, all layers; 0: none. Never passed
-
-    int64_t blocks_per_head() const { return (max_slots + block_slots - 1) / block_slots; }
-    uint64_t block_bytes() const; // K and V of one block
-};
-
-// A view without memory, for planning ops before a cache exists: the largest arenas, tables and lengths.
-class KvTemplate {
-  public:
-    explicit KvTemplate(const KvShape &shape);
-    const keel_kv_view *view() const { return &view_; }
-
-  private:
-    Tensor k_, v_, table_, lengths_, positions_;
-    keel_kv_view view_;
-};
-
 // Which slots of each KV head of a layer stay: for each head a strictly rising list.
 using KeepLists = std::vector<std::vector<int32_t>>;
 
-// The KV cache of one sequence on one device: per layer an arena of fixed blocks for K and one for V, a block table, lengths and
-// positions. Blocks belong to heads, so heads of different length cost what they hold; a free block's memory goes back to the
-// system. Keeps books of lengths and positions on the host, so that no read-back is ever needed. Not thread-safe.
+// The KV cache of one sequence on one device: for each layer and KV head a list of blocks, a length, and the position of the key in
+// each slot. Blocks belong to heads, so heads of different length cost what they hold. Keeps books of lengths and positions on the
+// host, so that nothing ever has to be read back. Not thread-safe.
 //
-// A fork shares its parent's blocks until one of the two writes to one.
+// A fork shares its parent's blocks until one of the two writes to one. Parent and fork may go in any order.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
@@ -49,42 +25,82 @@ class KvCache {
     KvCache(const KvCache &) = delete;
     KvCache &operator=(const KvCache &) = delete;
 
-    const KvShape &shape() const;
-    // Layer's view for ops; the pointer is stable, its content changes with append, compact and truncate.
-    const keel_kv_view *view(uint32_t layer) const;
+    const KvShape &shape() const { return arena_->shape(); }
+    // A layer's view for ops; the pointer is stable, what it points to follows append, compact and truncate.
+    const keel_kv_view *view(uint32_t layer) const { return &layers_[layer].view; }
+    std::span<const keel_kv_view *const> views() const { return views_; }
 
-    int64_t length(uint32_t layer, uint32_t head) const;
-    int64_t max_length() const;  // over all layers and heads
-    int64_t tokens_seen() const; // tokens appended so far, evicted ones included, truncated ones not
-    std::span<const int32_t> positions(uint32_t layer,
-                                       uint32_t head) const; // of the slots in use, in slot order
+    int64_t length(uint32_t layer, uint32_t head) const {
+        return heads_[layer * shape().kv_heads + head].length();
+    }
+    int64_t max_length(uint32_t layer) const;
+    int64_t max_length() const;
+    // Positions of the keys in use, in slot order.
+    std::span<const int32_t> positions(uint32_t layer, uint32_t head) const {
+        return heads_[layer * shape().kv_heads + head].positions;
+    }
 
-    // Would n more tokens fit under max_slots and max_bytes? With `why` the limit that would be passed, in words with its config key.
+    // Would n more tokens fit under max_slots and max_bytes? If not and `why` is given: which limit, in words, with its config key.
     bool fits(int64_t n, std::string *why = nullptr) const;
-    // Makes room for n tokens at the ends of all heads: takes blocks (copying shared last blocks), raises the lengths, queues the new
-    // lengths and tables. The ops of the step then write K, V and positions. `positions` are the tokens' RoPE positions, [n], or
-    // [n, kv_heads] when heads differ. Throws Error(resource) if they do not fit, and then nothing changed.
-    void append(std::span<const int32_t> positions);
-    // Takes the last n tokens back (they were appended after the last compaction). Blocks that become empty are given back.
+    // Makes room for n tokens at the ends of all heads: takes blocks (copying a shared last block first), raises the lengths, queues the
+    // new lengths and tables. The step's ops then write K, V and positions. `positions` are the tokens' RoPE positions, [n], or
+    // [n, kv_heads]. Throws Error(resource) if they do not fit, and then nothing has changed.
+    void append(std::span<const int32_t> positions, int64_t n);
+    // Takes the last n tokens of every head back; blocks that become empty are given back.
     void truncate(int64_t n);
-    // Compacts a layer to the slots listed; `sides` are f32 or i32 [kv_heads, slots] arrays that move with them. Queues the moves and
-    // gives back the blocks that become free. Returns the bytes freed.
-    uint64_t compact(uint32_t layer, const KeepLists &keep, std::span<const Tensor> sides = {});
-    // Rotates the keys of slots by `delta[i]` positions (0: leave) for slots begin..begin+n-1 of a head... see the .cpp's contract.
-    // Layer's keys get new positions; inv_freq are the model's rotation frequencies [rot/2].
-    void shift_positions(uint32_t layer, std::span<const std::vector<int32_t>> new_positions,
-                         std::span<const double> inv_freq, keel_rope_mode mode);
+    // Settles the op behind compact(). Before the first compact, and before buffers are made: fallbacks decide where those lie.
+    static OpHandle plan_gather(Executor &executor, const KvShape &shape, uint32_t sides);
+    // Compacts a layer to the listed slots with an op of plan_gather; `sides` are i32 or f32 [kv_heads, slots] tensors that move along.
+    // Queues the moves and gives back the blocks that become free. The bytes freed. A head whose list is all its slots is untouched.
+    uint64_t compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
+                     std::span<const Tensor> sides = {});
+    // Notes new positions of slots begin.. of a head, after an op (kv_rerotate) wrote them on the device.
+    void set_positions(uint32_t layer, uint32_t head, int64_t begin, std::span<const int32_t> positions);
     void clear();
 
-    std::unique_ptr<KvCache> fork();
+    // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
+    std::unique_ptr<KvCache> fork() const;
 
-    uint64_t bytes_in_use() const;   // of blocks held by this cache, shared ones counted too
-    uint64_t bytes_resident() const; // memory that the arenas hold now, from the system's point of view
-    uint64_t peak_bytes() const;
+    KvArena &arena() { return *arena_; }
+    const KvArena &arena() const { return *arena_; }
+    uint64_t bytes_in_use() const; // of this cache's blocks, shared ones included
 
   private:
-    struct State;
-    std::unique_ptr<State> state_;
+    struct Head {
+        std::vector<int32_t> blocks;
+        std::vector<int32_t> positions; // one per slot in use
+        int64_t length() const { return static_cast<int64_t>(positions.size()); }
+    };
+    struct Layer {
+        Tensor k, v, table, lengths, positions;
+        uint64_t generation = 0;
+        keel_kv_view view = {KEEL_HEADER(keel_kv_view)};
+    };
+
+    explicit KvCache(std::shared_ptr<KvArena> arena);
+    Head &head(uint32_t layer, uint32_t h) { return heads_[layer * shape().kv_heads + h]; }
+    uint64_t blocks_wanted(int64_t n) const; // for n more tokens, copies of shared blocks included
+    int64_t blocks_for(int64_t slots) const {
+        return (slots + shape().block_slots - 1) / shape().block_slots;
+    }
+    void set_block(uint32_t layer, uint32_t head, size_t i, int32_t block);
+    void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
+    void refresh_view(uint32_t layer);
+    void queue_books(); // lengths, and tables where they changed
+    bool is_identity(uint32_t layer, const KeepLists &keep) const;
+    // The table of a compaction whose target blocks are this cache's own: fresh ones in place of shared ones.
+    bool unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table);
+
+    std::shared_ptr<KvArena> arena_;
+    std::vector<Head> heads_; // [layers, kv_heads]
+    std::vector<Layer> layers_;
+    std::vector<const keel_kv_view *> views_;
+    Tensor tables_, lengths_,
+        positions_; // i32 [layers * kv_heads, blocks], [layers * kv_heads], [layers * kv_heads, slots]
+    std::vector<int32_t> host_tables_, host_lengths_;
+    bool tables_dirty_ = true;
+    Tensor gather_index_, gather_count_, gather_table_; // made at the first compaction
+    std::vector<int32_t> index_scratch_;
 };
 
 } // namespace keel

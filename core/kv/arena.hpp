@@ -1,0 +1,62 @@
+#pragma once
+
+#include "kv/kv_shape.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace keel {
+
+// The blocks of all layers of a cache and its forks: for each layer a K and a V arena of [blocks, block_slots, head_dim], and how many
+// owners each block has. Block ids are per layer; K and V share them. Where the backend can reserve address space a free block holds
+// no memory; elsewhere an arena grows by copying, and shrinks when blocks at its end are free.
+class KvArena {
+  public:
+    KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
+
+    const KvShape &shape() const { return shape_; }
+    Executor &executor() const { return executor_; }
+    keel_buffer_kind placement() const { return placement_; }
+    const Tensor &keys(uint32_t layer) const { return layers_[layer].k; }
+    const Tensor &values(uint32_t layer) const { return layers_[layer].v; }
+    // Rises when a layer's tensors were exchanged: views made before are stale.
+    uint64_t generation(uint32_t layer) const { return layers_[layer].generation; }
+
+    // Could `blocks` more blocks be taken, in all, without passing max_bytes; and per layer, without passing the capacity?
+    bool can_take(uint64_t blocks) const;
+    // A block with one owner; the one with the lowest free id. Throws Error(resource) when nothing is left.
+    int32_t take(uint32_t layer);
+    void retain(uint32_t layer, int32_t block) { ++layers_[layer].owners[static_cast<size_t>(block)]; }
+    void release(uint32_t layer, int32_t block); // its memory goes back when nobody owns it any more
+    bool is_shared(uint32_t layer, int32_t block) const {
+        return layers_[layer].owners[static_cast<size_t>(block)] > 1;
+    }
+    void copy_block(uint32_t layer, int32_t from, int32_t to);
+
+    uint64_t bytes_in_use() const {
+        return blocks_in_use_ * shape_.block_bytes();
+    }                                // shared blocks counted once
+    uint64_t bytes_resident() const; // memory behind the arenas
+    uint64_t peak_bytes() const { return peak_blocks_ * shape_.block_bytes(); }
+
+  private:
+    struct Layer {
+        Tensor k, v;
+        std::vector<uint32_t> owners; // [capacity]; 0: free
+        size_t first_free = 0;        // no free id is below
+        size_t in_use = 0;
+        uint64_t generation = 0;
+    };
+    void resize(Layer &layer, size_t blocks);
+    void queue_copy(const Tensor &from, const Tensor &to);
+
+    Executor &executor_;
+    KvShape shape_;
+    keel_buffer_kind placement_;
+    bool reserved_ = false;
+    std::vector<Layer> layers_;
+    uint64_t blocks_in_use_ = 0, peak_blocks_ = 0;
+    OpHandle copy_k_, copy_v_; // planned when first needed
+};
+
+} // namespace keel
