@@ -14,6 +14,7 @@ namespace {
 // Far beyond any real vocabulary; tables are sized by the highest id.
 constexpr std::int64_t max_id = (1 << 22) - 1;
 constexpr std::size_t max_template_tokens = 64;
+constexpr std::size_t max_steps = 32; // pre-tokenizers; DeepSeek has the most, 5
 
 // Vocabulary entries as written in the file (in GPT-2's alphabet) -> id.
 using Vocab = std::unordered_map<std::string_view, std::int32_t>;
@@ -224,6 +225,7 @@ PreTokenizer read_pre_tokenizer(const JsonNode &root) {
         for (std::size_t i = 0; i < list.array_size(); ++i)
             steps.push_back(list.element(i));
         if (steps.empty()) list.fail("the list is empty; expected steps that end in ByteLevel");
+        if (steps.size() > max_steps) list.fail(fmt::format("more than {} steps", max_steps));
     }
     PreTokenizer out;
     for (std::size_t i = 0; i + 1 < steps.size(); ++i)

@@ -27,7 +27,7 @@ std::string pcre2_message(int code) {
 
 RegexScratch::RegexScratch(std::size_t text_bytes)
     : match_data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)),
-      deadline_(std::chrono::steady_clock::now() + std::chrono::seconds(20) +
+      deadline_(std::chrono::steady_clock::now() + std::chrono::seconds(5) +
                 std::chrono::microseconds(100) * static_cast<long long>(text_bytes)) {
     if (match_data_ == nullptr || context_ == nullptr) {
         pcre2_match_data_free(match_data_);
@@ -88,7 +88,7 @@ bool SplitRegex::match_at(std::string_view subject, std::size_t offset, RegexScr
     if ((++scratch.attempts_ & 0xFF) == 0 && std::chrono::steady_clock::now() > scratch.deadline_)
         too_expensive();
     // The interpreter counts each step back over a long run of spaces, so the limit grows with the text.
-    const std::size_t limit = std::min<std::size_t>(20000 + 32 * subject.size(), 1U << 30);
+    const std::size_t limit = std::min<std::size_t>(10000 + 32 * subject.size(), 1U << 30);
     pcre2_set_match_limit(scratch.context_, static_cast<std::uint32_t>(limit));
     const auto match = [&](std::uint32_t options) {
         return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), offset,

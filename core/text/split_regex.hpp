@@ -20,7 +20,7 @@ struct TextRange {
 };
 
 // What matching needs from call to call: made once per encode() and used by one thread. It also keeps the clock that
-// stops a pattern from a hostile file: 20 s and 0.1 ms per byte of text for all matches of one encode() together.
+// stops a pattern from a hostile file: 5 s and 0.1 ms per byte of text for all matches of one encode() together.
 class RegexScratch {
   public:
     explicit RegexScratch(std::size_t text_bytes);
