@@ -21,21 +21,7 @@ using SharedLibrary = boost::dll::shared_library;
 
 constexpr size_t max_text = 4096;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_ADDRESS;
-#elif defined(__SANITIZE_THREAD__)
-constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_THREAD;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_ADDRESS;
-#elif __has_feature(thread_sanitizer)
-constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_THREAD;
-#else
-constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_NONE;
-#endif
-#else
-constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_NONE;
-#endif
+constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_HERE;
 
 std::string sanitizer_name(keel_sanitizer sanitizer) {
     switch (sanitizer) {

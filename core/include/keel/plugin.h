@@ -60,6 +60,22 @@ enum keel_plugin_caps_e {
 typedef uint32_t keel_sanitizer;
 enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0, KEEL_SANITIZER_ADDRESS = 1, KEEL_SANITIZER_THREAD = 2 };
 
+/* What this translation unit is built with: for keel_plugin.sanitizer. */
+#if defined(__SANITIZE_ADDRESS__)
+#define KEEL_SANITIZER_HERE KEEL_SANITIZER_ADDRESS
+#elif defined(__SANITIZE_THREAD__)
+#define KEEL_SANITIZER_HERE KEEL_SANITIZER_THREAD
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KEEL_SANITIZER_HERE KEEL_SANITIZER_ADDRESS
+#elif __has_feature(thread_sanitizer)
+#define KEEL_SANITIZER_HERE KEEL_SANITIZER_THREAD
+#endif
+#endif
+#ifndef KEEL_SANITIZER_HERE
+#define KEEL_SANITIZER_HERE KEEL_SANITIZER_NONE
+#endif
+
 /* The descriptor. Static const data of the plugin's. The core adopts it by copy; required up to `vtable`. */
 typedef struct keel_plugin {
     keel_header h;

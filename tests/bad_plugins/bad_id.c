@@ -1,0 +1,11 @@
+/* An id that would put the cursor elsewhere. */
+#include "good.h"
+
+static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};
+static const keel_plugin plugin = {
+    .h = KEEL_HEADER(keel_plugin), GOOD_TEXTS("Bad\x1b[2JId"), .vtable = &table};
+
+const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version) {
+    (void)host_abi_version;
+    return &plugin;
+}
