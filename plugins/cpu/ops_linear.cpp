@@ -1,19 +1,190 @@
+// matmul and embed.
 #include "ops.hpp"
+#include "weights.hpp"
+
+#include <math.h>
 
 namespace keel_cpu {
+namespace {
 
-keel_status plan_matmul(keel_ctx *, const keel_matmul_args *, PlanChoice &) noexcept {
-    return KEEL_E_UNSUPPORTED;
-}
-keel_status KEEL_CALL op_matmul(keel_ctx *, const keel_matmul_args *) noexcept {
-    return KEEL_E_UNSUPPORTED;
+constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while weights go by
+constexpr int64_t dot_rows_max = 6;        // more rows of x than this are worth unpacking panels for
+
+enum class Path { int8, dot, panel };
+
+// What a matmul does and how its work is cut.
+struct Matmul {
+    MatmulTask task{};
+    RowSource source{}; // of a plain tensor
+    Path path = Path::panel;
+    int64_t m = 0;
+    int64_t unit = 1; // rows of W that the kernel takes at a time
+    int64_t quantized_bytes = 0, panel_bytes = 0;
+};
+
+constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+
+const char *weight_name(WeightType t) {
+    constexpr const char *names[weight_types] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+    return names[static_cast<int>(t)];
 }
 
-keel_status plan_embed(keel_ctx *, const keel_embed_args *, PlanChoice &) noexcept {
-    return KEEL_E_UNSUPPORTED;
+// Settles everything but addresses. x's and out's buffers may be NULL.
+keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
+    const keel_status known = check_features(ctx, a->features, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, "matmul");
+    if (known != KEEL_OK) return known;
+    if (!is_f32(a->x) || !is_f32(a->out)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: x and out are not f32");
+    WeightView &w = job.task.w;
+    if (a->weight != nullptr) w = a->weight->view;
+    else if (a->w == nullptr || !view_tensor(a->w, job.source, w)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: dtype of w");
+    job.m = a->x->shape[0];
+    job.task.accumulate = (a->features & KEEL_MATMUL_ACCUMULATE) != 0;
+    job.task.x_stride = a->x->stride[0];
+    job.task.out_stride = a->out->stride[0];
+    const bool quantized = w.type == WeightType::q8_0 || w.type == WeightType::q4_0;
+    job.path = w.layout == Layout::interleaved && ctx->fast ? Path::int8
+               : !quantized && job.m <= dot_rows_max        ? Path::dot
+                                                            : Path::panel;
+    job.unit = job.path == Path::int8 ? ctx->linear->group : job.path == Path::dot ? 1 : ctx->linear->panel;
+    if (job.path == Path::int8)
+        job.quantized_bytes = round_up(job.m * (w.cols / 32) * static_cast<int64_t>(sizeof(ActBlock)), 64);
+    // A plan serves smaller m too, which may take another path.
+    job.panel_bytes = round_up(ctx->linear->panel * ctx->linear->panel_k * 4, 64);
+    return KEEL_OK;
 }
-keel_status KEEL_CALL op_embed(keel_ctx *, const keel_embed_args *) noexcept {
-    return KEEL_E_UNSUPPORTED;
+
+uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
+    if (job.path == Path::int8) return static_cast<uint64_t>(job.quantized_bytes);
+    return job.path == Path::panel ? static_cast<uint64_t>(job.panel_bytes) * ctx->threads : 0;
+}
+
+// How the product is cut: tasks are taken from a counter, so that a core that was held up takes fewer. Neighbouring tasks are
+// neighbours in memory.
+struct Cut {
+    int64_t n_step, m_step, n_tasks, m_tasks;
+};
+
+Cut cut(const keel_ctx *ctx, const Matmul &job) {
+    const WeightView &w = job.task.w;
+    Cut c{};
+    c.m_step = job.m;
+    if (job.path == Path::int8) {
+        const int64_t row = w.cols / 32 * static_cast<int64_t>(sizeof(ActBlock));
+        const int64_t fit = row == 0 ? job.m : cache_bytes / row / 4 * 4;
+        if (job.m > fit) c.m_step = fit < 4 ? 4 : fit;
+    } else if (job.path == Path::panel && job.m > 512) {
+        c.m_step = 504; // a multiple of every tile's rows
+    }
+    const int64_t units = (w.rows + job.unit - 1) / job.unit;
+    // about eight tasks for each worker, but none so small that taking it shows
+    int64_t step = units / (8 * static_cast<int64_t>(ctx->threads));
+    const int64_t unit_work = job.unit * (w.cols + 1) * (c.m_step < 8 ? 1 : c.m_step / 8);
+    const int64_t least = (1 << 14) / unit_work + 1;
+    if (step < least) step = least;
+    if (job.path == Path::panel && step > 16) step = 16; // out's slab stays in the second cache
+    c.n_step = step * job.unit;
+    c.n_tasks = (w.rows + c.n_step - 1) / c.n_step;
+    c.m_tasks = c.m_step == 0 ? 0 : (job.m + c.m_step - 1) / c.m_step;
+    return c;
+}
+
+void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task, float *panel) {
+    const LinearKernels &kernels = *ctx->linear;
+    const int64_t m0 = task / c.n_tasks * c.m_step, n0 = task % c.n_tasks * c.n_step;
+    const int64_t m1 = m0 + c.m_step < job.m ? m0 + c.m_step : job.m;
+    const int64_t n1 = n0 + c.n_step < job.task.w.rows ? n0 + c.n_step : job.task.w.rows;
+    switch (job.path) {
+    case Path::int8:
+        return kernels.matmul_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit, m0, m1);
+    case Path::dot: return kernels.matmul_dot(job.task, n0, n1, m0, m1);
+    case Path::panel: return kernels.matmul_panel(job.task, n0, n1, m0, m1, panel);
+    }
+}
+
+void quantize_rows(const keel_ctx *ctx, const Matmul &job, ActBlock *q, Range rows) {
+    const int64_t k = job.task.w.cols;
+    for (int64_t m = rows.begin; m < rows.end; ++m)
+        ctx->linear->quantize(reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) + m * job.task.x_stride), k,
+                              q + m * (k / 32));
+}
+
+} // namespace
+
+keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &choice) noexcept {
+    Matmul job;
+    const keel_status status = settle(ctx, a, job);
+    if (status != KEEL_OK) return status;
+    choice.scratch_bytes = scratch_bytes(ctx, job);
+    name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type), ctx->linear->isa, job.path == Path::int8 ? "fast" : "exact");
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexcept {
+    Matmul job;
+    const keel_status status = settle(ctx, a, job);
+    if (status != KEEL_OK || job.m == 0 || job.task.w.rows == 0) return status;
+    uint8_t *memory = nullptr;
+    const uint64_t bytes = scratch_bytes(ctx, job);
+    if (bytes != 0 && (memory = scratch(ctx, bytes)) == nullptr) return KEEL_E_OUT_OF_MEMORY;
+    job.task.x = data_as<const float>(a->x);
+    job.task.out = data_as<float>(a->out);
+    job.task.bias = (a->features & KEEL_MATMUL_BIAS) != 0 ? data_as<const float>(a->bias) : nullptr;
+    ActBlock *q = reinterpret_cast<ActBlock *>(memory);
+    job.task.q = q;
+
+    const Cut c = cut(ctx, job);
+    const int64_t k = job.task.w.cols;
+    const bool quantize_first = job.path == Path::int8 && job.m < 4;
+    if (quantize_first) quantize_rows(ctx, job, q, {0, job.m});
+    const uint64_t products = static_cast<uint64_t>(job.m) * static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
+    int64_t next = 0;
+    return parallel(ctx, workers_for(ctx, 0, 2 * products), [&](const Team &team) {
+        if (job.path == Path::int8 && !quantize_first) {
+            quantize_rows(ctx, job, q, share(job.m, 1, team));
+            team.barrier();
+        }
+        float *panel = reinterpret_cast<float *>(memory + static_cast<uint64_t>(job.panel_bytes) * team.worker);
+        for (;;) {
+            const int64_t task = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+            if (task >= c.n_tasks * c.m_tasks) return;
+            run_task(ctx, job, c, task, panel);
+        }
+    });
+}
+
+keel_status plan_embed(keel_ctx *ctx, const keel_embed_args *a, PlanChoice &choice) noexcept {
+    const keel_status status = check_features(ctx, a->features, 0, "embed");
+    if (status != KEEL_OK) return status;
+    RowSource source{};
+    WeightView view{};
+    if (a->weight != nullptr) view = a->weight->view;
+    else if (a->w == nullptr || !view_tensor(a->w, source, view)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of w");
+    if (!is_f32(a->out) || a->ids->dtype != KEEL_DTYPE_I32) return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of ids or out");
+    name_kernel(choice, "embed %s %s", weight_name(view.type), ctx->linear->isa);
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL op_embed(keel_ctx *ctx, const keel_embed_args *a) noexcept {
+    PlanChoice choice;
+    const keel_status status = plan_embed(ctx, a, choice);
+    if (status != KEEL_OK) return status;
+    RowSource source{};
+    WeightView view{};
+    if (a->weight != nullptr) view = a->weight->view;
+    else view_tensor(a->w, source, view);
+    const int64_t m = a->out->shape[0], dim = view.cols;
+    if (m == 0 || dim == 0) return KEEL_OK;
+    const int32_t *ids = data_as<const int32_t>(a->ids);
+    uint8_t *out = data_of(a->out);
+    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(m * dim) * 4), [&](const Team &team) {
+        const Range r = share(m, 1, team);
+        for (int64_t i = r.begin; i < r.end; ++i) {
+            float *row = reinterpret_cast<float *>(out + i * a->out->stride[0]);
+            if (ids[i] >= 0 && ids[i] < view.rows) ctx->linear->unpack_row(view, ids[i], a->scale, row);
+            else
+                for (int64_t j = 0; j < dim; ++j) row[j] = NAN;
+        }
+    });
 }
 
 } // namespace keel_cpu

@@ -1,12 +1,98 @@
-// Kernels behind the linear, norm, activation, elementwise and row ops: one table per instruction set.
+// Kernels behind the linear, norm, activation, elementwise and row ops: one table per instruction set. Raw pointers only; nothing
+// here allocates or starts threads.
 #pragma once
 
 #include "../cpu_features.hpp"
 
 namespace keel_cpu {
 
+// 32 activations rounded to 8 bits: value = d * q.
+struct ActBlock {
+    int8_t q[32];
+    float d;     // largest magnitude / 127; NaN or infinity if an activation is
+    int32_t sum; // of q
+};
+
+// How a weight lies in memory.
+enum class Layout : uint32_t {
+    rows,       // row-major, as in a file; rows may come from several sources
+    interleaved // groups of R rows; for each block of 32 columns R f16 scales, then 4-byte pieces of the R rows in turn
+};
+
+// Element types of weights, numbered for tables.
+enum class WeightType : uint32_t { f32 = 0, f16 = 1, bf16 = 2, q8_0 = 3, q4_0 = 4 };
+constexpr int weight_types = 5;
+
+// Part of a row-major weight.
+struct RowSource {
+    const uint8_t *data;
+    int64_t stride; // bytes from row to row
+    int64_t rows;
+};
+
+// Where W's rows lie: what the kernels see of a keel_weight or of a plain tensor.
+struct WeightView {
+    WeightType type;
+    Layout layout;
+    int64_t rows, cols;
+    const uint8_t *packed; // interleaved: group g at packed + g * group_bytes
+    int64_t group_bytes;
+    const RowSource *sources; // rows: n_sources of them
+    uint32_t n_sources;
+    uint32_t alternate; // 1: row r is row r / n_sources of source r % n_sources; 0: one source after the other
+};
+
+inline const uint8_t *row_of(const WeightView &w, int64_t row) {
+    if (w.alternate != 0) {
+        const RowSource &s = w.sources[row % w.n_sources];
+        return s.data + row / w.n_sources * s.stride;
+    }
+    uint32_t i = 0;
+    while (row >= w.sources[i].rows) row -= w.sources[i++].rows;
+    return w.sources[i].data + row * w.sources[i].stride;
+}
+
+// One matmul as the kernels see it; a call does some of W's rows for some of x's.
+struct MatmulTask {
+    WeightView w;
+    const float *x; // [m, k], x_stride floats... see below
+    int64_t x_stride; // bytes
+    const ActBlock *q; // [m, k / 32]: x, quantized; for the int8 kernels
+    float *out;
+    int64_t out_stride; // bytes
+    const float *bias;  // [n] or NULL
+    bool accumulate;    // out += rather than out =
+};
+
 struct LinearKernels {
     const char *isa; // word compiled into the file that the kernels come from
+    int64_t group;   // R: rows of a group in the interleaved layout
+    int64_t panel;   // rows of W that one call of matmul_panel takes, a multiple of R
+    int64_t panel_k; // columns unpacked at a time; scratch of matmul_panel is panel * panel_k floats
+
+    // Rounds n / 32 blocks of activations.
+    void (*quantize)(const float *x, int64_t n, ActBlock *out);
+    // int8 products, interleaved q8_0 and q4_0: groups g0..g1-1 times x's rows m0..m1-1.
+    void (*matmul_int8)(const MatmulTask &, int64_t g0, int64_t g1, int64_t m0, int64_t m1);
+    // f32 products with W's rows read once, row-major f32, f16, bf16, for few rows of x: rows n0..n1-1.
+    void (*matmul_dot)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    // f32 products, any type and layout: rows n0..n0+count-1 (count <= panel, n0 a multiple of panel) are unpacked to `scratch` piece by piece and
+    // used for x's rows m0..m1-1.
+    void (*matmul_panel)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1, float *scratch);
+    // One row of W as f32, times `scale`.
+    void (*unpack_row)(const WeightView &, int64_t row, float scale, float *out);
+
+    void (*rms_norm)(const float *x, float *residual, const float *weight, float eps, int64_t n, float *out);
+    void (*layer_norm)(const float *x, const float *weight, const float *bias, float eps, int64_t n, float *out);
+    void (*silu_mul)(const float *gate, const float *up, int64_t n, float *out); // up NULL: pairs (gate, up)
+    void (*gelu_mul)(const float *gate, const float *up, int64_t n, bool pairs, bool tanh, float *out); // up NULL, no pairs: alone
+    void (*add)(const float *a, const float *b, int64_t n, float *out);
+    void (*scale)(const float *a, float factor, int64_t n, float *out);
+    void (*scaled_add)(const float *a, float factor, int64_t n, float *out);
+    void (*softmax)(const float *x, int64_t n, float *out);
+    // Conversions between f32 and 16 bits; types by WeightType, f32 on one side at least... `to` from `from`.
+    void (*convert)(WeightType from, const uint8_t *x, WeightType to, uint8_t *out, int64_t n);
+    int32_t (*argmax)(const float *x, int64_t n); // -1 with a NaN
 };
 
 const LinearKernels *linear_kernels_scalar();
@@ -14,9 +100,7 @@ const LinearKernels *linear_kernels_avx2();
 const LinearKernels *linear_kernels_avx512();
 
 inline const LinearKernels *linear_kernels(Isa isa) {
-    return isa == Isa::avx512 ? linear_kernels_avx512()
-           : isa == Isa::avx2 ? linear_kernels_avx2()
-                              : linear_kernels_scalar();
+    return isa == Isa::avx512 ? linear_kernels_avx512() : isa == Isa::avx2 ? linear_kernels_avx2() : linear_kernels_scalar();
 }
 
 } // namespace keel_cpu

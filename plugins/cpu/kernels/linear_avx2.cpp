@@ -1,10 +1,12 @@
+#include "int8_avx2.hpp"
 #include "linear.hpp"
-#include "simd_avx2.hpp"
+
+namespace keel_cpu::avx2 {
+#include "transpose_x86.hpp"
+} // namespace keel_cpu::avx2
 
 #include "generic/linear.inl"
 
 namespace keel_cpu {
-const LinearKernels *linear_kernels_avx2() {
-    return &avx2::linear_table;
-}
+const LinearKernels *linear_kernels_avx2() { return &avx2::linear_table; }
 } // namespace keel_cpu

@@ -1,10 +1,12 @@
+#include "int8_avx512.hpp"
 #include "linear.hpp"
-#include "simd_avx512.hpp"
+
+namespace keel_cpu::avx512 {
+#include "transpose_x86.hpp"
+} // namespace keel_cpu::avx512
 
 #include "generic/linear.inl"
 
 namespace keel_cpu {
-const LinearKernels *linear_kernels_avx512() {
-    return &avx512::linear_table;
-}
+const LinearKernels *linear_kernels_avx512() { return &avx512::linear_table; }
 } // namespace keel_cpu

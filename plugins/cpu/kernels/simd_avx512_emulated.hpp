@@ -135,3 +135,5 @@ KEEL_EMULATED simde__m512 roundscale_ps(simde__m512 x) {
 #define _mm512_srai_epi32(x, n) ::keel_cpu::emulated::srai_epi32(x, n)
 #undef _mm512_roundscale_ps
 #define _mm512_roundscale_ps(x, mode) ::keel_cpu::emulated::roundscale_ps(x)
+#undef _mm512_madd_epi16 // SIMDe's own alias takes four arguments
+#define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)

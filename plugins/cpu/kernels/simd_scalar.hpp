@@ -136,6 +136,24 @@ KEEL_SIMD void store_bf16(uint16_t *p, F x) {
     *p = f32_to_bf16(x);
 }
 
+// W codes of q4_0, less 8: the low or the high nibbles of W bytes.
+KEEL_SIMD F load_nibbles(const uint8_t *p, bool high) {
+    return static_cast<float>((high ? *p >> 4 : *p & 15) - 8);
+}
+// The sums of four vectors to out[0..3].
+KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
+    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+}
+// dst[c * dst_stride + r] = src[r * src_stride + c] for eight rows and columns.
+KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int64_t dst_stride) {
+    for (int r = 0; r < 8; ++r)
+        for (int c = 0; c < 8; ++c)
+            dst[c * dst_stride + r] = src[r * src_stride + c];
+}
+KEEL_SIMD void prefetch(const void *p) {
+    __builtin_prefetch(p);
+}
+
 KEEL_SIMD F exp(F x) {
     return expf(x);
 }

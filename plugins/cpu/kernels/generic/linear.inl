@@ -1,4 +1,35 @@
-// The linear kernels over the primitives of simd_*.hpp; included once per instruction set.
+// The linear half's kernels over the primitives of simd_*.hpp and int8_*.hpp; included once per instruction set.
+#include "matmul_int8.inl"
+
+#include "matmul_dot.inl"
+
+#include "unpack.inl"
+
+#include "matmul_panel.inl"
+#include "rows.inl"
+
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
-static const LinearKernels linear_table = {isa_word};
+
+static const LinearKernels linear_table = {
+    .isa = isa_word,
+    .group = R,
+    .panel = panel_rows,
+    .panel_k = panel_k,
+    .quantize = quantize,
+    .matmul_int8 = matmul_int8,
+    .matmul_dot = matmul_dot,
+    .matmul_panel = matmul_panel,
+    .unpack_row = unpack_row,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
+    .add = add_rows,
+    .scale = scale_row,
+    .scaled_add = scaled_add,
+    .softmax = softmax,
+    .convert = convert,
+    .argmax = argmax,
+};
+
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

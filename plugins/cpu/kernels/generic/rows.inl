@@ -1,0 +1,191 @@
+// Norms, activations, elementwise and row kernels: one contiguous row at a time. `out` may be an input.
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
+// Calls f(i, n) for vectors of n = W lanes and one of fewer at the end.
+template <class Fn>
+KEEL_SIMD void each_vector(int64_t n, Fn &&f) {
+    int64_t i = 0;
+    for (; i + W <= n; i += W) f(i, static_cast<int64_t>(W));
+    if (i < n) f(i, n - i);
+}
+KEEL_SIMD F load_part(const float *p, int64_t n) { return n == W ? load(p) : load_n(p, n); }
+KEEL_SIMD void store_part(float *p, F x, int64_t n) {
+    if (n == W) store(p, x);
+    else store_n(p, x, n);
+}
+
+// 1 / sqrt in double: a handful per row, and exact.
+KEEL_SIMD float inverse_root(double x) { return static_cast<float>(1.0 / __builtin_sqrt(x)); }
+
+// Sum of squares. f32 over short pieces, then double; all in double where squares leave f32's range.
+static double sum_of_squares(const float *x, int64_t n) {
+    constexpr int64_t piece = 64 * W;
+    double total = 0;
+    for (int64_t at = 0; at < n; at += piece) {
+        F sum = zero();
+        each_vector(n - at < piece ? n - at : piece, [&](int64_t i, int64_t part) {
+            const F v = load_part(x + at + i, part);
+            sum = fma(v, v, sum);
+        });
+        total += static_cast<double>(reduce_add(sum));
+    }
+    if (total < 1e38 && total > 1e-30) return total;
+    total = 0;
+    for (int64_t i = 0; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return total;
+}
+
+static void rms_norm(const float *x, float *residual, const float *weight, float eps, int64_t n, float *out) {
+    if (residual != nullptr) {
+        each_vector(n, [&](int64_t i, int64_t part) {
+            store_part(residual + i, add(load_part(residual + i, part), load_part(x + i, part)), part);
+        });
+        x = residual;
+    }
+    const F factor = set1(inverse_root(sum_of_squares(x, n) / static_cast<double>(n) + static_cast<double>(eps)));
+    each_vector(n, [&](int64_t i, int64_t part) {
+        store_part(out + i, mul(mul(load_part(x + i, part), factor), load_part(weight + i, part)), part);
+    });
+}
+
+static void layer_norm(const float *x, const float *weight, const float *bias, float eps, int64_t n, float *out) {
+    // In double and around the mean: a row far from zero would lose its variance in f32.
+    double total = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) total += static_cast<double>(x[i]);
+    const double mean = total / static_cast<double>(n);
+    for (int64_t i = 0; i < n; ++i) {
+        const double centred = static_cast<double>(x[i]) - mean;
+        squares += centred * centred;
+    }
+    const double factor = 1.0 / __builtin_sqrt(squares / static_cast<double>(n) + static_cast<double>(eps));
+    for (int64_t i = 0; i < n; ++i) {
+        const double y = (static_cast<double>(x[i]) - mean) * factor * static_cast<double>(weight[i]);
+        out[i] = static_cast<float>(bias != nullptr ? y + static_cast<double>(bias[i]) : y);
+    }
+}
+
+KEEL_SIMD F silu(F g) { return div(g, add(set1(1.0f), exp(sub(zero(), g)))); }
+
+KEEL_SIMD F gelu_tanh(F g) {
+    const F inner = mul(mul(set1(0.7978845608f), g), fma(mul(g, g), set1(0.044715f), set1(1.0f)));
+    // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): no cancellation on either side
+    return div(g, add(set1(1.0f), exp(mul(set1(-2.0f), inner))));
+}
+
+// Abramowitz and Stegun 7.1.26, absolute error 1.5e-7, for 0.5 erfc(|g| / sqrt 2).
+KEEL_SIMD F gelu_erf(F g) {
+    const F z = mul(abs(g), set1(0.70710678118f));
+    const F t = div(set1(1.0f), fma(set1(0.3275911f), z, set1(1.0f)));
+    F p = set1(1.061405429f);
+    p = fma(p, t, set1(-1.453152027f));
+    p = fma(p, t, set1(1.421413741f));
+    p = fma(p, t, set1(-0.284496736f));
+    p = fma(p, t, set1(0.254829592f));
+    const F half_tail = mul(mul(mul(p, t), set1(0.5f)), exp(mul(sub(zero(), z), z)));
+    // g * tail for a negative g, g - g * tail for a positive one: max(g, 0) - |g| * tail is both
+    return sub(max(g, zero()), mul(abs(g), half_tail));
+}
+
+// Every second float of n pairs, from a row that is not worth vector shuffles: an eighth of a cache line per element either way.
+template <class Fn>
+KEEL_SIMD void gated(const float *gate, const float *up, int64_t n, bool pairs, float *out, Fn &&f) {
+    each_vector(n, [&](int64_t i, int64_t part) {
+        F g, u;
+        if (pairs) {
+            float apart[2][W];
+            for (int64_t j = 0; j < W; ++j) {
+                apart[0][j] = j < part ? gate[2 * (i + j)] : 0.0f;
+                apart[1][j] = j < part ? gate[2 * (i + j) + 1] : 0.0f;
+            }
+            g = load(apart[0]);
+            u = load(apart[1]);
+        } else {
+            g = load_part(gate + i, part);
+            u = up != nullptr ? load_part(up + i, part) : set1(1.0f);
+        }
+        store_part(out + i, mul(f(g), u), part);
+    });
+}
+
+static void silu_mul(const float *gate, const float *up, int64_t n, float *out) {
+    gated(gate, up, n, up == nullptr, out, [](F g) { return silu(g); });
+}
+
+static void gelu_mul(const float *gate, const float *up, int64_t n, bool pairs, bool tanh, float *out) {
+    if (tanh) gated(gate, up, n, pairs, out, [](F g) { return gelu_tanh(g); });
+    else gated(gate, up, n, pairs, out, [](F g) { return gelu_erf(g); });
+}
+
+static void add_rows(const float *a, const float *b, int64_t n, float *out) {
+    each_vector(n, [&](int64_t i, int64_t part) { store_part(out + i, add(load_part(a + i, part), load_part(b + i, part)), part); });
+}
+
+static void scale_row(const float *a, float factor, int64_t n, float *out) {
+    const F f = set1(factor);
+    each_vector(n, [&](int64_t i, int64_t part) { store_part(out + i, mul(load_part(a + i, part), f), part); });
+}
+
+static void scaled_add(const float *a, float factor, int64_t n, float *out) {
+    const F f = set1(factor);
+    each_vector(n, [&](int64_t i, int64_t part) {
+        store_part(out + i, add(load_part(out + i, part), mul(f, load_part(a + i, part))), part);
+    });
+}
+
+static void softmax(const float *x, int64_t n, float *out) {
+    constexpr float infinity = __builtin_inff();
+    float largest = -infinity;
+    bool nan = false;
+    for (int64_t i = 0; i < n; ++i) {
+        if (x[i] > largest) largest = x[i];
+        nan |= x[i] != x[i];
+    }
+    if (largest == -infinity && !nan) {
+        for (int64_t i = 0; i < n; ++i) out[i] = 0.0f;
+        return;
+    }
+    double sum = 0; // of partial sums: long rows stay exact
+    const F top = set1(largest);
+    each_vector(n, [&](int64_t i, int64_t part) {
+        store_part(out + i, exp(sub(load_part(x + i, part), top)), part);
+        float values[W];
+        store(values, load_part(out + i, part));
+        for (int64_t j = 0; j < part; ++j) sum += static_cast<double>(values[j]);
+    });
+    const F factor = set1(static_cast<float>(1.0 / sum));
+    each_vector(n, [&](int64_t i, int64_t part) { store_part(out + i, mul(load_part(out + i, part), factor), part); });
+}
+
+static int32_t argmax(const float *x, int64_t n) {
+    F top = set1(-__builtin_inff()), spoilt = zero();
+    each_vector(n, [&](int64_t i, int64_t part) {
+        const F v = load_part(x + i, part);
+        if (any_nan(v)) spoilt = set1(1.0f);
+        if (part == W) top = max(v, top);
+        else
+            for (int64_t j = 0; j < part; ++j) top = max(set1(x[i + j]), top);
+    });
+    if (n == 0 || reduce_max(spoilt) != 0.0f) return -1;
+    const float largest = reduce_max(top);
+    int64_t at = 0;
+    while (x[at] != largest) ++at;
+    return static_cast<int32_t>(at);
+}
+
+static void convert(WeightType from, const uint8_t *x, WeightType to, uint8_t *out, int64_t n) {
+    float piece[64];
+    for (int64_t i = 0; i < n; i += 64) { // by way of f32, which holds both 16-bit types exactly
+        const int64_t part = n - i < 64 ? n - i : 64;
+        unpack_row_major(from, x, i, part, piece, 1);
+        for (int64_t j = 0; j < part; ++j) {
+            if (to == WeightType::f32) {
+                memcpy(out + 4 * (i + j), piece + j, 4);
+            } else {
+                const uint16_t h = to == WeightType::f16 ? f32_to_f16(piece[j]) : f32_to_bf16(piece[j]);
+                memcpy(out + 2 * (i + j), &h, 2);
+            }
+        }
+    }
+}
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE

@@ -1,0 +1,23 @@
+// A weight taken over by the backend, and plain tensors seen as one.
+#pragma once
+
+#include "context.hpp"
+#include "kernels/linear.hpp"
+
+// q8_0 and q4_0: repacked, rows interleaved, so that decode is one stream of whole vectors. Others: read where they lie.
+struct keel_weight {
+    keel_cpu::WeightView view;
+    keel_cpu::Memory packed;  // interleaved
+    keel_cpu::Memory sources; // rows: the RowSource array
+    uint32_t use;
+};
+
+namespace keel_cpu {
+
+// False for a dtype that weights do not have.
+bool weight_type_of(keel_dtype dtype, WeightType &type);
+
+// A plain [n, k] tensor as a weight; `source` is written and must live as long as the view.
+bool view_tensor(const keel_tensor *w, RowSource &source, WeightView &view);
+
+} // namespace keel_cpu
