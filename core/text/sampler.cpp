@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace keel {
@@ -13,17 +14,36 @@ namespace {
 // the vocabulary.
 constexpr double negligible = -60.0;
 
-// e^x for x in [negligible, 0], to about 1e-16 relative. Not std::exp: libraries differ in the last bit.
+// e^x for x in [negligible, 0], to about 1e-16 relative. Not std::exp: libraries differ in the last bit. Plain operations
+// without branches, so that a loop over a vocabulary is vectorized.
 double portable_exp(double x) noexcept {
     constexpr double log2_e = 1.4426950408889634;
     constexpr double ln2_high = 0x1.62e42fee00000p-1;
     constexpr double ln2_low = 0x1.a39ef35793c76p-33;
-    const double k = std::floor(x * log2_e + 0.5);
+    constexpr double rounder = 0x1.8p52; // adding it leaves the nearest integer in the low bits
+    const double shifted = x * log2_e + rounder;
+    const double k = shifted - rounder;
     const double r = (x - k * ln2_high) - k * ln2_low; // |r| <= ln(2) / 2
-    double sum = 1.0;
-    for (int n = 13; n > 0; --n)
-        sum = 1.0 + sum * r / n;
-    return std::ldexp(sum, static_cast<int>(k));
+    // 1/n!, n = 13 ... 0
+    constexpr double c[] = {1.0 / 6227020800.0,
+                            1.0 / 479001600.0,
+                            1.0 / 39916800.0,
+                            1.0 / 3628800.0,
+                            1.0 / 362880.0,
+                            1.0 / 40320.0,
+                            1.0 / 5040.0,
+                            1.0 / 720.0,
+                            1.0 / 120.0,
+                            1.0 / 24.0,
+                            1.0 / 6.0,
+                            0.5,
+                            1.0,
+                            1.0};
+    double sum = c[0];
+    for (int n = 1; n < 14; ++n)
+        sum = sum * r + c[n];
+    const auto power = (std::bit_cast<std::uint64_t>(shifted) + 1023) << 52; // 2^k, k >= -87
+    return sum * std::bit_cast<double>(power);
 }
 
 bool is_likelier(const Sampler::Candidate &a, const Sampler::Candidate &b) noexcept {
@@ -96,10 +116,15 @@ Sampler::Sampler(const SamplingParams &params) : params_(params), rng_(params.se
     check_sampling_params(params);
 }
 
-double Sampler::weight(float logit, float highest) const noexcept {
-    const double x = (static_cast<double>(logit) - static_cast<double>(highest)) /
-                     static_cast<double>(params_.temperature);
-    return x < negligible ? 0.0 : portable_exp(x);
+void Sampler::compute_weights(std::span<const float> logits, float highest) {
+    weights_.resize(logits.size());
+    const double top = highest;
+    const double temperature = params_.temperature;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const double x = (static_cast<double>(logits[i]) - top) / temperature;
+        const double w = portable_exp(std::max(x, negligible));
+        weights_[i] = x < negligible ? 0.0 : w;
+    }
 }
 
 std::span<const float> Sampler::penalize(std::span<const float> logits,
@@ -140,16 +165,18 @@ void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
         }
     }
     std::sort(candidates_.begin(), candidates_.end(), is_likelier);
-    for (Candidate &c : candidates_)
-        c.weight = weight(c.logit, candidates_.front().logit);
+    const double top = candidates_.front().logit;
+    for (Candidate &c : candidates_) {
+        const double x = (static_cast<double>(c.logit) - top) / static_cast<double>(params_.temperature);
+        c.weight = x < negligible ? 0.0 : portable_exp(x);
+    }
 }
 
 // All tokens that can be drawn at all, by id.
 void Sampler::keep_all(std::span<const float> logits, float highest) {
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        const double w = weight(logits[i], highest);
-        if (w > 0.0) candidates_.push_back({logits[i], static_cast<std::int32_t>(i), w});
-    }
+    compute_weights(logits, highest);
+    for (std::size_t i = 0; i < logits.size(); ++i)
+        if (weights_[i] > 0.0) candidates_.push_back({logits[i], static_cast<std::int32_t>(i), weights_[i]});
 }
 
 // The smallest set of the likeliest candidates that has top_p of `total`, sorted. Sorts no more than it needs: most

@@ -79,11 +79,12 @@ class Sampler {
     void keep_all(std::span<const float> logits, float highest);
     void keep_top_p(double total);
     std::int32_t draw();
-    double weight(float logit, float highest) const noexcept;
+    void compute_weights(std::span<const float> logits, float highest);
 
     SamplingParams params_;
     Rng rng_;
     std::vector<Candidate> candidates_;
+    std::vector<double> weights_; // per id, only where no top-k comes first
     std::vector<float> penalized_;
     std::vector<std::uint32_t> seen_; // per id: the stamp of the call that penalized it
     std::uint32_t stamp_ = 0;
