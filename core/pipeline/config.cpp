@@ -1,0 +1,195 @@
+#include "pipeline/config.hpp"
+
+#include "base/error.hpp"
+#include "pipeline/decode.hpp"
+#include "pipeline/override.hpp"
+#include "platform/paths.hpp"
+
+#include <algorithm>
+
+namespace keel::pipeline {
+namespace {
+
+// Fills a config's members from the values that a file gives and from the schema's defaults.
+class Reader {
+  public:
+    explicit Reader(const YamlNode &root) : root_(root), values_(collect_values(root)) {}
+
+    template <typename T>
+    void operator()(std::string_view path, Setting<T> &setting) const {
+        const KeySpec &key = *find_key(path);
+        const YamlEntry *entry = given(key);
+        if (entry != nullptr) {
+            decode(Field{key, entry->value}, setting.value);
+            setting.where = entry->value.where();
+        } else if (!key.default_text.empty()) {
+            const YamlNode node = default_node(key);
+            decode(Field{key, node}, setting.value);
+        } else if (key.required) {
+            missing(key);
+        }
+    }
+
+    void operator()(std::string_view path, std::vector<RawParam> &params) const {
+        const KeySpec &key = *find_key(path);
+        if (const YamlEntry *entry = given(key)) decode(Field{key, entry->value}, params);
+    }
+
+  private:
+    // A key without a default may stand there with nothing behind it: that is as good as not there.
+    const YamlEntry *given(const KeySpec &key) const {
+        const auto found = values_.find(key.path);
+        if (found == values_.end()) return nullptr;
+        const bool may_be_null = key.default_text.empty() && !key.required;
+        return found->second->value.is_null() && may_be_null ? nullptr : found->second;
+    }
+
+    static YamlNode default_node(const KeySpec &key) {
+        if (key.default_text.starts_with('[')) return parse_yaml(key.default_text, {"default", {}});
+        YamlNode node;
+        node.kind = YamlNode::Kind::scalar;
+        node.text = key.default_text;
+        return node;
+    }
+
+    [[noreturn]] void missing(const KeySpec &key) const {
+        const std::string name = root_.source ? root_.source->name : "a pipeline without a file";
+        throw_error(ErrorKind::input, "{}: expected the key '{}', found none; for example '{}: {{{}: {}}}'",
+                    name, key.path, parent_path(key.path), last_part(key.path), key.example);
+    }
+
+    const YamlNode &root_;
+    std::map<std::string, const YamlEntry *, std::less<>> values_;
+};
+
+void check_budget(const PolicySection &policy) {
+    const BudgetSection &budget = policy.budget;
+    const int kinds =
+        int{budget.tokens->has_value()} + int{budget.ratio->has_value()} + int{budget.mib->has_value()};
+    if (kinds > 1) {
+        throw_error(ErrorKind::input,
+                    "{}: expected one of tokens, ratio, mib in 'policy.budget', found {}; keep one",
+                    to_string(budget.where()), kinds);
+    }
+    const auto slack = *budget.slack;
+    if (slack && kinds == 0) {
+        throw_error(
+            ErrorKind::input,
+            "{}: expected a budget beside 'policy.budget.slack', found none; add tokens, ratio or mib",
+            to_string(budget.slack.where));
+    }
+    if (!*budget.tokens || policy.evicts_nothing()) return;
+    const int64_t kept = *policy.protect.prefix + *policy.protect.recent;
+    if (kept > **budget.tokens) {
+        throw_error(ErrorKind::input,
+                    "{}: expected a budget of at least protect.prefix + protect.recent = {} tokens, found {}",
+                    to_string(budget.tokens.where), kept, **budget.tokens);
+    }
+}
+
+void check_trigger(const PolicySection &policy) {
+    if (policy.evicts_nothing()) return;
+    const TriggerSection &trigger = policy.trigger;
+    if (trigger.on->empty())
+        throw_error(ErrorKind::input,
+                    "{}: expected at least one trigger in 'policy.trigger.on', found none; to evict nothing "
+                    "use 'policy: none'",
+                    to_string(trigger.on.where));
+    const bool named = trigger.has(Trigger::every_n);
+    if (named && !*trigger.every_n)
+        throw_error(ErrorKind::input,
+                    "{}: expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', found none",
+                    to_string(trigger.on.where));
+    if (!named && *trigger.every_n)
+        throw_error(ErrorKind::input,
+                    "{}: expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', found "
+                    "none; add it to the list",
+                    to_string(trigger.every_n.where));
+}
+
+void check_sync(SyncSection &sync) {
+    if (*sync.strategy == SyncStrategy::batched) {
+        if (!*sync.ops) sync.ops.value = SyncSection::default_ops;
+    } else if (*sync.ops) {
+        throw_error(
+            ErrorKind::input,
+            "{}: expected the strategy batched beside 'sync.ops', found another; write 'strategy: batched'",
+            to_string(sync.ops.where));
+    }
+}
+
+PipelineConfig with_overrides(YamlNode root, std::span<const std::string> overrides) {
+    merge_overrides(root, parse_overrides(overrides, absolute_path(".")));
+    return make_config(root);
+}
+
+// The schema's own message for an empty file would list every key.
+void refuse_empty(const YamlNode &root) {
+    if (!root.is_null()) return;
+    throw_error(ErrorKind::input,
+                "{}: expected a pipeline, found nothing; 'keel config init MODEL' writes one",
+                to_string(root.where()));
+}
+
+} // namespace
+
+std::optional<uint64_t> KvSection::max_bytes() const {
+    if (!max_mib.value) return std::nullopt;
+    return static_cast<uint64_t>(*max_mib.value * 1048576.0);
+}
+
+BudgetKind BudgetSection::kind() const noexcept {
+    if (tokens.value) return BudgetKind::tokens;
+    if (ratio.value) return BudgetKind::ratio;
+    return mib.value ? BudgetKind::mib : BudgetKind::none;
+}
+
+SourceLocation BudgetSection::where() const {
+    switch (kind()) {
+    case BudgetKind::tokens:
+        return tokens.where;
+    case BudgetKind::ratio:
+        return ratio.where;
+    case BudgetKind::mib:
+        return mib.where;
+    case BudgetKind::none:
+        break;
+    }
+    return {};
+}
+
+bool TriggerSection::has(Trigger trigger) const noexcept {
+    return std::find(on.value.begin(), on.value.end(), trigger) != on.value.end();
+}
+
+PipelineConfig make_config(const YamlNode &tree) {
+    YamlNode root = tree;
+    expand_shorthands(root);
+    PipelineConfig config;
+    visit_settings(config, Reader(root));
+    check_budget(config.policy);
+    check_trigger(config.policy);
+    check_sync(config.sync);
+    return config;
+}
+
+PipelineConfig load_config(const std::filesystem::path &path, std::span<const std::string> overrides) {
+    YamlNode root = load_yaml(path);
+    refuse_empty(root);
+    return with_overrides(std::move(root), overrides);
+}
+
+PipelineConfig parse_config(std::string_view text, const std::string &name,
+                            const std::filesystem::path &folder, std::span<const std::string> overrides) {
+    YamlNode root = parse_yaml(text, {name, folder});
+    refuse_empty(root);
+    return with_overrides(std::move(root), overrides);
+}
+
+PipelineConfig config_from_overrides(std::span<const std::string> overrides) {
+    YamlNode root;
+    root.kind = YamlNode::Kind::map;
+    return with_overrides(std::move(root), overrides);
+}
+
+} // namespace keel::pipeline

@@ -1,0 +1,220 @@
+#pragma once
+
+#include "base/location.hpp"
+#include "pipeline/yaml_document.hpp"
+
+#include <keel/tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel::pipeline {
+
+// A value and where it was written; an empty place means that it is the schema's default.
+template <typename T>
+struct Setting {
+    T value{};
+    SourceLocation where;
+
+    bool is_default() const noexcept { return where.file.empty(); }
+    const T &operator*() const noexcept { return value; }
+    const T *operator->() const noexcept { return &value; }
+    // Two configs are equal if they do the same, wherever it was written.
+    bool operator==(const Setting &other) const { return value == other.value; }
+};
+
+// A plugin's parameter as written. The plugin's own table says what it may be; that check comes when it is loaded.
+struct RawParam {
+    std::string key;
+    std::string text;               // of a scalar
+    std::vector<std::string> items; // of a sequence of scalars
+    bool is_null = false;
+    bool is_sequence = false;
+    bool quoted = false;      // text stood in quotes; says nothing about what it means
+    SourceLocation where;     // of the value
+    SourceLocation key_where; // of the key
+
+    bool operator==(const RawParam &other) const {
+        return key == other.key && text == other.text && items == other.items && is_null == other.is_null &&
+               is_sequence == other.is_sequence;
+    }
+};
+
+enum class PositionMode { absolute, rerotated, automatic };
+enum class Trigger { prefill_end, budget, insert, every_n };
+enum class SyncStrategy { automatic, lazy, eager, batched };
+enum class BudgetKind { none, tokens, ratio, mib };
+
+struct PluginSection {
+    Setting<std::string> plugin; // a name, or an absolute path (it begins with '/')
+    std::vector<RawParam> params;
+    bool operator==(const PluginSection &) const = default;
+};
+
+struct ModelSection {
+    Setting<std::filesystem::path> path; // absolute
+    Setting<keel_dtype> weights;         // KEEL_DTYPE_NONE: as stored
+    Setting<std::optional<int64_t>> context;
+    bool operator==(const ModelSection &) const = default;
+};
+
+struct BackendSection : PluginSection {
+    Setting<std::string> device; // "auto", an index, part of a name
+    bool operator==(const BackendSection &) const = default;
+};
+
+struct KvSection {
+    Setting<keel_dtype> dtype;
+    Setting<std::optional<keel_dtype>> key_dtype, value_dtype;
+    Setting<std::optional<double>> max_mib;
+
+    keel_dtype key_type() const { return key_dtype->value_or(*dtype); }
+    keel_dtype value_type() const { return value_dtype->value_or(*dtype); }
+    std::optional<uint64_t> max_bytes() const; // rounded down
+    bool operator==(const KvSection &) const = default;
+};
+
+struct BudgetSection {
+    Setting<std::optional<int64_t>> tokens; // at most one of the three
+    Setting<std::optional<double>> ratio;
+    Setting<std::optional<double>> mib;
+    Setting<std::optional<int64_t>> slack; // tokens; nullopt: an eighth of the budget
+
+    BudgetKind kind() const noexcept;
+    SourceLocation where() const; // of the one that is given
+    bool operator==(const BudgetSection &) const = default;
+};
+
+struct ProtectSection {
+    Setting<int64_t> prefix, recent;
+    Setting<bool> system_prompt; // false in this version
+    bool operator==(const ProtectSection &) const = default;
+};
+
+struct TriggerSection {
+    Setting<std::vector<Trigger>> on;
+    Setting<std::optional<int64_t>> every_n; // given if and only if `on` holds every_n (policy none aside)
+
+    bool has(Trigger trigger) const noexcept;
+    bool operator==(const TriggerSection &) const = default;
+};
+
+struct PolicySection : PluginSection {
+    PluginSection allocator;
+    BudgetSection budget;
+    ProtectSection protect;
+    Setting<PositionMode> positions;
+    TriggerSection trigger;
+    Setting<std::optional<std::filesystem::path>> log; // absolute
+    Setting<int64_t> seed;
+
+    // budget and trigger mean nothing then
+    bool evicts_nothing() const { return *plugin == "none"; }
+    bool operator==(const PolicySection &) const = default;
+};
+
+struct SyncSection {
+    static constexpr int64_t default_ops = 50;
+    Setting<SyncStrategy> strategy;
+    Setting<std::optional<int64_t>> ops; // only with batched
+
+    int64_t ops_per_submit() const { return ops->value_or(default_ops); }
+    bool operator==(const SyncSection &) const = default;
+};
+
+struct SamplingSection {
+    Setting<double> temperature;
+    Setting<int64_t> top_k;
+    Setting<double> top_p, min_p, repetition_penalty;
+    Setting<int64_t> repetition_window, seed;
+    bool operator==(const SamplingSection &) const = default;
+};
+
+struct GenerationSection {
+    Setting<std::string> prompt;
+    Setting<int64_t> max_tokens;
+    Setting<std::vector<std::string>> stop;
+    bool operator==(const GenerationSection &) const = default;
+};
+
+// A pipeline file, checked against the schema. Whether the named plugins exist and take their params, and whether model,
+// backend and policy fit together, is known when they are loaded.
+struct PipelineConfig {
+    ModelSection model;
+    BackendSection backend;
+    KvSection kv;
+    PolicySection policy;
+    SyncSection sync;
+    Setting<bool> strict;
+    Setting<std::string> fallback;
+    SamplingSection sampling;
+    GenerationSection generation;
+    bool operator==(const PipelineConfig &) const = default;
+};
+
+// Calls visit(path, member) for each key of the schema, in its order; member is a Setting or a vector<RawParam>.
+// The one list that ties the table to the struct.
+template <typename Config, typename Visit>
+void visit_settings(Config &c, Visit &&visit) {
+    visit("model.path", c.model.path);
+    visit("model.weights", c.model.weights);
+    visit("model.context", c.model.context);
+    visit("backend.plugin", c.backend.plugin);
+    visit("backend.device", c.backend.device);
+    visit("backend.params", c.backend.params);
+    visit("kv.dtype", c.kv.dtype);
+    visit("kv.key_dtype", c.kv.key_dtype);
+    visit("kv.value_dtype", c.kv.value_dtype);
+    visit("kv.max_mib", c.kv.max_mib);
+    visit("policy.plugin", c.policy.plugin);
+    visit("policy.params", c.policy.params);
+    visit("policy.allocator.plugin", c.policy.allocator.plugin);
+    visit("policy.allocator.params", c.policy.allocator.params);
+    visit("policy.budget.tokens", c.policy.budget.tokens);
+    visit("policy.budget.ratio", c.policy.budget.ratio);
+    visit("policy.budget.mib", c.policy.budget.mib);
+    visit("policy.budget.slack", c.policy.budget.slack);
+    visit("policy.protect.prefix", c.policy.protect.prefix);
+    visit("policy.protect.recent", c.policy.protect.recent);
+    visit("policy.protect.system_prompt", c.policy.protect.system_prompt);
+    visit("policy.positions", c.policy.positions);
+    visit("policy.trigger.on", c.policy.trigger.on);
+    visit("policy.trigger.every_n", c.policy.trigger.every_n);
+    visit("policy.log", c.policy.log);
+    visit("policy.seed", c.policy.seed);
+    visit("sync.strategy", c.sync.strategy);
+    visit("sync.ops", c.sync.ops);
+    visit("strict", c.strict);
+    visit("fallback", c.fallback);
+    visit("sampling.temperature", c.sampling.temperature);
+    visit("sampling.top_k", c.sampling.top_k);
+    visit("sampling.top_p", c.sampling.top_p);
+    visit("sampling.min_p", c.sampling.min_p);
+    visit("sampling.repetition_penalty", c.sampling.repetition_penalty);
+    visit("sampling.repetition_window", c.sampling.repetition_window);
+    visit("sampling.seed", c.sampling.seed);
+    visit("generation.prompt", c.generation.prompt);
+    visit("generation.max_tokens", c.generation.max_tokens);
+    visit("generation.stop", c.generation.stop);
+}
+
+// Checks a tree and makes a config of it. Throws Error(input) "FILE:LINE:COLUMN: expected ..., found ...".
+PipelineConfig make_config(const YamlNode &root);
+
+// Reads a pipeline file. `overrides` are the arguments of --set, "policy.budget.tokens=64", later ones win; paths in
+// them start from the working directory. See override.hpp.
+PipelineConfig load_config(const std::filesystem::path &path, std::span<const std::string> overrides = {});
+
+// The same from memory: `name` is what messages show, relative paths start from `folder`.
+PipelineConfig parse_config(std::string_view text, const std::string &name,
+                            const std::filesystem::path &folder, std::span<const std::string> overrides = {});
+
+// No file at all: defaults and overrides (model.path and backend.plugin among them).
+PipelineConfig config_from_overrides(std::span<const std::string> overrides);
+
+} // namespace keel::pipeline

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "pipeline/config.hpp"
+#include "plugin/param_table.hpp"
+
+#include <vector>
+
+namespace keel::pipeline {
+
+// A config's parameters in the form that a plugin's table checks: ParamTable::bind(given_params(config.policy), ...).
+inline std::vector<GivenParam> given_params(const PluginSection &section) {
+    std::vector<GivenParam> given;
+    for (const RawParam &param : section.params) {
+        const auto form = param.is_null       ? GivenParam::Form::null
+                          : param.is_sequence ? GivenParam::Form::list
+                          : param.quoted      ? GivenParam::Form::quoted
+                                              : GivenParam::Form::plain;
+        given.push_back({param.key, param.text, form, param.where});
+    }
+    return given;
+}
+
+} // namespace keel::pipeline

@@ -1,0 +1,201 @@
+#include "pipeline/pipeline.hpp"
+
+#include "base/display.hpp"
+#include "base/log.hpp"
+#include "device/explain.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+
+namespace keel {
+namespace {
+
+std::vector<GivenParam> given_params(const std::vector<pipeline::RawParam> &raw) {
+    std::vector<GivenParam> given;
+    for (const pipeline::RawParam &p : raw) {
+        const GivenParam::Form form = p.is_sequence ? GivenParam::Form::list
+                                      : p.is_null   ? GivenParam::Form::null
+                                      : p.quoted    ? GivenParam::Form::quoted
+                                                    : GivenParam::Form::plain;
+        given.push_back({p.key, p.text, form, p.where});
+    }
+    return given;
+}
+
+// Conversions at load spread over the host's thread team. An exception in a task is carried to the caller.
+ParallelFor parallel_on(HostServices &host) {
+    return [&host](size_t tasks, const std::function<void(size_t)> &body) {
+        struct Shared {
+            const std::function<void(size_t)> &body;
+            size_t tasks;
+            std::atomic<size_t> next{0};
+            std::mutex mutex;
+            std::exception_ptr error;
+        } shared{body, tasks, {}, {}, {}};
+        const auto work = [](void *user, const ThreadTeam::Region &) {
+            auto &s = *static_cast<Shared *>(user);
+            for (size_t task = s.next++; task < s.tasks; task = s.next++) {
+                try {
+                    s.body(task);
+                } catch (...) {
+                    const std::lock_guard lock(s.mutex);
+                    if (!s.error) s.error = std::current_exception();
+                    s.next = s.tasks;
+                }
+            }
+        };
+        if (host.team().run(0, work, &shared) != ThreadTeam::Result::done) {
+            for (size_t task = 0; task < tasks; ++task) body(task);
+        }
+        if (shared.error) std::rethrow_exception(shared.error);
+    };
+}
+
+SyncStrategy sync_of(const pipeline::SyncSection &section) {
+    switch (*section.strategy) {
+    case pipeline::SyncStrategy::lazy:
+        return {SyncStrategy::Kind::lazy, 0};
+    case pipeline::SyncStrategy::eager:
+        return {SyncStrategy::Kind::eager, 0};
+    case pipeline::SyncStrategy::batched:
+        return {SyncStrategy::Kind::batched, static_cast<uint32_t>(section.ops_per_submit())};
+    case pipeline::SyncStrategy::automatic:
+        break;
+    }
+    return {};
+}
+
+} // namespace
+
+BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind) {
+    BoundPlugin bound;
+    bound.library = &PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
+    bound.params = bound.library->params().bind(given_params(section.params), section.plugin.where);
+    return bound;
+}
+
+std::shared_ptr<Device> open_device(const pipeline::BackendSection &section, const std::shared_ptr<HostServices> &host) {
+    if (*section.plugin == "reference") {
+        if (!section.params.empty()) {
+            throw_error(ErrorKind::input, "{}: the reference backend has no parameters", to_string(section.params.front().key_where));
+        }
+        return Device::open_reference(host);
+    }
+    auto bound = std::make_shared<BoundPlugin>(bind_plugin(section, KEEL_PLUGIN_BACKEND));
+    DeviceSpec spec;
+    spec.plugin = bound->library->id();
+    spec.table = bound->library->backend();
+    spec.selector = *section.device;
+    spec.params.assign(bound->params.data(), bound->params.data() + bound->params.size());
+    spec.host = host;
+    spec.keep_alive = bound;
+    try {
+        return Device::open(std::move(spec));
+    } catch (const Error &e) {
+        throw Error(e.kind(), fmt::format("{}: {}", to_string(section.plugin.where), e.what()));
+    }
+}
+
+Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options)
+    : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()) {
+    const auto start = std::chrono::steady_clock::now();
+    // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
+    policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
+    if (!config_.policy.evicts_nothing()) allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+    source_ = open_model_source(*config_.model.path);
+    Executor::Options executor_options;
+    executor_options.strict = *config_.strict;
+    executor_options.sync = sync_of(config_.sync);
+    std::shared_ptr<Device> device = open_device(config_.backend, host_);
+    if (*config_.fallback != "reference") {
+        pipeline::BackendSection fallback;
+        fallback.plugin = config_.fallback;
+        fallback.device.value = "auto";
+        executor_options.fallback = open_device(fallback, host_);
+    }
+    executor_ = std::make_unique<Executor>(std::move(device), std::move(executor_options));
+    kv_shape_ = make_kv_shape();
+    kv_shape_.check();
+    try {
+        tokenizer_ = load_tokenizer(*config_.model.path);
+    } catch (const Error &) {
+        if (options.need_tokenizer) throw;
+    }
+    if (tokenizer_ && tokenizer_->vocab_size() > model().vocab_size) {
+        throw_error(ErrorKind::input, "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
+                    config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
+    }
+    load_weights(options);
+    load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!options.quiet_fallbacks) report_fallbacks();
+}
+
+Pipeline::~Pipeline() = default;
+
+KvShape Pipeline::make_kv_shape() const {
+    const ModelConfig &m = model();
+    const int64_t context = config_.model.context->value_or(m.max_positions);
+    // A cache that evicts may see more tokens than the model was trained on; one that keeps all may not.
+    if (context > m.max_positions && config_.policy.evicts_nothing()) {
+        throw_error(ErrorKind::input, "{}: model.context is {}, the model was made for {}; lower it or choose a policy that evicts",
+                    to_string(config_.model.context.where), context, m.max_positions);
+    }
+    KvShape shape;
+    shape.layers = static_cast<uint32_t>(m.layers);
+    shape.heads = static_cast<uint32_t>(m.heads);
+    shape.kv_heads = static_cast<uint32_t>(m.kv_heads);
+    shape.head_dim = static_cast<uint32_t>(m.head_dim);
+    shape.key_dtype = config_.kv.key_type();
+    shape.value_dtype = config_.kv.value_type();
+    shape.block_slots = executor_->device().info().kv_block_slots;
+    shape.max_slots = context;
+    shape.max_bytes = config_.kv.max_bytes().value_or(0);
+    return shape;
+}
+
+void Pipeline::load_weights(const PipelineOptions &options) {
+    const auto chunk = static_cast<uint32_t>(std::min<int64_t>(executor_->device().info().prefill_chunk, kv_shape_.max_slots));
+    LoadOptions load;
+    load.dtype = *config_.model.weights;
+    load.max_m = chunk;
+    load.parallel = parallel_on(*host_);
+    if (options.progress) {
+        load.progress = [&](uint64_t done, uint64_t total) { options.progress("loading", done, total); };
+    }
+    weights_ = std::make_unique<ModelWeights>(*executor_, source_, load);
+    kv_template_ = std::make_unique<KvTemplate>(kv_shape_);
+    GraphOptions graph;
+    graph.max_tokens = chunk;
+    graph.max_logit_rows = std::min(options.max_logit_rows, chunk);
+    graph.kv = kv_template_->view();
+    graph.rope_rows = std::max<int64_t>(kv_shape_.max_slots, chunk);
+    graph_ = std::make_unique<Graph>(*executor_, *weights_, graph);
+}
+
+// A fallback is never silent.
+void Pipeline::report_fallbacks() const {
+    std::vector<const PlannedOp *> ops = graph_->decode_ops();
+    const auto prefill = graph_->prefill_ops();
+    ops.insert(ops.end(), prefill.begin(), prefill.end());
+    for (const ExplainRow &row : explain_rows(ops)) {
+        if (row.rung == "native") continue;
+        log().warn("backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes this an error",
+                   executor_->device().plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
+    }
+}
+
+std::string Pipeline::explain() const {
+    const Device &device = executor_->device();
+    const std::string prefill_title = fmt::format("prefill, up to {} tokens a step", graph_->max_tokens());
+    return fmt::format("backend {} on '{}': {}\nsync: {}\nweights: {} ({} read per token)\nKV cache: keys {}, values {}, {} per token\n",
+                       device.plugin(), device.device_info().name, device.info().description,
+                       to_string(executor_->stream().strategy()), weights_->dtype_name(),
+                       format_bytes(weights_->bytes_per_token(device)), keel_dtype_name(kv_shape_.key_dtype),
+                       keel_dtype_name(kv_shape_.value_dtype), format_bytes(kv_shape_.bytes_per_token())) +
+           explain_table("decode, one token a step", explain_rows(graph_->decode_ops())) +
+           explain_table(prefill_title, explain_rows(graph_->prefill_ops()));
+}
+
+} // namespace keel

@@ -1,0 +1,85 @@
+#pragma once
+
+#include "device/executor.hpp"
+#include "kv/kv_shape.hpp"
+#include "model/graph.hpp"
+#include "model/weights.hpp"
+#include "pipeline/config.hpp"
+#include "plugin/registry.hpp"
+#include "text/tokenizer.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace keel {
+
+// Called while a pipeline is made and used: stage is "loading" or "prefill". May throw to stop.
+using Progress = std::function<void(const char *stage, uint64_t done, uint64_t total)>;
+
+// A plugin that a config names, loaded, with its parameters bound.
+struct BoundPlugin {
+    const PluginLibrary *library = nullptr; // lives as long as the process
+    ParamValues params;
+};
+
+// Loads what a section of the config names and binds its params; every error carries the config's line.
+BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind);
+// The device that a backend section names; "reference" is the core's own.
+std::shared_ptr<Device> open_device(const pipeline::BackendSection &section, const std::shared_ptr<HostServices> &host);
+
+struct PipelineOptions {
+    std::shared_ptr<HostServices> host; // NULL: one of its own
+    Progress progress;
+    uint32_t max_logit_rows = 1;  // evaluation wants logits of many tokens at once
+    bool need_tokenizer = true;   // false: a model folder without one will do (benchmarks)
+    bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway)
+};
+
+// Everything that a config describes, ready to run: device, weights, planned ops. Sequences run on it one at a time, see Session. What
+// cannot be done as the config says throws Error: config and plugins are checked before the first weight is read.
+class Pipeline {
+  public:
+    explicit Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options = {});
+    ~Pipeline();
+    Pipeline(const Pipeline &) = delete;
+    Pipeline &operator=(const Pipeline &) = delete;
+
+    const pipeline::PipelineConfig &config() const { return config_; }
+    HostServices &host() { return *host_; }
+    Device &device() { return executor_->device(); }
+    Executor &executor() { return *executor_; }
+    const ModelConfig &model() const { return source_->config(); }
+    const ModelSource &source() const { return *source_; }
+    ModelWeights &weights() { return *weights_; }
+    Graph &graph() { return *graph_; }
+    const Tokenizer *tokenizer() const { return tokenizer_.get(); } // NULL: the model has none and none was wanted
+    const KvShape &kv_shape() const { return kv_shape_; }
+    int64_t context() const { return kv_shape_.max_slots; }
+    const BoundPlugin &policy() const { return policy_; }
+    const BoundPlugin &allocator() const { return allocator_; } // library NULL: the policy has no budget to share out
+    double load_seconds() const { return load_seconds_; }
+
+    // What `--explain` prints: device, sync, weights, who runs each op, what crosses.
+    std::string explain() const;
+
+  private:
+    KvShape make_kv_shape() const;
+    void load_weights(const PipelineOptions &options);
+    void report_fallbacks() const;
+
+    pipeline::PipelineConfig config_;
+    std::shared_ptr<HostServices> host_;
+    std::unique_ptr<Executor> executor_;
+    BoundPlugin policy_, allocator_;
+    std::shared_ptr<const ModelSource> source_;
+    std::unique_ptr<Tokenizer> tokenizer_;
+    KvShape kv_shape_;
+    std::unique_ptr<KvTemplate> kv_template_;
+    std::unique_ptr<ModelWeights> weights_;
+    std::unique_ptr<Graph> graph_;
+    double load_seconds_ = 0;
+};
+
+} // namespace keel

@@ -1,0 +1,420 @@
+#include "pipeline/schema.hpp"
+
+#include "base/suggest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <vector>
+
+namespace keel::pipeline {
+namespace {
+
+using Words = std::string_view;
+constexpr double max_tokens = 16777216;       // 2^24: far above any context, and exact in a float
+constexpr double max_mib = 16777216;          // 16 TiB
+constexpr double max_seed = 9007199254740992; // 2^53, so that other tools can read it from JSON
+
+constexpr std::array<Words, 6> weight_words = {"stored", "f32", "f16", "bf16", "q8_0", "q4_0"};
+constexpr std::array<Words, 5> dtype_words = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+constexpr std::array<Words, 3> position_words = {"absolute", "rerotated", "auto"};
+constexpr std::array<Words, 5> trigger_words = {"prefill_end", "budget", "insert", "every_n", "pressure"};
+constexpr std::array<Words, 4> sync_words = {"auto", "lazy", "eager", "batched"};
+
+constexpr KeySpec keys[] = {
+    {.path = "model.path",
+     .type = KeyType::path,
+     .doc = "Hugging Face folder (config.json, safetensors, tokenizer.json) or model file.",
+     .example = "../models/tiny",
+     .required = true},
+    {.path = "model.weights",
+     .type = KeyType::choice,
+     .default_text = "stored",
+     .doc = "Type that the weights are kept in; quantized at load when it differs from the stored one.",
+     .example = "q8_0",
+     .choices = weight_words},
+    {.path = "model.context",
+     .type = KeyType::integer,
+     .default_text = "auto",
+     .doc = "Longest sequence in tokens, prompt included; auto: what the model was trained for.",
+     .example = "2048",
+     .minimum = 1,
+     .maximum = max_tokens,
+     .word = "auto"},
+
+    {.path = "backend.plugin",
+     .type = KeyType::plugin,
+     .doc = "Backend that computes: a name found on the plugin path, or a path to a library.",
+     .example = "cpu",
+     .required = true},
+    {.path = "backend.device",
+     .type = KeyType::text,
+     .default_text = "auto",
+     .doc = "Device of the backend: auto, its index, or part of its name.",
+     .example = "0"},
+    {.path = "backend.params",
+     .type = KeyType::params,
+     .doc = "The backend's own parameters; 'keel plugins show NAME' lists them.",
+     .example = "{threads: 2}"},
+
+    {.path = "kv.dtype",
+     .type = KeyType::choice,
+     .default_text = "f16",
+     .doc = "Type of the cached keys and values.",
+     .example = "q8_0",
+     .choices = dtype_words},
+    {.path = "kv.key_dtype",
+     .type = KeyType::choice,
+     .doc = "Type of the keys alone; kv.dtype when absent.",
+     .example = "q8_0",
+     .choices = dtype_words},
+    {.path = "kv.value_dtype",
+     .type = KeyType::choice,
+     .doc = "Type of the values alone; kv.dtype when absent.",
+     .example = "q4_0",
+     .choices = dtype_words},
+    {.path = "kv.max_mib",
+     .type = KeyType::number,
+     .default_text = "none",
+     .doc = "Hard cap of the cache in MiB, never passed; none: the context's size is the only bound.",
+     .example = "256",
+     .minimum = 0.001,
+     .maximum = max_mib,
+     .word = "none"},
+
+    {.path = "policy.plugin",
+     .type = KeyType::plugin,
+     .default_text = "none",
+     .doc = "Eviction policy: a name found on the plugin path, or a path to a library; none evicts nothing "
+            "and ignores budget and trigger.",
+     .example = "sliding_window"},
+    {.path = "policy.params",
+     .type = KeyType::params,
+     .doc = "The policy's own parameters; 'keel plugins show NAME' lists them.",
+     .example = "{window: 256}"},
+    {.path = "policy.allocator.plugin",
+     .type = KeyType::plugin,
+     .default_text = "uniform",
+     .doc = "Allocator that shares the budget out to layers and heads.",
+     .example = "pyramid"},
+    {.path = "policy.allocator.params",
+     .type = KeyType::params,
+     .doc = "The allocator's own parameters.",
+     .example = "{alpha: 0.2}"},
+    {.path = "policy.budget.tokens",
+     .type = KeyType::integer,
+     .doc = "Cached tokens per head, on average over the heads, that an eviction leaves.",
+     .example = "512",
+     .minimum = 1,
+     .maximum = max_tokens},
+    {.path = "policy.budget.ratio",
+     .type = KeyType::number,
+     .doc = "The same as a share of the tokens seen when the trigger fires.",
+     .example = "0.25",
+     .minimum = 0.001,
+     .maximum = 1},
+    {.path = "policy.budget.mib",
+     .type = KeyType::number,
+     .doc = "The same in MiB of cache, all layers together.",
+     .example = "32",
+     .minimum = 0.001,
+     .maximum = max_mib},
+    {.path = "policy.budget.slack",
+     .type = KeyType::integer,
+     .default_text = "auto",
+     .doc =
+         "Tokens above the budget that may gather before the next eviction; auto: an eighth of the budget.",
+     .example = "64",
+     .minimum = 0,
+     .maximum = max_tokens,
+     .word = "auto"},
+    {.path = "policy.protect.prefix",
+     .type = KeyType::integer,
+     .default_text = "0",
+     .doc = "First tokens that are never evicted (attention sinks).",
+     .example = "4",
+     .minimum = 0,
+     .maximum = max_tokens},
+    {.path = "policy.protect.recent",
+     .type = KeyType::integer,
+     .default_text = "0",
+     .doc = "Latest tokens that are never evicted.",
+     .example = "32",
+     .minimum = 0,
+     .maximum = max_tokens},
+    {.path = "policy.protect.system_prompt",
+     .type = KeyType::boolean,
+     .default_text = "false",
+     .doc = "Never evict the system prompt; only false in this version, which has no chat yet.",
+     .example = "false",
+     .unsupported = "true"},
+    {.path = "policy.positions",
+     .type = KeyType::choice,
+     .default_text = "absolute",
+     .doc = "Rotation of keys after an eviction: absolute keeps the one they were written with, rerotated "
+            "closes the gaps, auto leaves it to the policy.",
+     .example = "rerotated",
+     .choices = position_words},
+    {.path = "policy.trigger.on",
+     .type = KeyType::choice_list,
+     .default_text = "[prefill_end, budget]",
+     .doc = "When the policy is asked: at the end of the prompt, when budget and slack are full, after each "
+            "insert, every n tokens.",
+     .example = "[budget, every_n]",
+     .choices = trigger_words,
+     .unsupported = "pressure"},
+    {.path = "policy.trigger.every_n",
+     .type = KeyType::integer,
+     .doc = "Tokens from one eviction to the next; belongs to every_n in trigger.on.",
+     .example = "64",
+     .minimum = 1,
+     .maximum = max_tokens},
+    {.path = "policy.trigger.pressure",
+     .type = KeyType::unsupported,
+     .doc = "remove it; kv.max_mib bounds the cache"},
+    {.path = "policy.log",
+     .type = KeyType::path,
+     .doc = "File that gets one JSON line per eviction.",
+     .example = "evictions.jsonl"},
+    {.path = "policy.seed",
+     .type = KeyType::integer,
+     .default_text = "0",
+     .doc = "Seed of policies that draw at random.",
+     .example = "7",
+     .minimum = 0,
+     .maximum = max_seed},
+
+    {.path = "sync.strategy",
+     .type = KeyType::choice,
+     .default_text = "auto",
+     .doc = "When work is submitted and waited for: auto is the backend's own choice, lazy at natural ends, "
+            "eager after every op, batched every sync.ops ops.",
+     .example = "lazy",
+     .choices = sync_words},
+    {.path = "sync.ops",
+     .type = KeyType::integer,
+     .doc = "Ops per submission; belongs to the strategy batched, where 50 is the default.",
+     .example = "25",
+     .minimum = 1,
+     .maximum = 1000000},
+
+    {.path = "strict",
+     .type = KeyType::boolean,
+     .default_text = "false",
+     .doc = "true: an op that the backend cannot run itself is an error.",
+     .example = "true"},
+    {.path = "fallback",
+     .type = KeyType::plugin,
+     .default_text = "reference",
+     .doc =
+         "Who runs an op that the backend cannot: reference is Keel's own plain code, else another backend.",
+     .example = "cpu"},
+    {.path = "hybrid", .type = KeyType::unsupported, .doc = "remove it and name one backend under 'backend'"},
+
+    {.path = "sampling.temperature",
+     .type = KeyType::number,
+     .default_text = "0.8",
+     .doc = "Divides the logits: higher is more varied; 0 always takes the most likely token.",
+     .example = "0",
+     .minimum = 0,
+     .maximum = 100},
+    {.path = "sampling.top_k",
+     .type = KeyType::integer,
+     .default_text = "40",
+     .doc = "Draw from this many of the most likely tokens; 0: all.",
+     .example = "0",
+     .minimum = 0,
+     .maximum = max_tokens},
+    {.path = "sampling.top_p",
+     .type = KeyType::number,
+     .default_text = "0.95",
+     .doc = "Draw from the most likely tokens that together have this probability; 1: all.",
+     .example = "0.9",
+     .minimum = 0.000001,
+     .maximum = 1},
+    {.path = "sampling.min_p",
+     .type = KeyType::number,
+     .default_text = "0.05",
+     .doc = "Drop tokens less likely than this share of the likeliest one's probability; 0: none.",
+     .example = "0",
+     .minimum = 0,
+     .maximum = 1},
+    {.path = "sampling.repetition_penalty",
+     .type = KeyType::number,
+     .default_text = "1",
+     .doc = "Above 1 makes tokens of the text so far less likely; 1: off.",
+     .example = "1.1",
+     .minimum = 0.01,
+     .maximum = 100},
+    {.path = "sampling.repetition_window",
+     .type = KeyType::integer,
+     .default_text = "0",
+     .doc = "Latest tokens that the penalty looks at; 0: all.",
+     .example = "64",
+     .minimum = 0,
+     .maximum = max_tokens},
+    {.path = "sampling.seed",
+     .type = KeyType::integer,
+     .default_text = "0",
+     .doc = "Seed of the draws; the same seed writes the same text.",
+     .example = "1",
+     .minimum = 0,
+     .maximum = max_seed},
+
+    {.path = "generation.prompt",
+     .type = KeyType::text,
+     .doc = "Text to go on from; the command line's -p replaces it.",
+     .example = "Once upon a time"},
+    {.path = "generation.max_tokens",
+     .type = KeyType::integer,
+     .default_text = "128",
+     .doc = "Most tokens to write.",
+     .example = "256",
+     .minimum = 1,
+     .maximum = max_tokens},
+    {.path = "generation.stop",
+     .type = KeyType::text_list,
+     .default_text = "[]",
+     .doc = "Texts that end the generation; they are not printed.",
+     .example = "[\"The end\"]"},
+};
+
+constexpr SectionSpec sections[] = {
+    {"", "A pipeline: everything that a run depends on."},
+    {"model", "What to run.", "path"},
+    {"backend", "Where it is computed.", "plugin"},
+    {"kv", "The cache of keys and values.", "dtype"},
+    {"policy", "What the cache forgets, and when.", "plugin"},
+    {"policy.allocator", "How the budget is shared out to layers and heads.", "plugin"},
+    {"policy.budget", "What an eviction leaves: one of tokens, ratio, mib."},
+    {"policy.protect", "Tokens that stay whatever the policy says."},
+    {"policy.trigger", "When the policy is asked.", "on"},
+    {"sync", "How often host and device wait for each other; results are the same.", "strategy"},
+    {"sampling", "How the next token is drawn."},
+    {"generation", "What is written."},
+};
+
+constexpr std::array<Words, 1> drop_params = {"params"};
+constexpr std::array<Words, 2> drop_not_tokens = {"ratio", "mib"};
+constexpr std::array<Words, 2> drop_not_ratio = {"tokens", "mib"};
+constexpr std::array<Words, 2> drop_not_mib = {"tokens", "ratio"};
+constexpr std::array<Words, 2> drop_apart = {"key_dtype", "value_dtype"};
+constexpr std::array<Words, 1> drop_ops = {"ops"};
+constexpr std::array<Words, 1> drop_every_n = {"every_n"};
+
+using When = OverrideRule::When;
+constexpr OverrideRule rules[] = {
+    {"backend", "plugin", When::changed, drop_params},
+    {"policy", "plugin", When::changed, drop_params},
+    {"policy.allocator", "plugin", When::changed, drop_params},
+    {"policy.budget", "tokens", When::always, drop_not_tokens},
+    {"policy.budget", "ratio", When::always, drop_not_ratio},
+    {"policy.budget", "mib", When::always, drop_not_mib},
+    {"kv", "dtype", When::always, drop_apart},
+    {"sync", "strategy", When::lacks, drop_ops, "batched"},
+    {"policy.trigger", "on", When::lacks, drop_every_n, "every_n"},
+};
+
+std::string number_text(double value) {
+    return value == static_cast<double>(static_cast<int64_t>(value))
+               ? fmt::format("{}", static_cast<int64_t>(value))
+               : fmt::format("{}", value);
+}
+
+std::string choice_text(const KeySpec &key) {
+    std::string text;
+    for (const std::string_view choice : key.choices) {
+        if (choice == key.unsupported) continue;
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", choice);
+    }
+    return text;
+}
+
+} // namespace
+
+std::span<const KeySpec> schema_keys() {
+    return keys;
+}
+std::span<const SectionSpec> schema_sections() {
+    return sections;
+}
+std::span<const OverrideRule> override_rules() {
+    return rules;
+}
+
+const KeySpec *find_key(std::string_view path) {
+    const auto *found =
+        std::find_if(std::begin(keys), std::end(keys), [&](const KeySpec &k) { return k.path == path; });
+    return found == std::end(keys) ? nullptr : found;
+}
+
+const SectionSpec *find_section(std::string_view path) {
+    const auto *found = std::find_if(std::begin(sections), std::end(sections),
+                                     [&](const SectionSpec &s) { return s.path == path; });
+    return found == std::end(sections) ? nullptr : found;
+}
+
+std::string_view parent_path(std::string_view path) {
+    const size_t dot = path.rfind('.');
+    return dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot);
+}
+
+std::string_view last_part(std::string_view path) {
+    const size_t dot = path.rfind('.');
+    return dot == std::string_view::npos ? path : path.substr(dot + 1);
+}
+
+std::string join_path(std::string_view section, std::string_view key) {
+    return section.empty() ? std::string(key) : fmt::format("{}.{}", section, key);
+}
+
+std::string expectation(const KeySpec &key) {
+    const std::string range = fmt::format("from {} to {}{}{}", number_text(key.minimum),
+                                          number_text(key.maximum), key.word.empty() ? "" : " or ", key.word);
+    switch (key.type) {
+    case KeyType::text:
+        return "a text";
+    case KeyType::path:
+        return "a path";
+    case KeyType::plugin:
+        return "a plugin's name (a-z, 0-9, _) or a path to a library";
+    case KeyType::integer:
+        return "an integer " + range;
+    case KeyType::number:
+        return "a number " + range;
+    case KeyType::boolean:
+        return "true or false";
+    case KeyType::choice:
+        return "one of " + choice_text(key);
+    case KeyType::choice_list:
+        return "a list of " + choice_text(key);
+    case KeyType::text_list:
+        return "a list of texts";
+    case KeyType::params:
+        return "a map of parameters";
+    case KeyType::unsupported:
+        break;
+    }
+    return "nothing";
+}
+
+std::string key_suggestion(std::string_view section, std::string_view unknown) {
+    std::vector<std::string> known;
+    const auto add = [&](std::string_view path) {
+        if (!path.empty() && parent_path(path) == section) known.emplace_back(last_part(path));
+    };
+    for (const SectionSpec &s : sections)
+        add(s.path);
+    for (const KeySpec &k : keys) {
+        if (k.type != KeyType::unsupported) add(k.path);
+    }
+    std::string near = did_you_mean(unknown, known);
+    if (!near.empty()) return near;
+    for (const KeySpec &k : keys) {
+        if (k.type != KeyType::unsupported && last_part(k.path) == unknown)
+            return fmt::format("; did you mean '{}'?", k.path);
+    }
+    return fmt::format("; known keys: {}", fmt::join(known, ", "));
+}
+
+} // namespace keel::pipeline
