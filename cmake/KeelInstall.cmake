@@ -1,0 +1,28 @@
+# What `cmake --install` puts where: the program, plugins and configs for users; headers and a CMake package for authors of
+# plugins. Plugins install themselves (keel_add_plugin). Everything is found relative to the program, so the tree may move.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+if(TARGET keel)
+  install(TARGETS keel RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.yaml")
+# configs/ name the model as ../models/tiny
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/models)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The SDK: headers, target keel::sdk, keel_add_plugin().
+set(keel_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/keel)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/core/include/keel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+set_target_properties(keel_sdk PROPERTIES EXPORT_NAME sdk)
+install(TARGETS keel_sdk EXPORT keelTargets)
+install(EXPORT keelTargets NAMESPACE keel:: DESTINATION ${keel_package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/keelConfig.cmake.in ${PROJECT_BINARY_DIR}/keelConfig.cmake
+  INSTALL_DESTINATION ${keel_package_dir})
+# While the major is 0 the ABI may change with each minor.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/keelConfigVersion.cmake COMPATIBILITY SameMinorVersion
+  ARCH_INDEPENDENT)
+install(FILES ${PROJECT_BINARY_DIR}/keelConfig.cmake ${PROJECT_BINARY_DIR}/keelConfigVersion.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/KeelPlugin.cmake ${PROJECT_SOURCE_DIR}/cmake/keel_plugin.version
+  DESTINATION ${keel_package_dir})

@@ -1,0 +1,30 @@
+# Run with cmake -P by the install test; see CMakeLists.txt.
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\nended with ${result}:\n${output}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${FOLDER})
+run(${CMAKE_COMMAND} --install ${KEEL_BUILD} --prefix ${FOLDER}/prefix)
+foreach(file include/keel/backend.h include/keel/sdk.hpp share/keel/models/tiny/config.json share/keel/configs)
+  if(NOT EXISTS ${FOLDER}/prefix/${file})
+    message(FATAL_ERROR "not installed: ${file}")
+  endif()
+endforeach()
+
+# Copied first, so that nothing of the source tree can be reached by a relative path.
+foreach(project policy backend)
+  file(COPY ${KEEL_SOURCE}/tests/install/${project} DESTINATION ${FOLDER})
+  run(${CMAKE_COMMAND} -S ${FOLDER}/${project} -B ${FOLDER}/${project}/build -G ${GENERATOR}
+    -DCMAKE_PREFIX_PATH=${FOLDER}/prefix -DCMAKE_BUILD_TYPE=Release
+    -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER} "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"
+    "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+  run(${CMAKE_COMMAND} --build ${FOLDER}/${project}/build)
+endforeach()
+
+# As a user would: the folders in KEEL_PLUGIN_PATH, the plugins by name.
+set(ENV{KEEL_PLUGIN_PATH} "${FOLDER}/policy/build:${FOLDER}/backend/build")
+run(${CHECK})
