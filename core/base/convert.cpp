@@ -27,6 +27,11 @@ void store(std::byte *p, T value) {
     std::memcpy(p, &value, sizeof(T));
 }
 
+uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
+    const uint32_t mask = 0U - static_cast<uint32_t>(condition);
+    return (yes & mask) | (no & ~mask);
+}
+
 // roundf() (ties away from zero) for |x| < 2^31, in a form that compilers vectorize; x - trunc(x) is exact.
 int round_half_away(float x) {
     const int whole = static_cast<int>(x);
@@ -34,12 +39,17 @@ int round_half_away(float x) {
     return whole + static_cast<int>(rest >= 0.5F) - static_cast<int>(rest <= -0.5F);
 }
 
-// NaN compares false with everything and would be passed over in the search for the largest value.
-bool all_finite(const float *x) {
-    uint32_t worst = 0;
+// The largest magnitude of a block, as the bits of a float: so compared, NaN is the largest of all, and unlike a maximum of
+// floats the loop is free to be done in any order.
+int32_t largest_bits(const float *x) {
+    int32_t largest = 0;
     for (size_t i = 0; i < block; ++i)
-        worst = std::max(worst, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
-    return worst < 0x7F800000U;
+        largest = std::max(largest, std::bit_cast<int32_t>(x[i]) & 0x7FFFFFFF);
+    return largest;
+}
+
+bool is_finite(int32_t bits) {
+    return bits < 0x7F800000;
 }
 
 bool scale_fits(float d) {
@@ -54,11 +64,9 @@ bool not_a_number(std::byte *out) {
 
 bool quantize_q8_0(const float *x, std::byte *out) {
     std::memset(out, 0, q8_bytes);
-    if (!all_finite(x)) return not_a_number(out);
-    float largest = 0;
-    for (size_t i = 0; i < block; ++i)
-        largest = std::max(largest, std::fabs(x[i]));
-    const float d = largest / 127.0F;
+    const int32_t largest = largest_bits(x);
+    if (!is_finite(largest)) return not_a_number(out);
+    const float d = std::bit_cast<float>(largest) / 127.0F;
     if (!scale_fits(d)) return not_a_number(out);
     const float inverse = d != 0 ? 1.0F / d : 0.0F;
     // a subnormal scale has no finite inverse; such a block is zero in f16 anyway
@@ -75,16 +83,13 @@ bool quantize_q4_0(const float *x, std::byte *out) {
     std::memset(out, 0, q4_bytes);
     const uint8_t zero = 0x88; // both nibbles 8, which means 0
     std::memset(out + 2, zero, block / 2);
-    if (!all_finite(x)) return not_a_number(out);
-    float largest = 0; // magnitude
-    float signed_largest = 0;
-    for (size_t i = 0; i < block; ++i) {
-        if (std::fabs(x[i]) > largest) {
-            largest = std::fabs(x[i]);
-            signed_largest = x[i];
-        }
-    }
-    const float d = signed_largest / -8.0F;
+    const int32_t largest = largest_bits(x);
+    if (!is_finite(largest)) return not_a_number(out);
+    // Of several values of the largest magnitude the first one's sign counts.
+    size_t first = 0;
+    while ((std::bit_cast<int32_t>(x[first]) & 0x7FFFFFFF) != largest)
+        ++first;
+    const float d = x[first] / -8.0F;
     if (!scale_fits(d)) return not_a_number(out);
     const float inverse = d != 0 ? 1.0F / d : 0.0F;
     if (!std::isfinite(inverse)) return true;
@@ -124,20 +129,20 @@ void dequantize_q4_0(const std::byte *in, float *y) {
 
 } // namespace
 
+// The three conversions below compute every case and choose by mask: without branches the loops over them become SIMD code.
 uint16_t f32_to_f16(float value) {
     const uint32_t bits = std::bit_cast<uint32_t>(value);
     const uint32_t sign = (bits >> 16) & 0x8000U;
     const uint32_t magnitude = bits & 0x7FFFFFFFU;
-    if (magnitude > 0x7F800000U) return static_cast<uint16_t>(sign | 0x7E00U | ((magnitude >> 13) & 0x1FFU));
-    if (magnitude >= 0x477FF000U)
-        return static_cast<uint16_t>(sign | 0x7C00U); // 65520 and up round to infinity
-    if (magnitude < 0x38800000U) {
-        // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded by the addition, at the bottom of the sum.
-        const float sum = std::bit_cast<float>(magnitude) + 0.5F;
-        return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - 0x3F000000U));
-    }
-    const uint32_t odd = (magnitude >> 13) & 1U;
-    return static_cast<uint16_t>(sign | ((magnitude - 0x38000000U + 0xFFFU + odd) >> 13));
+    const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
+    // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded by the addition, at the bottom of the sum.
+    const float below = std::bit_cast<float>(choose(magnitude < 0x38800000U, magnitude, 0U));
+    const uint32_t subnormal = std::bit_cast<uint32_t>(below + 0.5F) - 0x3F000000U;
+    const uint32_t nan = 0x7E00U | ((magnitude >> 13) & 0x1FFU);
+    uint32_t half = choose(magnitude < 0x38800000U, subnormal, normal);
+    half = choose(magnitude >= 0x477FF000U, 0x7C00U, half); // 65520 and up round to infinity
+    half = choose(magnitude > 0x7F800000U, nan, half);
+    return static_cast<uint16_t>(sign | half);
 }
 
 float f16_to_f32(uint16_t bits) {
@@ -147,15 +152,16 @@ float f16_to_f32(uint16_t bits) {
     const uint32_t subnormal =
         std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24F);
     const uint32_t normal = (magnitude << 13) + 0x38000000U;
-    const uint32_t special = (magnitude << 13) | 0x7F800000U | (magnitude > 0x7C00U ? 0x00400000U : 0U);
-    const uint32_t finite = magnitude < 0x0400U ? subnormal : normal;
-    return std::bit_cast<float>(sign | (magnitude >= 0x7C00U ? special : finite));
+    const uint32_t special = (magnitude << 13) | 0x7F800000U | choose(magnitude > 0x7C00U, 0x00400000U, 0U);
+    const uint32_t finite = choose(magnitude < 0x0400U, subnormal, normal);
+    return std::bit_cast<float>(sign | choose(magnitude >= 0x7C00U, special, finite));
 }
 
 uint16_t f32_to_bf16(float value) {
     const uint32_t bits = std::bit_cast<uint32_t>(value);
-    if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<uint16_t>((bits >> 16) | 0x40U);
-    return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+    const uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+    const uint32_t nan = (bits >> 16) | 0x40U;
+    return static_cast<uint16_t>(choose((bits & 0x7FFFFFFFU) > 0x7F800000U, nan, rounded));
 }
 
 float bf16_to_f32(uint16_t bits) {
