@@ -72,7 +72,7 @@ YamlNode parse_yaml(std::string_view text, const YamlSource &source, const YamlL
     if (bytes.ends_with('\n')) bytes += '#';
     std::istringstream stream(std::move(bytes));
     YamlBuilder builder(checked, shared, limits);
-    // asserts in yaml-cpp are live in Debian's build, so what would trip one is refused by YamlText before
+    // the builder's exceptions pass through the parser
     try {
         YAML::Parser parser(stream);
         while (parser.HandleNextDocument(builder)) {
