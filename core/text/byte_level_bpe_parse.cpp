@@ -34,7 +34,8 @@ Vocab read_vocab(const JsonNode &node) {
                 quote_text(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace))));
         const auto id = value.get<std::int32_t>();
         if (const auto [it, is_new] = owner.emplace(id, token); !is_new)
-            node.fail(fmt::format("id {} is given to both {} and {}", id, quote_text(it->second), quote_text(token)));
+            node.fail(fmt::format("id {} is given to both {} and {}", id, quote_text(it->second),
+                                  quote_text(token)));
         vocab.emplace(token, id);
     }
     return vocab;
@@ -78,8 +79,9 @@ void read_merges(const JsonNode &merges, const Vocab &vocab, Bpe &bpe) {
 
 void refuse_model_options(const JsonNode &model) {
     if (model.type() != "BPE")
-        model.at("type").fail(fmt::format(
-            "the model type {} is not supported; Keel reads byte-level BPE (\"BPE\")", quote_text(model.type())));
+        model.at("type").fail(
+            fmt::format("the model type {} is not supported; Keel reads byte-level BPE (\"BPE\")",
+                        quote_text(model.type())));
     if (const auto dropout = model.find("dropout");
         dropout && !(dropout->raw().is_number() && dropout->raw() == 0))
         dropout->fail("dropout would make tokens random; expected null or 0");
@@ -172,8 +174,8 @@ PieceTable read_pieces(const JsonNode &root, const Vocab &vocab, const std::vect
             entries.push_back({id, piece_bytes(symbols), TokenKind::ordinary});
         else if (it->second != symbols)
             root.at("added_tokens")
-                .fail(fmt::format("token {} takes id {}, which model.vocab gives to {}", quote_text(it->second),
-                                  id, quote_text(symbols)));
+                .fail(fmt::format("token {} takes id {}, which model.vocab gives to {}",
+                                  quote_text(it->second), id, quote_text(symbols)));
     }
     PieceTable table;
     table.assign(std::move(entries));

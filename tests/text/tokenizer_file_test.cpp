@@ -149,7 +149,8 @@ TEST_CASE("a template that does not hold its text once, or names no token, is re
                                            {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", ids}}}}}});
     };
     CHECK(post({mark, text}, {257}) == "accepted");
-    CHECK_THAT(post(Json::array({mark}), {257}), Contains("post_processor.single: the template does not hold the text"));
+    CHECK_THAT(post(Json::array({mark}), {257}),
+               Contains("post_processor.single: the template does not hold the text"));
     CHECK_THAT(post({text, text}, {257}), Contains("sequence A once"));
     CHECK_THAT(post(Json::array({Json{{"Sequence", {{"id", "B"}}}}}), {257}), Contains("sequence A once"));
     CHECK_THAT(post({mark, text}, {300}), Contains("no token has the id 300"));
