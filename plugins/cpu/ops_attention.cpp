@@ -1,19 +1,106 @@
+#include "attention_job.hpp"
 #include "ops.hpp"
 
 namespace keel_cpu {
+namespace {
 
-keel_status plan_qkv_prepare(keel_ctx *, const keel_qkv_args *, PlanChoice &) noexcept {
-    return KEEL_E_UNSUPPORTED;
-}
-keel_status KEEL_CALL op_qkv_prepare(keel_ctx *, const keel_qkv_args *) noexcept {
-    return KEEL_E_UNSUPPORTED;
+constexpr uint64_t kAttentionBits = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP |
+                                    KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES;
+
+int64_t group_of(const keel_tensor *q, const keel_kv_view *kv) {
+    return kv->kv_heads == 0 ? 0 : q->shape[1] / kv->kv_heads;
 }
 
-keel_status plan_attention(keel_ctx *, const keel_attention_args *, PlanChoice &) noexcept {
-    return KEEL_E_UNSUPPORTED;
+// What both op_plan and the call look at: nothing here reads a buffer.
+keel_status check(keel_ctx *ctx, const keel_attention_args *args) {
+    keel_status status = check_features(ctx, args->features, kAttentionBits, "attention");
+    if (status == KEEL_OK) status = check_kv_view(ctx, args->kv, "attention");
+    if (status == KEEL_OK && (args->features & KEEL_ATTENTION_SCORES) != 0)
+        status = check_scores(ctx, args->scores, "attention");
+    if (status != KEEL_OK) return status;
+    if (!is_activation(args->q) || !is_activation(args->out))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "attention: q and out must be f32, f16 or bf16");
+    if (args->kv->kv_heads != 0 && args->q->shape[1] % args->kv->kv_heads != 0)
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "attention: %lld heads are no multiple of %u KV heads",
+                    static_cast<long long>(args->q->shape[1]), args->kv->kv_heads);
+    return KEEL_OK;
 }
-keel_status KEEL_CALL op_attention(keel_ctx *, const keel_attention_args *) noexcept {
-    return KEEL_E_UNSUPPORTED;
+
+void set_window(AttentionJob &job, const keel_attention_args *args) {
+    job.windowed = true;
+    job.window = args->window;
+    job.q_positions = data_as<const int32_t>(args->q_positions);
+    job.q_position_stride = args->q_positions->rank == 2 ? outer_stride(args->q_positions) : 1;
+    job.q_position_head = args->q_positions->rank == 2 ? 1 : 0;
+}
+
+} // namespace
+
+keel_status check_scores(keel_ctx *ctx, const keel_scores *scores, const char *op) noexcept {
+    const bool known = scores->reduce_queries >= KEEL_REDUCE_SUM &&
+                       scores->reduce_queries <= KEEL_REDUCE_MAX && scores->reduce_group <= KEEL_REDUCE_MAX &&
+                       scores->accumulate <= 1;
+    if (known && is_f32(scores->out)) return KEEL_OK;
+    return fail(ctx->host, KEEL_E_UNSUPPORTED,
+                "%s: no such reduction of scores: queries %u, group %u, accumulate %u", op,
+                scores->reduce_queries, scores->reduce_group, scores->accumulate);
+}
+
+int64_t contributing_queries(const keel_scores *scores, int64_t m) {
+    return scores->window == 0 || scores->window > m ? m : scores->window;
+}
+
+void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads) {
+    job.q = data_of(q);
+    job.q_token = q->stride[0];
+    job.q_head = q->stride[1];
+    job.q_type = row_type(q->dtype);
+    job.m = q->shape[0];
+    job.group = q->shape[1] / kv_heads;
+}
+
+keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanChoice &choice) noexcept {
+    const keel_status status = check(ctx, args);
+    if (status != KEEL_OK) return status;
+    const int64_t m = args->q->shape[0];
+    const bool scores = (args->features & KEEL_ATTENTION_SCORES) != 0;
+    const AttentionLayout layout = attention_layout(
+        args->kv->kv_heads, group_of(args->q, args->kv), m, args->kv->k->shape[2], args->kv->v->shape[2],
+        scores ? contributing_queries(args->scores, m) : 0, scores, ctx->threads);
+    choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
+    const bool few = m * group_of(args->q, args->kv) <= ctx->attention->few_rows;
+    name_kernel(choice, "attention %s %s/%s %s", few ? "decode" : "prefill",
+                keel_dtype_name(args->kv->k->dtype), keel_dtype_name(args->kv->v->dtype),
+                ctx->attention->isa);
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *args) noexcept {
+    keel_status status = check(ctx, args);
+    if (status != KEEL_OK) return status;
+    if (args->q->shape[0] == 0 || args->q->shape[1] == 0 || args->kv->kv_heads == 0) return KEEL_OK;
+    AttentionJob job;
+    job.kernels = ctx->attention;
+    status = open_kv_view(ctx, args->kv, "attention", job.kv);
+    if (status != KEEL_OK) return status;
+    set_queries(job, args->q, job.kv.heads);
+    job.out = data_of(args->out);
+    job.out_token = args->out->stride[0];
+    job.out_head = args->out->stride[1];
+    job.out_type = row_type(args->out->dtype);
+    job.scale = args->scale;
+    job.causal = (args->features & KEEL_ATTENTION_CAUSAL) != 0;
+    if ((args->features & KEEL_ATTENTION_SOFTCAP) != 0) job.cap = args->softcap;
+    if ((args->features & KEEL_ATTENTION_WINDOW) != 0) set_window(job, args);
+    if ((args->features & KEEL_ATTENTION_LSE) != 0) {
+        job.lse = data_as<float>(args->lse);
+        job.lse_stride = outer_stride(args->lse);
+    }
+    if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
+        job.scores = args->scores;
+        job.contributing = contributing_queries(args->scores, job.m);
+    }
+    return run_attention(ctx, job);
 }
 
 } // namespace keel_cpu

@@ -1,0 +1,155 @@
+#include "attention_job.hpp"
+
+namespace keel_cpu {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+int64_t tiles_of(int64_t rows) {
+    return ceil_div(rows, kTileRows);
+}
+
+// Rows of a tile: as equal as can be, a multiple of the six that gemm takes at a time.
+int64_t tile_rows(int64_t rows) {
+    const int64_t tiles = tiles_of(rows);
+    return tiles == 0 ? 0 : ceil_div(ceil_div(rows, tiles), 6) * 6;
+}
+
+// Into how many parts a tile's slots are cut. Depends on the cache alone, so that results do not change with the number of workers.
+int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
+    if (heads * tiles >= kWantedTasks) return 1;
+    const int64_t wanted = ceil_div(kWantedTasks, heads * tiles), worth = slots / kSplitSlots;
+    return worth < 2 ? 1 : worth < wanted ? worth : wanted;
+}
+
+void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_t tiles, int64_t &parts) {
+    const int64_t end = job.limit(head, (row + rows - 1) / job.group);
+    const int64_t n = parts_of(job.kv.heads, tiles, end);
+    if (n == 1) {
+        job.tasks()[job.n_tasks++] = {head, row, rows, 0, end, -1};
+        return;
+    }
+    const int64_t length = ceil_div(ceil_div(end, n), kTileSlots) * kTileSlots;
+    AttentionMerge merge = {head, row, rows, parts, 0};
+    for (int64_t begin = 0; begin < end; begin += length, ++merge.parts)
+        job.tasks()[job.n_tasks++] = {head,   row, rows, begin, begin + length < end ? begin + length : end,
+                                      parts++};
+    job.merges()[job.n_merges++] = merge;
+}
+
+// The longest tasks come first: what is left for the last worker is short.
+void make_tasks(AttentionJob &job) {
+    const int64_t rows = job.rows(), tiles = tiles_of(rows), step = job.layout.tile_rows;
+    job.n_tasks = job.n_merges = 0;
+    int64_t parts = 0;
+    for (int64_t t = tiles; t-- > 0;) {
+        if (t * step >= rows) continue;
+        for (int64_t h = 0; h < job.kv.heads; ++h)
+            add_tile(job, h, t * step, rows - t * step < step ? rows - t * step : step, tiles, parts);
+    }
+}
+
+// The contributing queries, before a result written in place overwrites them.
+void pack_queries(const AttentionJob &job, const Team &team) {
+    const int64_t dim = job.head_dim(), stride = padded(dim), rows = job.contributing * job.group;
+    const Range mine = share(job.kv.heads * rows, 1, team);
+    for (int64_t r = mine.begin; r < mine.end; ++r) {
+        const int64_t h = r / rows, row = r % rows, g = row / job.contributing;
+        const int64_t i = job.m - job.contributing + row % job.contributing;
+        float *to = job.packed(h, row);
+        job.kernels->load[job.q_type](job.q + i * job.q_token + (h * job.group + g) * job.q_head, dim, to);
+        job.kernels->scale(to, dim, job.scale);
+        for (int64_t d = dim; d < stride; ++d)
+            to[d] = 0;
+    }
+}
+
+void reduce_scores(AttentionJob &job, const AttentionScratch &w) {
+    int64_t longest = 0;
+    for (int64_t h = 0; h < job.kv.heads; ++h)
+        longest = job.kv.lengths[h] > longest ? job.kv.lengths[h] : longest;
+    const int64_t tiles = ceil_div(longest, kTileSlots);
+    for (int64_t t; (t = job.next_tile.fetch_add(1, std::memory_order_relaxed)) < tiles * job.kv.heads;) {
+        const int64_t head = t / tiles, first = t % tiles * kTileSlots, left = job.kv.lengths[head] - first;
+        if (left > 0) reduce_tile(job, w, head, first, left < kTileSlots ? left : kTileSlots);
+    }
+}
+
+void work(AttentionJob &job, const Team &team) {
+    const AttentionScratch w = job.worker(team.worker);
+    if (job.scores != nullptr) {
+        pack_queries(job, team);
+        team.barrier();
+    }
+    for (int64_t t; (t = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.n_tasks;)
+        run_task(job, w, job.tasks()[t]);
+    if (job.n_merges != 0) {
+        team.barrier();
+        for (int64_t t; (t = job.next_merge.fetch_add(1, std::memory_order_relaxed)) < job.n_merges;)
+            run_merge(job, w, job.merges()[t]);
+    }
+    if (job.scores != nullptr) {
+        team.barrier();
+        reduce_scores(job, w);
+    }
+}
+
+} // namespace
+
+AttentionScratch AttentionJob::worker(uint32_t index) const {
+    const int64_t dim = padded(kv.k.dim), v_dim = padded(kv.v.dim), wide = dim > v_dim ? dim : v_dim;
+    AttentionScratch w;
+    float *p = base + layout.workers + index * layout.worker_stride;
+    w.q = p, p += kTileRows * dim;
+    w.k = p, p += dim * kTileSlots;
+    w.rows = p, p += kTileSlots * wide;
+    w.s = p, p += kTileRows * kTileSlots;
+    w.acc = p, p += kTileRows * v_dim + 2 * kTileSlots;
+    w.max = p, p += kTileRows;
+    w.sum = p;
+    return w;
+}
+
+AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
+                                 int64_t contributing, bool with_scores, uint32_t threads) {
+    const int64_t dim = padded(head_dim), value = padded(v_dim), wide = dim > value ? dim : value;
+    const int64_t rows = m * group, tiles = heads * tiles_of(rows);
+    // splitting happens with few tiles only; a smaller m than planned may have them
+    const int64_t parts = heads < kWantedTasks ? 2 * kWantedTasks : 0;
+    const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
+    const auto round = [](int64_t n) { return (n + 15) / 16 * 16; };
+    AttentionLayout l;
+    l.tile_rows = tile_rows(rows);
+    l.part_stride = round(2 * kTileRows + part_rows * value);
+    l.worker_stride = round(kTileRows * dim + dim * kTileSlots + kTileSlots * wide + kTileRows * kTileSlots +
+                            kTileRows * value + 2 * kTileSlots + 2 * kTileRows);
+    l.tasks = 0;
+    l.merges = round((tiles + parts) * static_cast<int64_t>(sizeof(AttentionTask)) / 4);
+    l.parts = l.merges + round((tiles + 1) * static_cast<int64_t>(sizeof(AttentionMerge)) / 4);
+    l.queries = l.parts + parts * l.part_stride;
+    l.factors = l.queries + (with_scores ? heads * group * contributing * dim : 0);
+    l.workers = l.factors + round(with_scores ? heads * group * contributing * 2 : 0);
+    l.total = l.workers + threads * l.worker_stride;
+    return l;
+}
+
+keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
+    job.layout = attention_layout(job.kv.heads, job.group, job.m, job.kv.k.dim, job.kv.v.dim,
+                                  job.contributing, job.scores != nullptr, ctx->threads);
+    job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
+    if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
+    if (job.logits)
+        job.n_tasks = job.n_merges = 0; // no normalizers
+    else
+        make_tasks(job);
+    uint64_t slots = 0;
+    for (int64_t h = 0; h < job.kv.heads; ++h)
+        slots += static_cast<uint64_t>(job.kv.lengths[h] > 0 ? job.kv.lengths[h] : 0);
+    const uint64_t flops =
+        slots * static_cast<uint64_t>(job.rows()) * 2 * static_cast<uint64_t>(job.kv.k.dim + job.kv.v.dim);
+    return parallel(ctx, workers_for(ctx, 0, flops), [&job](const Team &team) { work(job, team); });
+}
+
+} // namespace keel_cpu

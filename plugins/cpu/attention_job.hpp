@@ -1,0 +1,129 @@
+// Attention over one layer's cache, as the attention and attention_scores ops share it. Three passes in one parallel region:
+//   1. tiles of query rows walk over the slots, a tile of kTileSlots at a time, with an online softmax; a long cache with
+//      few rows is split over its length, and the parts are merged afterwards;
+//   2. if scores are wanted, each tile of slots takes the contributing queries again, with the normalizers now known, and
+//      reduces the probabilities. Nothing of size queries x length is ever in memory.
+// A "row" is one query of one head: row r of a KV head is query r / group, head r % group of the group, so that K and V
+// are read once for all of them.
+#pragma once
+
+#include "kv_access.hpp"
+
+#include <atomic>
+
+namespace keel_cpu {
+
+constexpr int64_t kTileRows = 96;    // query rows that share a pass over the slots, at most
+constexpr int64_t kWantedTasks = 32; // fewer tasks than this: split over the length too
+constexpr int64_t kSplitSlots = 512; // into parts no shorter than this
+
+struct AttentionTask {
+    int64_t head, row, rows, begin, end;
+    int64_t part; // place in the partial results; -1: the task does all slots and writes the result
+};
+
+struct AttentionMerge { // parts of one tile
+    int64_t head, row, rows, first_part, parts;
+};
+
+// Scratch of one worker, all f32.
+struct AttentionScratch {
+    float *q, *k, *rows, *s, *acc, *max, *sum;
+};
+
+// Where things lie in the scratch of the context; offsets in floats.
+struct AttentionLayout {
+    int64_t tile_rows, part_stride, worker_stride;
+    int64_t tasks, merges, parts, queries, factors, workers, total;
+};
+
+struct AttentionJob {
+    const AttentionKernels *kernels = nullptr;
+    KvAccess kv;
+    // queries [m, heads, head_dim]; strides in bytes
+    const uint8_t *q = nullptr;
+    int64_t q_token = 0, q_head = 0;
+    int q_type = 0;
+    int64_t m = 0, group = 1;
+    // result [m, heads, v_dim]; NULL: only the normalizers are wanted
+    uint8_t *out = nullptr;
+    int64_t out_token = 0, out_head = 0;
+    int out_type = 0;
+    float *lse = nullptr;
+    int64_t lse_stride = 0;
+
+    float scale = 1, cap = 0; // cap 0: none
+    bool causal = false;
+    bool windowed = false;
+    int64_t window = 0;
+    const int32_t *q_positions = nullptr;
+    int64_t q_position_stride = 0, q_position_head = 0; // elements from token to token, head to head
+
+    // scores
+    const keel_scores *scores = nullptr;
+    bool logits = false;             // reduce logits, not probabilities
+    const int32_t *ranges = nullptr; // [n_ranges][2]: slots outside are not seen
+    int64_t n_ranges = 0, range_stride = 0;
+    const float *weights = nullptr;
+    int64_t weight_stride = 0;
+    int64_t contributing = 0; // the last so many queries
+
+    // made by run_attention
+    AttentionLayout layout = {};
+    float *base = nullptr; // of the scratch
+    int64_t n_tasks = 0, n_merges = 0;
+    std::atomic<int64_t> next_task{0}, next_merge{0}, next_tile{0};
+
+    int64_t head_dim() const { return kv.k.dim; }
+    int64_t rows() const { return m * group; }
+    // Slots that query i sees of a head: those below. Ranges and window take more away.
+    int64_t limit(int64_t head, int64_t i) const {
+        const int64_t length = kv.lengths[head];
+        const int64_t n = causal ? length - m + i + 1 : length;
+        return n < 0 ? 0 : n < length ? n : length;
+    }
+    AttentionScratch worker(uint32_t index) const;
+    AttentionTask *tasks() const { return reinterpret_cast<AttentionTask *>(base + layout.tasks); }
+    AttentionMerge *merges() const { return reinterpret_cast<AttentionMerge *>(base + layout.merges); }
+    float *part(int64_t index) const { return base + layout.parts + index * layout.part_stride; }
+    // Contributing queries, scaled, [head][group][contributing][padded head_dim]; and their max and 1 / sum.
+    float *packed(int64_t head, int64_t row) const {
+        return base + layout.queries + (head * group * contributing + row) * padded(kv.k.dim);
+    }
+    float *factors(int64_t head, int64_t row) const {
+        return base + layout.factors + (head * group * contributing + row) * 2;
+    }
+};
+
+// Sizes that hold for every smaller m too.
+AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
+                                 int64_t contributing, bool with_scores, uint32_t threads);
+
+// Runs all passes; the job's arguments were checked.
+keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept;
+
+// ---- what attention and attention_scores share (ops_attention.cpp) ----
+
+inline bool is_activation(const keel_tensor *t) {
+    return t->dtype == KEEL_DTYPE_F32 || t->dtype == KEEL_DTYPE_F16 || t->dtype == KEEL_DTYPE_BF16;
+}
+keel_status check_scores(keel_ctx *ctx, const keel_scores *scores, const char *op) noexcept;
+int64_t contributing_queries(const keel_scores *scores, int64_t m);
+void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads);
+
+// ---- pieces of a pass (attention_tiles.cpp) ----
+
+// s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head, capped.
+void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,
+                 int64_t rows, int64_t first, int64_t n);
+// Which of n slots from `first` on lie in the ranges: false if none does.
+bool slots_in_ranges(const AttentionJob &job, int64_t first, int64_t n, bool *inside);
+// Writes -inf over what query i of a head does not see; true if there was any.
+bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, int64_t n, const bool *inside,
+              float *s);
+void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
+void run_merge(const AttentionJob &job, const AttentionScratch &w, const AttentionMerge &merge);
+// Scores of one tile of slots of a head (attention_reduce.cpp).
+void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n);
+
+} // namespace keel_cpu

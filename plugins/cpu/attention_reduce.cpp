@@ -1,0 +1,116 @@
+// Scores: the second pass, one tile of slots of a head at a time, with the normalizers known.
+#include "attention_job.hpp"
+
+#include <string.h>
+
+namespace keel_cpu {
+namespace {
+
+constexpr float kNone = -__builtin_inff();
+
+// What a tile of slots is reduced into; each [kTileSlots].
+struct Reduction {
+    float *queries;           // of one query head, over its queries
+    float *group;             // of the KV head, over its query heads
+    int64_t seen[kTileSlots]; // by how many of a head's queries (LOGITS)
+};
+
+void clear(const AttentionJob &job, Reduction &r, int64_t n) {
+    const bool lowest = job.scores->reduce_queries == KEEL_REDUCE_MAX;
+    for (int64_t j = 0; j < n; ++j)
+        r.queries[j] = lowest ? kNone : 0.0f, r.seen[j] = 0;
+}
+
+// One query's logits into the reduction. hidden[j] is -inf where the query does not see the slot, 0 elsewhere.
+void take_row(const AttentionJob &job, Reduction &r, int64_t head, float *s, const float *hidden,
+              const float *factors, int64_t first, int64_t n) {
+    const bool largest = job.scores->reduce_queries == KEEL_REDUCE_MAX;
+    if (!job.logits) job.kernels->probabilities(s, n, factors[0], factors[1]);
+    const float unseen = job.logits && largest ? kNone : 0.0f;
+    for (int64_t j = 0; j < n; ++j) {
+        const bool seen = hidden[j] == 0;
+        s[j] = seen ? s[j] : unseen;
+        r.seen[j] += seen;
+    }
+    if (job.weights != nullptr) {
+        const float *weights = job.weights + head * job.weight_stride + first;
+        for (int64_t j = 0; j < n; ++j)
+            s[j] = hidden[j] == 0 ? s[j] * weights[j] : s[j];
+    }
+    if (largest)
+        job.kernels->max(r.queries, s, n);
+    else
+        job.kernels->add(r.queries, s, n);
+}
+
+void finish_queries(const AttentionJob &job, Reduction &r, int64_t n) {
+    if (job.scores->reduce_queries != KEEL_REDUCE_MEAN) return;
+    for (int64_t j = 0; j < n; ++j) {
+        const int64_t count = job.logits ? r.seen[j] : job.contributing;
+        r.queries[j] = count == 0 ? 0.0f : r.queries[j] / static_cast<float>(count);
+    }
+}
+
+void take_head(const AttentionJob &job, Reduction &r, int64_t g, int64_t n) {
+    if (g == 0)
+        memcpy(r.group, r.queries, static_cast<size_t>(n) * 4);
+    else if (job.scores->reduce_group == KEEL_REDUCE_MAX)
+        job.kernels->max(r.group, r.queries, n);
+    else
+        job.kernels->add(r.group, r.queries, n);
+}
+
+void write(const AttentionJob &job, int64_t row, int64_t first, int64_t n, float *x, const bool *inside) {
+    const keel_tensor *out = job.scores->out;
+    float *to = data_as<float>(out) + row * outer_stride(out) + first;
+    for (int64_t j = 0; inside != nullptr && j < n; ++j)
+        if (!inside[j]) x[j] = 0;
+    if (job.scores->accumulate == 0)
+        memcpy(to, x, static_cast<size_t>(n) * 4);
+    else if (job.scores->reduce_queries == KEEL_REDUCE_MAX)
+        job.kernels->max(to, x, n);
+    else
+        job.kernels->add(to, x, n);
+}
+
+} // namespace
+
+void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n) {
+    Reduction r;
+    r.queries = w.acc;
+    r.group = w.acc + kTileSlots;
+    float hidden[kTileSlots];
+    bool inside_ranges[kTileSlots];
+    const bool *inside = job.ranges != nullptr ? inside_ranges : nullptr;
+    const bool any = inside == nullptr || slots_in_ranges(job, first, n, inside_ranges);
+    const int64_t queries = job.contributing, from = job.m - queries, rows = queries * job.group;
+    const bool apart = job.scores->reduce_group == KEEL_REDUCE_NONE;
+    for (int64_t row = 0; row < rows; row += kTileRows) {
+        const int64_t count = rows - row < kTileRows ? rows - row : kTileRows;
+        if (any) tile_logits(job, w, head, job.packed(head, row), count, first, n);
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t g = (row + i) / queries, query = (row + i) % queries;
+            float *s = w.s + i * kTileSlots;
+            if (query == 0) clear(job, r, n);
+            if (any) {
+                memset(hidden, 0, sizeof hidden);
+                mask_row(job, head, from + query, first, n, inside, hidden);
+                take_row(job, r, head, s, hidden, job.factors(head, row + i), first, n);
+            }
+            if (query + 1 != queries) continue;
+            finish_queries(job, r, n);
+            if (apart)
+                write(job, head * job.group + g, first, n, r.queries, inside);
+            else
+                take_head(job, r, g, n);
+        }
+    }
+    if (apart) return;
+    if (job.scores->reduce_group == KEEL_REDUCE_MEAN) {
+        for (int64_t j = 0; j < n; ++j)
+            r.group[j] /= static_cast<float>(job.group);
+    }
+    write(job, head, first, n, r.group, inside);
+}
+
+} // namespace keel_cpu

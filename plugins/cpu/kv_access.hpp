@@ -1,0 +1,50 @@
+// A keel_kv_view as the ops of this backend use it: host pointers, checked once per call.
+#pragma once
+
+#include "context.hpp"
+#include "kernels/attention.hpp"
+
+namespace keel_cpu {
+
+// Values of an i32 or f32 tensor [rows, n]: how far one row is from the next, in elements.
+inline int64_t outer_stride(const keel_tensor *t) {
+    return t->rank >= 2 ? t->stride[0] / 4 : 0;
+}
+
+// K or V of all heads: where a slot's row lies.
+struct KvSide {
+    uint8_t *data = nullptr;
+    int64_t block_stride = 0, row_stride = 0; // bytes
+    int64_t dim = 0, row_bytes = 0;
+    int type = -1; // RowType
+};
+
+struct KvAccess {
+    KvSide k, v;
+    const int32_t *table = nullptr, *lengths = nullptr;
+    int32_t *positions = nullptr;
+    int64_t table_stride = 0, position_stride = 0; // elements, from head to head
+    int64_t heads = 0, blocks = 0, blocks_per_head = 0;
+    uint32_t shift = 0; // slot >> shift is the number of a head's block
+    int64_t block_slots = 0;
+
+    const int32_t *blocks_of(int64_t head) const { return table + head * table_stride; }
+    uint8_t *row(const KvSide &side, const int32_t *blocks_of_head, int64_t slot) const {
+        return side.data + blocks_of_head[slot >> shift] * side.block_stride +
+               (slot & (block_slots - 1)) * side.row_stride;
+    }
+};
+
+// What op_plan can know: dtypes, shapes. KEEL_E_UNSUPPORTED for what no kernel here takes.
+keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op) noexcept;
+
+// Fills `access`, having checked that lengths and block ids of the slots in use lie inside the arenas: a wrong table ends in
+// KEEL_E_INVALID_ARG, before anything was written.
+keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;
+
+// The same, when the slots in use are not those below the view's lengths (kv_gather): slots[h] of each head are.
+keel_status open_kv_slots(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;
+keel_status check_slots(keel_ctx *ctx, const KvAccess &access, int64_t head, int64_t slots,
+                        const char *op) noexcept;
+
+} // namespace keel_cpu
