@@ -52,7 +52,8 @@ void quantize_q4_0(const float *x, int64_t n, uint8_t *out) {
     for (int64_t b = 0; b < n / 32; ++b, x += 32, out += 18) {
         const Scale s = make_scale(extreme(x) / -8.0f);
         memcpy(out, &s.bits, 2);
-        for (int i = 0; i < 16; ++i) out[2 + i] = static_cast<uint8_t>(code(x[i], s.inverse) | code(x[i + 16], s.inverse) << 4);
+        for (int i = 0; i < 16; ++i)
+            out[2 + i] = static_cast<uint8_t>(code(x[i], s.inverse) | code(x[i + 16], s.inverse) << 4);
     }
 }
 

@@ -6,7 +6,8 @@
 namespace keel_cpu {
 namespace {
 
-keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_t known, bool all_f32, PlanChoice &choice) {
+keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_t known, bool all_f32,
+                     PlanChoice &choice) {
     const keel_status status = check_features(ctx, features, known, name);
     if (status != KEEL_OK) return status;
     if (!all_f32) return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: a tensor is not f32", name);
@@ -21,15 +22,19 @@ keel_status each_piece(keel_ctx *ctx, int64_t rows, int64_t n, F &&f) {
     return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(rows * n) * 4), [&](const Team &team) {
         if (rows >= team.n) {
             const Range r = share(rows, 1, team);
-            for (int64_t i = r.begin; i < r.end; ++i) f(i, int64_t{0}, n);
+            for (int64_t i = r.begin; i < r.end; ++i)
+                f(i, int64_t{0}, n);
             return;
         }
         const Range r = share(n, 16, team);
-        for (int64_t i = 0; i < rows && r.begin < r.end; ++i) f(i, r.begin, r.end - r.begin);
+        for (int64_t i = 0; i < rows && r.begin < r.end; ++i)
+            f(i, r.begin, r.end - r.begin);
     });
 }
 
-float *floats(uint8_t *p) { return reinterpret_cast<float *>(p); }
+float *floats(uint8_t *p) {
+    return reinterpret_cast<float *>(p);
+}
 
 keel_status gate(keel_ctx *ctx, const keel_gate_args *a, bool gelu) {
     const bool pairs = (a->features & KEEL_GATE_INTERLEAVED) != 0, tanh = (a->features & KEEL_GELU_TANH) != 0;
@@ -38,12 +43,16 @@ keel_status gate(keel_ctx *ctx, const keel_gate_args *a, bool gelu) {
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
         const float *in = floats(g[row]) + (pairs ? 2 : 1) * begin;
         const float *up = with_up ? floats(u[row]) + begin : nullptr;
-        if (gelu) ctx->linear->gelu_mul(in, up, n, pairs, tanh, floats(out[row]) + begin);
-        else ctx->linear->silu_mul(in, up, n, floats(out[row]) + begin);
+        if (gelu)
+            ctx->linear->gelu_mul(in, up, n, pairs, tanh, floats(out[row]) + begin);
+        else
+            ctx->linear->silu_mul(in, up, n, floats(out[row]) + begin);
     });
 }
 
-bool gate_f32(const keel_gate_args *a) { return is_f32(a->gate) && is_f32(a->out) && (a->up == nullptr || is_f32(a->up)); }
+bool gate_f32(const keel_gate_args *a) {
+    return is_f32(a->gate) && is_f32(a->out) && (a->up == nullptr || is_f32(a->up));
+}
 
 } // namespace
 
@@ -130,10 +139,12 @@ keel_status KEEL_CALL op_softmax(keel_ctx *ctx, const keel_move_args *a) noexcep
     if (status != KEEL_OK) return status;
     const Rows x(a->x), out(a->out);
     if (out.n == 0) return KEEL_OK;
-    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(out.count * out.n) * 4), [&](const Team &team) {
-        const Range r = share(out.count, 1, team);
-        for (int64_t i = r.begin; i < r.end; ++i) ctx->linear->softmax(floats(x[i]), out.n, floats(out[i]));
-    });
+    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(out.count * out.n) * 4),
+                    [&](const Team &team) {
+                        const Range r = share(out.count, 1, team);
+                        for (int64_t i = r.begin; i < r.end; ++i)
+                            ctx->linear->softmax(floats(x[i]), out.n, floats(out[i]));
+                    });
 }
 
 } // namespace keel_cpu

@@ -22,7 +22,9 @@ struct Matmul {
     int64_t quantized_bytes = 0, panel_bytes = 0;
 };
 
-constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+constexpr int64_t round_up(int64_t x, int64_t to) {
+    return (x + to - 1) / to * to;
+}
 
 const char *weight_name(WeightType t) {
     constexpr const char *names[weight_types] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
@@ -31,12 +33,16 @@ const char *weight_name(WeightType t) {
 
 // Settles everything but addresses. x's and out's buffers may be NULL.
 keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
-    const keel_status known = check_features(ctx, a->features, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, "matmul");
+    const keel_status known =
+        check_features(ctx, a->features, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, "matmul");
     if (known != KEEL_OK) return known;
-    if (!is_f32(a->x) || !is_f32(a->out)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: x and out are not f32");
+    if (!is_f32(a->x) || !is_f32(a->out))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: x and out are not f32");
     WeightView &w = job.task.w;
-    if (a->weight != nullptr) w = a->weight->view;
-    else if (a->w == nullptr || !view_tensor(a->w, job.source, w)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: dtype of w");
+    if (a->weight != nullptr)
+        w = a->weight->view;
+    else if (a->w == nullptr || !view_tensor(a->w, job.source, w))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: dtype of w");
     job.m = a->x->shape[0];
     job.task.accumulate = (a->features & KEEL_MATMUL_ACCUMULATE) != 0;
     job.task.x_stride = a->x->stride[0];
@@ -96,16 +102,19 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     switch (job.path) {
     case Path::int8:
         return kernels.matmul_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit, m0, m1);
-    case Path::dot: return kernels.matmul_dot(job.task, n0, n1, m0, m1);
-    case Path::panel: return kernels.matmul_panel(job.task, n0, n1, m0, m1, panel);
+    case Path::dot:
+        return kernels.matmul_dot(job.task, n0, n1, m0, m1);
+    case Path::panel:
+        return kernels.matmul_panel(job.task, n0, n1, m0, m1, panel);
     }
 }
 
 void quantize_rows(const keel_ctx *ctx, const Matmul &job, ActBlock *q, Range rows) {
     const int64_t k = job.task.w.cols;
     for (int64_t m = rows.begin; m < rows.end; ++m)
-        ctx->linear->quantize(reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) + m * job.task.x_stride), k,
-                              q + m * (k / 32));
+        ctx->linear->quantize(reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
+                                                              m * job.task.x_stride),
+                              k, q + m * (k / 32));
 }
 
 } // namespace
@@ -115,7 +124,8 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     const keel_status status = settle(ctx, a, job);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
-    name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type), ctx->linear->isa, job.path == Path::int8 ? "fast" : "exact");
+    name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type), ctx->linear->isa,
+                job.path == Path::int8 ? "fast" : "exact");
     return KEEL_OK;
 }
 
@@ -136,14 +146,16 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
     const int64_t k = job.task.w.cols;
     const bool quantize_first = job.path == Path::int8 && job.m < 4;
     if (quantize_first) quantize_rows(ctx, job, q, {0, job.m});
-    const uint64_t products = static_cast<uint64_t>(job.m) * static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
+    const uint64_t products =
+        static_cast<uint64_t>(job.m) * static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
     int64_t next = 0;
     return parallel(ctx, workers_for(ctx, 0, 2 * products), [&](const Team &team) {
         if (job.path == Path::int8 && !quantize_first) {
             quantize_rows(ctx, job, q, share(job.m, 1, team));
             team.barrier();
         }
-        float *panel = reinterpret_cast<float *>(memory + static_cast<uint64_t>(job.panel_bytes) * team.worker);
+        float *panel =
+            reinterpret_cast<float *>(memory + static_cast<uint64_t>(job.panel_bytes) * team.worker);
         for (;;) {
             const int64_t task = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
             if (task >= c.n_tasks * c.m_tasks) return;
@@ -157,9 +169,12 @@ keel_status plan_embed(keel_ctx *ctx, const keel_embed_args *a, PlanChoice &choi
     if (status != KEEL_OK) return status;
     RowSource source{};
     WeightView view{};
-    if (a->weight != nullptr) view = a->weight->view;
-    else if (a->w == nullptr || !view_tensor(a->w, source, view)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of w");
-    if (!is_f32(a->out) || a->ids->dtype != KEEL_DTYPE_I32) return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of ids or out");
+    if (a->weight != nullptr)
+        view = a->weight->view;
+    else if (a->w == nullptr || !view_tensor(a->w, source, view))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of w");
+    if (!is_f32(a->out) || a->ids->dtype != KEEL_DTYPE_I32)
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of ids or out");
     name_kernel(choice, "embed %s %s", weight_name(view.type), ctx->linear->isa);
     return KEEL_OK;
 }
@@ -170,8 +185,10 @@ keel_status KEEL_CALL op_embed(keel_ctx *ctx, const keel_embed_args *a) noexcept
     if (status != KEEL_OK) return status;
     RowSource source{};
     WeightView view{};
-    if (a->weight != nullptr) view = a->weight->view;
-    else view_tensor(a->w, source, view);
+    if (a->weight != nullptr)
+        view = a->weight->view;
+    else
+        view_tensor(a->w, source, view);
     const int64_t m = a->out->shape[0], dim = view.cols;
     if (m == 0 || dim == 0) return KEEL_OK;
     const int32_t *ids = data_as<const int32_t>(a->ids);
@@ -180,9 +197,11 @@ keel_status KEEL_CALL op_embed(keel_ctx *ctx, const keel_embed_args *a) noexcept
         const Range r = share(m, 1, team);
         for (int64_t i = r.begin; i < r.end; ++i) {
             float *row = reinterpret_cast<float *>(out + i * a->out->stride[0]);
-            if (ids[i] >= 0 && ids[i] < view.rows) ctx->linear->unpack_row(view, ids[i], a->scale, row);
+            if (ids[i] >= 0 && ids[i] < view.rows)
+                ctx->linear->unpack_row(view, ids[i], a->scale, row);
             else
-                for (int64_t j = 0; j < dim; ++j) row[j] = NAN;
+                for (int64_t j = 0; j < dim; ++j)
+                    row[j] = NAN;
         }
     });
 }

@@ -23,7 +23,8 @@ keel_status each_row(keel_ctx *ctx, const keel_norm_args *a, F &&f) {
     return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(x.count * x.n) * 4), [&](const Team &team) {
         const Range r = share(x.count, 1, team);
         for (int64_t i = r.begin; i < r.end; ++i)
-            f(reinterpret_cast<const float *>(x[i]), with_residual ? reinterpret_cast<float *>(residual[i]) : nullptr,
+            f(reinterpret_cast<const float *>(x[i]),
+              with_residual ? reinterpret_cast<float *>(residual[i]) : nullptr,
               reinterpret_cast<float *>(out[i]));
     });
 }
@@ -38,11 +39,15 @@ keel_status run_rms(keel_ctx *ctx, const keel_norm_args *a) {
 
 } // namespace
 
-keel_status plan_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept { return plan_norm(ctx, a, "rms_norm", c); }
+keel_status plan_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
+    return plan_norm(ctx, a, "rms_norm", c);
+}
 keel_status plan_add_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
     return plan_norm(ctx, a, "add_rms_norm", c);
 }
-keel_status plan_layer_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept { return plan_norm(ctx, a, "layer_norm", c); }
+keel_status plan_layer_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
+    return plan_norm(ctx, a, "layer_norm", c);
+}
 
 keel_status KEEL_CALL op_rms_norm(keel_ctx *ctx, const keel_norm_args *a) noexcept {
     PlanChoice choice;

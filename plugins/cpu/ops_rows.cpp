@@ -17,7 +17,9 @@ keel_status plan_rows(keel_ctx *ctx, const keel_rows_args *a, const char *name, 
 }
 
 // True if element `a` of x ranks behind `b`: smaller, or equal and later.
-bool behind(const float *x, int32_t a, int32_t b) { return x[a] < x[b] || (x[a] == x[b] && a > b); }
+bool behind(const float *x, int32_t a, int32_t b) {
+    return x[a] < x[b] || (x[a] == x[b] && a > b);
+}
 
 void swap(int32_t &a, int32_t &b) {
     const int32_t t = a;
@@ -39,8 +41,10 @@ void sift(const float *x, int32_t *heap, int64_t n, int64_t at) {
 
 // The k first in rank of n, in order, by a heap of k kept in `index` itself.
 void top_k(const float *x, int64_t n, int64_t k, int32_t *index) {
-    for (int64_t i = 0; i < k; ++i) index[i] = static_cast<int32_t>(i);
-    for (int64_t i = k / 2; i-- > 0;) sift(x, index, k, i);
+    for (int64_t i = 0; i < k; ++i)
+        index[i] = static_cast<int32_t>(i);
+    for (int64_t i = k / 2; i-- > 0;)
+        sift(x, index, k, i);
     for (int64_t i = k; i < n; ++i) {
         if (!behind(x, index[0], static_cast<int32_t>(i))) continue;
         index[0] = static_cast<int32_t>(i);
@@ -54,7 +58,9 @@ void top_k(const float *x, int64_t n, int64_t k, int32_t *index) {
 
 } // namespace
 
-keel_status plan_argmax_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept { return plan_rows(ctx, a, "argmax_rows", c); }
+keel_status plan_argmax_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept {
+    return plan_rows(ctx, a, "argmax_rows", c);
+}
 keel_status plan_top_k_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept {
     if (!is_f32(a->values)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "top_k_rows: values is not f32");
     return plan_rows(ctx, a, "top_k_rows", c);
@@ -66,10 +72,12 @@ keel_status KEEL_CALL op_argmax_rows(keel_ctx *ctx, const keel_rows_args *a) noe
     if (status != KEEL_OK) return status;
     const Rows x(a->x);
     int32_t *index = data_as<int32_t>(a->index);
-    return parallel(ctx, workers_for(ctx, x.count > 1 ? static_cast<uint64_t>(x.count * x.n) * 4 : 0), [&](const Team &team) {
-        const Range r = share(x.count, 1, team);
-        for (int64_t i = r.begin; i < r.end; ++i) index[i] = ctx->linear->argmax(reinterpret_cast<const float *>(x[i]), x.n);
-    });
+    return parallel(ctx, workers_for(ctx, x.count > 1 ? static_cast<uint64_t>(x.count * x.n) * 4 : 0),
+                    [&](const Team &team) {
+                        const Range r = share(x.count, 1, team);
+                        for (int64_t i = r.begin; i < r.end; ++i)
+                            index[i] = ctx->linear->argmax(reinterpret_cast<const float *>(x[i]), x.n);
+                    });
 }
 
 keel_status KEEL_CALL op_top_k_rows(keel_ctx *ctx, const keel_rows_args *a) noexcept {
@@ -78,7 +86,9 @@ keel_status KEEL_CALL op_top_k_rows(keel_ctx *ctx, const keel_rows_args *a) noex
     if (status != KEEL_OK) return status;
     const Rows x(a->x), values(a->values), index(a->index);
     const int64_t k = index.n;
-    if (k > x.n) return fail(ctx->host, KEEL_E_INVALID_ARG, "top_k_rows: k %lld is above the row's %lld", (long long)k, (long long)x.n);
+    if (k > x.n)
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "top_k_rows: k %lld is above the row's %lld", (long long)k,
+                    (long long)x.n);
     return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(x.count * x.n) * 4), [&](const Team &team) {
         const Range r = share(x.count, 1, team);
         for (int64_t i = r.begin; i < r.end; ++i) {

@@ -9,7 +9,9 @@
 namespace keel_cpu {
 namespace {
 
-constexpr bool is_quantized(WeightType t) { return t == WeightType::q8_0 || t == WeightType::q4_0; }
+constexpr bool is_quantized(WeightType t) {
+    return t == WeightType::q8_0 || t == WeightType::q4_0;
+}
 
 const char *type_name(WeightType t) {
     constexpr const char *names[weight_types] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
@@ -19,27 +21,30 @@ const char *type_name(WeightType t) {
 keel_status check(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
     const keel_host *host = ctx->host;
     if (desc->n_sources == 0) return fail(host, KEEL_E_INVALID_ARG, "a weight without sources");
-    if (desc->join > KEEL_JOIN_INTERLEAVE) return fail(host, KEEL_E_UNSUPPORTED, "weight: unknown join %u", desc->join);
+    if (desc->join > KEEL_JOIN_INTERLEAVE)
+        return fail(host, KEEL_E_UNSUPPORTED, "weight: unknown join %u", desc->join);
     const keel_weight_source *first = desc->sources[0];
     if (!weight_type_of(first->dtype, type))
-        return fail(host, KEEL_E_UNSUPPORTED, "weight: dtype %s (%u) is not f32, f16, bf16, q8_0 or q4_0", keel_dtype_name(first->dtype),
-                    first->dtype);
+        return fail(host, KEEL_E_UNSUPPORTED, "weight: dtype %s (%u) is not f32, f16, bf16, q8_0 or q4_0",
+                    keel_dtype_name(first->dtype), first->dtype);
     for (uint32_t i = 0; i < desc->n_sources; ++i) {
         const keel_weight_source *s = desc->sources[i];
         if (s->dtype != first->dtype || s->cols != first->cols || s->rows < 0 || s->cols < 0)
-            return fail(host, KEEL_E_INVALID_ARG, "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]", i,
-                        keel_dtype_name(s->dtype), (long long)s->rows, (long long)s->cols, keel_dtype_name(first->dtype),
-                        (long long)first->rows, (long long)first->cols);
+            return fail(host, KEEL_E_INVALID_ARG,
+                        "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]", i,
+                        keel_dtype_name(s->dtype), (long long)s->rows, (long long)s->cols,
+                        keel_dtype_name(first->dtype), (long long)first->rows, (long long)first->cols);
         if (desc->join == KEEL_JOIN_INTERLEAVE && s->rows != first->rows)
-            return fail(host, KEEL_E_INVALID_ARG, "weight: interleaved sources have %lld and %lld rows", (long long)first->rows,
-                        (long long)s->rows);
+            return fail(host, KEEL_E_INVALID_ARG, "weight: interleaved sources have %lld and %lld rows",
+                        (long long)first->rows, (long long)s->rows);
         if (s->cols % keel_dtype_block(s->dtype) != 0)
-            return fail(host, KEEL_E_INVALID_ARG, "weight: %lld columns are no multiple of %s's block of %u", (long long)s->cols,
-                        keel_dtype_name(s->dtype), keel_dtype_block(s->dtype));
+            return fail(host, KEEL_E_INVALID_ARG, "weight: %lld columns are no multiple of %s's block of %u",
+                        (long long)s->cols, keel_dtype_name(s->dtype), keel_dtype_block(s->dtype));
         const uint64_t row_bytes = keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
         const uint64_t room = s->offset <= s->mapping_bytes ? s->mapping_bytes - s->offset : 0;
         if (row_bytes != 0 && static_cast<uint64_t>(s->rows) > room / row_bytes)
-            return fail(host, KEEL_E_INVALID_ARG, "weight: source %u reaches beyond its mapping of %llu bytes", i,
+            return fail(host, KEEL_E_INVALID_ARG,
+                        "weight: source %u reaches beyond its mapping of %llu bytes", i,
                         (unsigned long long)s->mapping_bytes);
     }
     return KEEL_OK;
@@ -53,7 +58,8 @@ keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weigh
     w->view.rows = 0;
     for (uint32_t i = 0; i < desc->n_sources; ++i) {
         const keel_weight_source *s = desc->sources[i];
-        const int64_t row_bytes = static_cast<int64_t>(keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols)));
+        const int64_t row_bytes =
+            static_cast<int64_t>(keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols)));
         list[i] = {static_cast<const uint8_t *>(s->mapping) + s->offset, row_bytes, s->rows};
         w->view.rows += s->rows;
     }
@@ -67,18 +73,21 @@ keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weigh
 void repack_group(const WeightView &from, int64_t group, int64_t g, uint8_t *out) {
     const int64_t data = from.type == WeightType::q4_0 ? 16 : 32, block = 2 + data;
     const uint8_t *rows[64];
-    for (int64_t r = 0; r < group; ++r) rows[r] = g * group + r < from.rows ? row_of(from, g * group + r) : nullptr;
+    for (int64_t r = 0; r < group; ++r)
+        rows[r] = g * group + r < from.rows ? row_of(from, g * group + r) : nullptr;
     for (int64_t b = 0; b < from.cols / 32; ++b, out += group * block) {
         uint8_t *pieces = out + 2 * group;
         for (int64_t r = 0; r < group; ++r) {
             if (rows[r] == nullptr) {
                 memset(out + 2 * r, 0, 2);
-                for (int64_t p = 0; p < data / 4; ++p) memset(pieces + (p * group + r) * 4, 0, 4);
+                for (int64_t p = 0; p < data / 4; ++p)
+                    memset(pieces + (p * group + r) * 4, 0, 4);
                 continue;
             }
             const uint8_t *in = rows[r] + b * block;
             memcpy(out + 2 * r, in, 2);
-            for (int64_t p = 0; p < data / 4; ++p) memcpy(pieces + (p * group + r) * 4, in + 2 + 4 * p, 4);
+            for (int64_t p = 0; p < data / 4; ++p)
+                memcpy(pieces + (p * group + r) * 4, in + 2 + 4 * p, 4);
         }
     }
 }
@@ -93,7 +102,8 @@ keel_status repack(keel_ctx *ctx, keel_weight *w) {
     packed.n_sources = 0;
     w->packed = memory_alloc(ctx->host, static_cast<uint64_t>(groups * packed.group_bytes));
     if (w->packed.data == nullptr)
-        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight of %lld bytes", (long long)(groups * packed.group_bytes));
+        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight of %lld bytes",
+                    (long long)(groups * packed.group_bytes));
     packed.packed = w->packed.data;
     int64_t next = 0;
     int32_t stopped = 0;
@@ -101,7 +111,8 @@ keel_status repack(keel_ctx *ctx, keel_weight *w) {
         for (;;) {
             const int64_t g = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
             if (g >= groups || __atomic_load_n(&stopped, __ATOMIC_RELAXED) != 0) return;
-            if (g % 64 == 0 && ctx->host->cancelled(ctx->host) != 0) __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
+            if (g % 64 == 0 && ctx->host->cancelled(ctx->host) != 0)
+                __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
             repack_group(w->view, group, g, w->packed.data + g * packed.group_bytes);
         }
     });
@@ -115,12 +126,23 @@ keel_status repack(keel_ctx *ctx, keel_weight *w) {
 
 bool weight_type_of(keel_dtype dtype, WeightType &type) {
     switch (dtype) {
-    case KEEL_DTYPE_F32: type = WeightType::f32; return true;
-    case KEEL_DTYPE_F16: type = WeightType::f16; return true;
-    case KEEL_DTYPE_BF16: type = WeightType::bf16; return true;
-    case KEEL_DTYPE_Q8_0: type = WeightType::q8_0; return true;
-    case KEEL_DTYPE_Q4_0: type = WeightType::q4_0; return true;
-    default: return false;
+    case KEEL_DTYPE_F32:
+        type = WeightType::f32;
+        return true;
+    case KEEL_DTYPE_F16:
+        type = WeightType::f16;
+        return true;
+    case KEEL_DTYPE_BF16:
+        type = WeightType::bf16;
+        return true;
+    case KEEL_DTYPE_Q8_0:
+        type = WeightType::q8_0;
+        return true;
+    case KEEL_DTYPE_Q4_0:
+        type = WeightType::q4_0;
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -136,7 +158,8 @@ bool view_tensor(const keel_tensor *w, RowSource &source, WeightView &view) {
     return true;
 }
 
-keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *desc, keel_weight **out) noexcept {
+keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *desc,
+                                     keel_weight **out) noexcept {
     *out = nullptr;
     WeightType type = WeightType::f32;
     keel_status status = check(ctx, desc, type);
@@ -150,7 +173,8 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *desc
     w->use = desc->use;
     status = list_sources(ctx, desc, w);
     // What only embed reads stays as it is: a row at a time is read well anywhere.
-    if (status == KEEL_OK && is_quantized(type) && (desc->use & KEEL_USE_MATMUL) != 0) status = repack(ctx, w);
+    if (status == KEEL_OK && is_quantized(type) && (desc->use & KEEL_USE_MATMUL) != 0)
+        status = repack(ctx, w);
     if (status != KEEL_OK) {
         memory_free(ctx->host, w->packed);
         memory_free(ctx->host, w->sources);
@@ -171,7 +195,8 @@ void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
 }
 
 keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weight_info *out) noexcept {
-    constexpr keel_dtype dtypes[weight_types] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
+    constexpr keel_dtype dtypes[weight_types] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                                 KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
     keel_weight_info info = make_out<keel_weight_info>();
     info.rows = w->view.rows;
     info.cols = w->view.cols;
@@ -179,9 +204,11 @@ keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weig
     info.source_needed = w->view.layout == Layout::rows;
     if (w->view.layout == Layout::interleaved) {
         info.bytes = w->packed.bytes;
-        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved", type_name(w->view.type), (long long)ctx->linear->group);
+        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved", type_name(w->view.type),
+                 (long long)ctx->linear->group);
     } else {
-        info.bytes = static_cast<uint64_t>(info.rows) * keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));
+        info.bytes = static_cast<uint64_t>(info.rows) *
+                     keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));
         snprintf(info.layout, sizeof info.layout, "%s, in place", type_name(w->view.type));
     }
     keel_emit(out, &info, sizeof info);

@@ -15,7 +15,7 @@ struct ActBlock {
 
 // How a weight lies in memory.
 enum class Layout : uint32_t {
-    rows,       // row-major, as in a file; rows may come from several sources
+    rows, // row-major, as in a file; rows may come from several sources
     interleaved // groups of R rows; for each block of 32 columns R f16 scales, then 4-byte pieces of the R rows in turn
 };
 
@@ -39,7 +39,8 @@ struct WeightView {
     int64_t group_bytes;
     const RowSource *sources; // rows: n_sources of them
     uint32_t n_sources;
-    uint32_t alternate; // 1: row r is row r / n_sources of source r % n_sources; 0: one source after the other
+    uint32_t
+        alternate; // 1: row r is row r / n_sources of source r % n_sources; 0: one source after the other
 };
 
 inline const uint8_t *row_of(const WeightView &w, int64_t row) {
@@ -48,15 +49,16 @@ inline const uint8_t *row_of(const WeightView &w, int64_t row) {
         return s.data + row / w.n_sources * s.stride;
     }
     uint32_t i = 0;
-    while (row >= w.sources[i].rows) row -= w.sources[i++].rows;
+    while (row >= w.sources[i].rows)
+        row -= w.sources[i++].rows;
     return w.sources[i].data + row * w.sources[i].stride;
 }
 
 // One matmul as the kernels see it; a call does some of W's rows for some of x's.
 struct MatmulTask {
     WeightView w;
-    const float *x; // [m, k], x_stride floats... see below
-    int64_t x_stride; // bytes
+    const float *x;    // [m, k], x_stride floats... see below
+    int64_t x_stride;  // bytes
     const ActBlock *q; // [m, k / 32]: x, quantized; for the int8 kernels
     float *out;
     int64_t out_stride; // bytes
@@ -78,14 +80,17 @@ struct LinearKernels {
     void (*matmul_dot)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
     // f32 products, any type and layout: rows n0..n0+count-1 (count <= panel, n0 a multiple of panel) are unpacked to `scratch` piece by piece and
     // used for x's rows m0..m1-1.
-    void (*matmul_panel)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1, float *scratch);
+    void (*matmul_panel)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1,
+                         float *scratch);
     // One row of W as f32, times `scale`.
     void (*unpack_row)(const WeightView &, int64_t row, float scale, float *out);
 
     void (*rms_norm)(const float *x, float *residual, const float *weight, float eps, int64_t n, float *out);
-    void (*layer_norm)(const float *x, const float *weight, const float *bias, float eps, int64_t n, float *out);
+    void (*layer_norm)(const float *x, const float *weight, const float *bias, float eps, int64_t n,
+                       float *out);
     void (*silu_mul)(const float *gate, const float *up, int64_t n, float *out); // up NULL: pairs (gate, up)
-    void (*gelu_mul)(const float *gate, const float *up, int64_t n, bool pairs, bool tanh, float *out); // up NULL, no pairs: alone
+    void (*gelu_mul)(const float *gate, const float *up, int64_t n, bool pairs, bool tanh,
+                     float *out); // up NULL, no pairs: alone
     void (*add)(const float *a, const float *b, int64_t n, float *out);
     void (*scale)(const float *a, float factor, int64_t n, float *out);
     void (*scaled_add)(const float *a, float factor, int64_t n, float *out);
@@ -100,7 +105,9 @@ const LinearKernels *linear_kernels_avx2();
 const LinearKernels *linear_kernels_avx512();
 
 inline const LinearKernels *linear_kernels(Isa isa) {
-    return isa == Isa::avx512 ? linear_kernels_avx512() : isa == Isa::avx2 ? linear_kernels_avx2() : linear_kernels_scalar();
+    return isa == Isa::avx512 ? linear_kernels_avx512()
+           : isa == Isa::avx2 ? linear_kernels_avx2()
+                              : linear_kernels_scalar();
 }
 
 } // namespace keel_cpu

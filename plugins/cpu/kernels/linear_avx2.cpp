@@ -8,5 +8,7 @@ namespace keel_cpu::avx2 {
 #include "generic/linear.inl"
 
 namespace keel_cpu {
-const LinearKernels *linear_kernels_avx2() { return &avx2::linear_table; }
+const LinearKernels *linear_kernels_avx2() {
+    return &avx2::linear_table;
+}
 } // namespace keel_cpu

@@ -8,5 +8,7 @@ namespace keel_cpu::avx512 {
 #include "generic/linear.inl"
 
 namespace keel_cpu {
-const LinearKernels *linear_kernels_avx512() { return &avx512::linear_table; }
+const LinearKernels *linear_kernels_avx512() {
+    return &avx512::linear_table;
+}
 } // namespace keel_cpu

@@ -5,5 +5,7 @@
 #include "generic/linear.inl"
 
 namespace keel_cpu {
-const LinearKernels *linear_kernels_scalar() { return &scalar::linear_table; }
+const LinearKernels *linear_kernels_scalar() {
+    return &scalar::linear_table;
+}
 } // namespace keel_cpu

@@ -27,8 +27,10 @@ KEEL_SIMD void unpack_square(const uint8_t *const *rows, int64_t i, float *out, 
             v[r] = _mm256_loadu_ps(reinterpret_cast<const float *>(rows[r] + 4 * i));
         } else {
             const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i *>(rows[r] + 2 * i));
-            if constexpr (T == WeightType::f16) v[r] = _mm256_cvtph_ps(h);
-            else v[r] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+            if constexpr (T == WeightType::f16)
+                v[r] = _mm256_cvtph_ps(h);
+            else
+                v[r] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
         }
     }
     transpose8(v, out, stride);

@@ -45,26 +45,32 @@ KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float
     constexpr int64_t step = chains * W, size = element_bytes<T>;
     F sum[M][chains];
     for (int m = 0; m < M; ++m)
-        for (int c = 0; c < chains; ++c) sum[m][c] = zero();
+        for (int c = 0; c < chains; ++c)
+            sum[m][c] = zero();
     int64_t i = 0;
     for (; i + step <= k; i += step) {
         const uint8_t *p = w + i * size;
-        for (int64_t line = 0; line < step * size; line += 64) __builtin_prefetch(p + prefetch_bytes + line);
+        for (int64_t line = 0; line < step * size; line += 64)
+            __builtin_prefetch(p + prefetch_bytes + line);
         for (int c = 0; c < chains; ++c) {
             const F v = load_weights<T>(p + c * W * size);
-            for (int m = 0; m < M; ++m) sum[m][c] = fma(v, load(x[m] + i + c * W), sum[m][c]);
+            for (int m = 0; m < M; ++m)
+                sum[m][c] = fma(v, load(x[m] + i + c * W), sum[m][c]);
         }
     }
     for (; i + W <= k; i += W) {
         const F v = load_weights<T>(w + i * size);
-        for (int m = 0; m < M; ++m) sum[m][0] = fma(v, load(x[m] + i), sum[m][0]);
+        for (int m = 0; m < M; ++m)
+            sum[m][0] = fma(v, load(x[m] + i), sum[m][0]);
     }
     for (int m = 0; m < M; ++m) {
-        for (int c = 1; c < chains; ++c) sum[m][0] = add(sum[m][0], sum[m][c]);
+        for (int c = 1; c < chains; ++c)
+            sum[m][0] = add(sum[m][0], sum[m][c]);
         y[m] = reduce_add(sum[m][0]);
     }
     for (; i < k; ++i)
-        for (int m = 0; m < M; ++m) y[m] += one_weight<T>(w + i * size) * x[m][i];
+        for (int m = 0; m < M; ++m)
+            y[m] += one_weight<T>(w + i * size) * x[m][i];
 }
 
 template <WeightType T, int M>
@@ -72,29 +78,35 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     const float *x[M];
     float *out[M];
     for (int m = 0; m < M; ++m) {
-        x[m] = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride);
+        x[m] =
+            reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride);
         out[m] = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride);
     }
     for (int64_t n = n0; n < n1; ++n) {
         float y[M];
         dot_row<T, M>(row_of(t.w, n), x, t.w.cols, y);
-        for (int m = 0; m < M; ++m) finish_group(&y[m], t.bias != nullptr ? t.bias + n : nullptr, t.accumulate, out[m] + n, 1);
+        for (int m = 0; m < M; ++m)
+            finish_group(&y[m], t.bias != nullptr ? t.bias + n : nullptr, t.accumulate, out[m] + n, 1);
     }
 }
 
 template <WeightType T>
 static void dot_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
     int64_t m = m0;
-    for (; m + 4 <= m1; m += 4) dot_rows<T, 4>(t, n0, n1, m);
+    for (; m + 4 <= m1; m += 4)
+        dot_rows<T, 4>(t, n0, n1, m);
     if (m1 - m == 3) dot_rows<T, 3>(t, n0, n1, m);
     if (m1 - m == 2) dot_rows<T, 2>(t, n0, n1, m);
     if (m1 - m == 1) dot_rows<T, 1>(t, n0, n1, m);
 }
 
 static void matmul_dot(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
-    if (t.w.type == WeightType::f32) dot_all<WeightType::f32>(t, n0, n1, m0, m1);
-    else if (t.w.type == WeightType::f16) dot_all<WeightType::f16>(t, n0, n1, m0, m1);
-    else dot_all<WeightType::bf16>(t, n0, n1, m0, m1);
+    if (t.w.type == WeightType::f32)
+        dot_all<WeightType::f32>(t, n0, n1, m0, m1);
+    else if (t.w.type == WeightType::f16)
+        dot_all<WeightType::f16>(t, n0, n1, m0, m1);
+    else
+        dot_all<WeightType::bf16>(t, n0, n1, m0, m1);
 }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

@@ -7,7 +7,8 @@ constexpr int64_t prefetch_bytes = 1024;
 // 32 columns of R rows of q4_0, times one to four rows of x. 16-bit sums hold: 8 * (2 * 15 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
-    for (int m = 0; m < M; ++m) dot[m] = zero_i();
+    for (int m = 0; m < M; ++m)
+        dot[m] = zero_i();
     for (int piece = 0; piece < 4; ++piece) {
         const I both = load_bytes(bytes + piece * 4 * R);
         const I low = low_nibbles(both), high = high_nibbles(both);
@@ -16,21 +17,25 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
             dot[m] = dot2(dot[m], high, spread4(q[m]->q + 16 + 4 * piece));
         }
     }
-    for (int m = 0; m < M; ++m) dot[m] = sub32(pairs16(dot[m]), set32(8 * q[m]->sum)); // nibbles stand for -8..7
+    for (int m = 0; m < M; ++m)
+        dot[m] = sub32(pairs16(dot[m]), set32(8 * q[m]->sum)); // nibbles stand for -8..7
 }
 
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
-    for (int m = 0; m < M; ++m) dot[m] = zero_i();
+    for (int m = 0; m < M; ++m)
+        dot[m] = zero_i();
     for (int piece = 0; piece < 8; ++piece) {
         const I w = load_bytes(bytes + piece * 4 * R);
         const I w_abs = abs8(w);
-        for (int m = 0; m < M; ++m) dot[m] = dot4_signed(dot[m], w, w_abs, spread4(q[m]->q + 4 * piece));
+        for (int m = 0; m < M; ++m)
+            dot[m] = dot4_signed(dot[m], w, w_abs, spread4(q[m]->q + 4 * piece));
     }
 }
 
 // Adds a group's finished sums to `count` outputs.
-KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out, int64_t count) {
+KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
+                            int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
         float y = sums[i];
         if (bias != nullptr) y += bias[i];
@@ -46,12 +51,16 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
     const uint8_t *w = t.w.packed + g * t.w.group_bytes;
     const ActBlock *q[M];
     G sums[M];
-    for (int m = 0; m < M; ++m) q[m] = t.q + (m0 + m) * blocks, sums[m] = group_zero();
+    for (int m = 0; m < M; ++m)
+        q[m] = t.q + (m0 + m) * blocks, sums[m] = group_zero();
     for (int64_t b = 0; b < blocks; ++b, w += block_bytes) {
-        for (int64_t line = 0; line < block_bytes; line += 64) prefetch(w + prefetch_bytes + line);
+        for (int64_t line = 0; line < block_bytes; line += 64)
+            prefetch(w + prefetch_bytes + line);
         I dot[M];
-        if constexpr (Q4) block_q4<M>(w + 2 * R, q, dot);
-        else block_q8<M>(w + 2 * R, q, dot);
+        if constexpr (Q4)
+            block_q4<M>(w + 2 * R, q, dot);
+        else
+            block_q8<M>(w + 2 * R, q, dot);
         const G scales = group_load_f16(reinterpret_cast<const uint16_t *>(w));
         for (int m = 0; m < M; ++m) {
             sums[m] = group_fma(group_mul(scales, group_set1(q[m]->d)), to_float(dot[m]), sums[m]);
@@ -62,7 +71,8 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
     for (int m = 0; m < M; ++m) {
         float values[R];
         group_store(values, sums[m]);
-        float *out = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + row;
+        float *out =
+            reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + row;
         finish_group(values, t.bias != nullptr ? t.bias + row : nullptr, t.accumulate, out, count);
     }
 }
@@ -71,7 +81,8 @@ template <bool Q4>
 static void int8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     for (int64_t g = g0; g < g1; ++g) {
         int64_t m = m0; // the group stays in the nearest cache while x goes by
-        for (; m + 4 <= m1; m += 4) int8_group<4, Q4>(t, g, m);
+        for (; m + 4 <= m1; m += 4)
+            int8_group<4, Q4>(t, g, m);
         if (m1 - m == 3) int8_group<3, Q4>(t, g, m);
         if (m1 - m == 2) int8_group<2, Q4>(t, g, m);
         if (m1 - m == 1) int8_group<1, Q4>(t, g, m);
@@ -79,8 +90,10 @@ static void int8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0,
 }
 
 static void matmul_int8(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
-    if (t.w.type == WeightType::q4_0) int8_groups<true>(t, g0, g1, m0, m1);
-    else int8_groups<false>(t, g0, g1, m0, m1);
+    if (t.w.type == WeightType::q4_0)
+        int8_groups<true>(t, g0, g1, m0, m1);
+    else
+        int8_groups<false>(t, g0, g1, m0, m1);
 }
 
 // A block with a NaN or an infinity gets a scale of NaN, which reaches every sum that it is part of.

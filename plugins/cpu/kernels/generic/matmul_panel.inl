@@ -12,22 +12,28 @@ KEEL_SIMD float start_value(const MatmulTask &t, const float *out, int64_t n, bo
 }
 
 template <int M>
-static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int64_t k0, int64_t k, const float *panel) {
+static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int64_t k0, int64_t k,
+                 const float *panel) {
     const float *x[M];
     float *out[M];
     F sum[M][panel_vectors];
     const bool whole = count == panel_rows, plain = k0 == 0 && !t.accumulate && t.bias == nullptr;
     for (int m = 0; m < M; ++m) {
-        x[m] = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride) + k0;
+        x[m] =
+            reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride) +
+            k0;
         out[m] = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + n0;
-        for (int v = 0; v < panel_vectors; ++v) sum[m][v] = zero();
+        for (int v = 0; v < panel_vectors; ++v)
+            sum[m][v] = zero();
     }
     for (int64_t i = 0; i < k; ++i) {
         F w[panel_vectors];
-        for (int v = 0; v < panel_vectors; ++v) w[v] = load(panel + i * panel_rows + v * W);
+        for (int v = 0; v < panel_vectors; ++v)
+            w[v] = load(panel + i * panel_rows + v * W);
         for (int m = 0; m < M; ++m) {
             const F a = set1(x[m][i]);
-            for (int v = 0; v < panel_vectors; ++v) sum[m][v] = fma(a, w[v], sum[m][v]);
+            for (int v = 0; v < panel_vectors; ++v)
+                sum[m][v] = fma(a, w[v], sum[m][v]);
         }
     }
     for (int m = 0; m < M; ++m) {
@@ -39,18 +45,22 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
             continue;
         }
         float values[panel_rows];
-        for (int v = 0; v < panel_vectors; ++v) store(values + v * W, sum[m][v]);
-        for (int64_t n = 0; n < count; ++n) out[m][n] = values[n] + start_value(t, out[m] + n, n0 + n, k0 == 0);
+        for (int v = 0; v < panel_vectors; ++v)
+            store(values + v * W, sum[m][v]);
+        for (int64_t n = 0; n < count; ++n)
+            out[m][n] = values[n] + start_value(t, out[m] + n, n0 + n, k0 == 0);
     }
 }
 
 // The 1 to tile_rows - 1 rows that are left.
 template <int M>
-static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t count, int64_t m0, int64_t k0, int64_t k,
-                      const float *panel) {
+static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t count, int64_t m0, int64_t k0,
+                      int64_t k, const float *panel) {
     if constexpr (M > 0) {
-        if (rest == M) tile<M>(t, n0, count, m0, k0, k, panel);
-        else tile_rest<M - 1>(t, rest, n0, count, m0, k0, k, panel);
+        if (rest == M)
+            tile<M>(t, n0, count, m0, k0, k, panel);
+        else
+            tile_rest<M - 1>(t, rest, n0, count, m0, k0, k, panel);
     }
 }
 
@@ -62,7 +72,8 @@ static void matmul_panel(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0
             const int64_t count = n1 - n < panel_rows ? n1 - n : panel_rows;
             unpack_panel(t.w, n, count, k0, k, panel);
             int64_t m = m0;
-            for (; m + tile_rows <= m1; m += tile_rows) tile<tile_rows>(t, n, count, m, k0, k, panel);
+            for (; m + tile_rows <= m1; m += tile_rows)
+                tile<tile_rows>(t, n, count, m, k0, k, panel);
             tile_rest<tile_rows - 1>(t, m1 - m, n, count, m, k0, k, panel);
         }
         k0 += k;

@@ -5,17 +5,24 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 template <class Fn>
 KEEL_SIMD void each_vector(int64_t n, Fn &&f) {
     int64_t i = 0;
-    for (; i + W <= n; i += W) f(i, static_cast<int64_t>(W));
+    for (; i + W <= n; i += W)
+        f(i, static_cast<int64_t>(W));
     if (i < n) f(i, n - i);
 }
-KEEL_SIMD F load_part(const float *p, int64_t n) { return n == W ? load(p) : load_n(p, n); }
+KEEL_SIMD F load_part(const float *p, int64_t n) {
+    return n == W ? load(p) : load_n(p, n);
+}
 KEEL_SIMD void store_part(float *p, F x, int64_t n) {
-    if (n == W) store(p, x);
-    else store_n(p, x, n);
+    if (n == W)
+        store(p, x);
+    else
+        store_n(p, x, n);
 }
 
 // 1 / sqrt in double: a handful per row, and exact.
-KEEL_SIMD float inverse_root(double x) { return static_cast<float>(1.0 / __builtin_sqrt(x)); }
+KEEL_SIMD float inverse_root(double x) {
+    return static_cast<float>(1.0 / __builtin_sqrt(x));
+}
 
 // Sum of squares. f32 over short pieces, then double; all in double where squares leave f32's range.
 static double sum_of_squares(const float *x, int64_t n) {
@@ -31,7 +38,8 @@ static double sum_of_squares(const float *x, int64_t n) {
     }
     if (total < 1e38 && total > 1e-30) return total;
     total = 0;
-    for (int64_t i = 0; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    for (int64_t i = 0; i < n; ++i)
+        total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     return total;
 }
 
@@ -42,16 +50,19 @@ static void rms_norm(const float *x, float *residual, const float *weight, float
         });
         x = residual;
     }
-    const F factor = set1(inverse_root(sum_of_squares(x, n) / static_cast<double>(n) + static_cast<double>(eps)));
+    const F factor =
+        set1(inverse_root(sum_of_squares(x, n) / static_cast<double>(n) + static_cast<double>(eps)));
     each_vector(n, [&](int64_t i, int64_t part) {
         store_part(out + i, mul(mul(load_part(x + i, part), factor), load_part(weight + i, part)), part);
     });
 }
 
-static void layer_norm(const float *x, const float *weight, const float *bias, float eps, int64_t n, float *out) {
+static void layer_norm(const float *x, const float *weight, const float *bias, float eps, int64_t n,
+                       float *out) {
     // In double and around the mean: a row far from zero would lose its variance in f32.
     double total = 0, squares = 0;
-    for (int64_t i = 0; i < n; ++i) total += static_cast<double>(x[i]);
+    for (int64_t i = 0; i < n; ++i)
+        total += static_cast<double>(x[i]);
     const double mean = total / static_cast<double>(n);
     for (int64_t i = 0; i < n; ++i) {
         const double centred = static_cast<double>(x[i]) - mean;
@@ -64,7 +75,9 @@ static void layer_norm(const float *x, const float *weight, const float *bias, f
     }
 }
 
-KEEL_SIMD F silu(F g) { return div(g, add(set1(1.0f), exp(sub(zero(), g)))); }
+KEEL_SIMD F silu(F g) {
+    return div(g, add(set1(1.0f), exp(sub(zero(), g))));
+}
 
 KEEL_SIMD F gelu_tanh(F g) {
     const F inner = mul(mul(set1(0.7978845608f), g), fma(mul(g, g), set1(0.044715f), set1(1.0f)));
@@ -112,17 +125,22 @@ static void silu_mul(const float *gate, const float *up, int64_t n, float *out) 
 }
 
 static void gelu_mul(const float *gate, const float *up, int64_t n, bool pairs, bool tanh, float *out) {
-    if (tanh) gated(gate, up, n, pairs, out, [](F g) { return gelu_tanh(g); });
-    else gated(gate, up, n, pairs, out, [](F g) { return gelu_erf(g); });
+    if (tanh)
+        gated(gate, up, n, pairs, out, [](F g) { return gelu_tanh(g); });
+    else
+        gated(gate, up, n, pairs, out, [](F g) { return gelu_erf(g); });
 }
 
 static void add_rows(const float *a, const float *b, int64_t n, float *out) {
-    each_vector(n, [&](int64_t i, int64_t part) { store_part(out + i, add(load_part(a + i, part), load_part(b + i, part)), part); });
+    each_vector(n, [&](int64_t i, int64_t part) {
+        store_part(out + i, add(load_part(a + i, part), load_part(b + i, part)), part);
+    });
 }
 
 static void scale_row(const float *a, float factor, int64_t n, float *out) {
     const F f = set1(factor);
-    each_vector(n, [&](int64_t i, int64_t part) { store_part(out + i, mul(load_part(a + i, part), f), part); });
+    each_vector(n,
+                [&](int64_t i, int64_t part) { store_part(out + i, mul(load_part(a + i, part), f), part); });
 }
 
 static void scaled_add(const float *a, float factor, int64_t n, float *out) {
@@ -141,7 +159,8 @@ static void softmax(const float *x, int64_t n, float *out) {
         nan |= x[i] != x[i];
     }
     if (largest == -infinity && !nan) {
-        for (int64_t i = 0; i < n; ++i) out[i] = 0.0f;
+        for (int64_t i = 0; i < n; ++i)
+            out[i] = 0.0f;
         return;
     }
     double sum = 0; // of partial sums: long rows stay exact
@@ -150,10 +169,13 @@ static void softmax(const float *x, int64_t n, float *out) {
         store_part(out + i, exp(sub(load_part(x + i, part), top)), part);
         float values[W];
         store(values, load_part(out + i, part));
-        for (int64_t j = 0; j < part; ++j) sum += static_cast<double>(values[j]);
+        for (int64_t j = 0; j < part; ++j)
+            sum += static_cast<double>(values[j]);
     });
     const F factor = set1(static_cast<float>(1.0 / sum));
-    each_vector(n, [&](int64_t i, int64_t part) { store_part(out + i, mul(load_part(out + i, part), factor), part); });
+    each_vector(n, [&](int64_t i, int64_t part) {
+        store_part(out + i, mul(load_part(out + i, part), factor), part);
+    });
 }
 
 static int32_t argmax(const float *x, int64_t n) {
@@ -161,14 +183,17 @@ static int32_t argmax(const float *x, int64_t n) {
     each_vector(n, [&](int64_t i, int64_t part) {
         const F v = load_part(x + i, part);
         if (any_nan(v)) spoilt = set1(1.0f);
-        if (part == W) top = max(v, top);
+        if (part == W)
+            top = max(v, top);
         else
-            for (int64_t j = 0; j < part; ++j) top = max(set1(x[i + j]), top);
+            for (int64_t j = 0; j < part; ++j)
+                top = max(set1(x[i + j]), top);
     });
     if (n == 0 || reduce_max(spoilt) != 0.0f) return -1;
     const float largest = reduce_max(top);
     int64_t at = 0;
-    while (x[at] != largest) ++at;
+    while (x[at] != largest)
+        ++at;
     return static_cast<int32_t>(at);
 }
 

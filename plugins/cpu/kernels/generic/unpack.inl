@@ -27,16 +27,23 @@ KEEL_SIMD void unpack_blocks(const uint8_t *row, int64_t i, int64_t n, float *ou
 
 template <WeightType T>
 KEEL_SIMD void unpack_floats(const uint8_t *row, int64_t i, int64_t n, float *out, int64_t stride) {
-    for (int64_t j = 0; j < n; ++j) out[j * stride] = one_weight<T>(row + (i + j) * element_bytes<T>);
+    for (int64_t j = 0; j < n; ++j)
+        out[j * stride] = one_weight<T>(row + (i + j) * element_bytes<T>);
 }
 
-static void unpack_row_major(WeightType type, const uint8_t *row, int64_t i, int64_t n, float *out, int64_t stride) {
+static void unpack_row_major(WeightType type, const uint8_t *row, int64_t i, int64_t n, float *out,
+                             int64_t stride) {
     switch (type) {
-    case WeightType::f32: return unpack_floats<WeightType::f32>(row, i, n, out, stride);
-    case WeightType::f16: return unpack_floats<WeightType::f16>(row, i, n, out, stride);
-    case WeightType::bf16: return unpack_floats<WeightType::bf16>(row, i, n, out, stride);
-    case WeightType::q8_0: return unpack_blocks<false>(row, i, n, out, stride);
-    case WeightType::q4_0: return unpack_blocks<true>(row, i, n, out, stride);
+    case WeightType::f32:
+        return unpack_floats<WeightType::f32>(row, i, n, out, stride);
+    case WeightType::f16:
+        return unpack_floats<WeightType::f16>(row, i, n, out, stride);
+    case WeightType::bf16:
+        return unpack_floats<WeightType::bf16>(row, i, n, out, stride);
+    case WeightType::q8_0:
+        return unpack_blocks<false>(row, i, n, out, stride);
+    case WeightType::q4_0:
+        return unpack_blocks<true>(row, i, n, out, stride);
     }
 }
 
@@ -60,10 +67,13 @@ static void unpack_interleaved_row(const WeightView &w, int64_t row, float *out)
 }
 
 static void unpack_row(const WeightView &w, int64_t row, float scale, float *out) {
-    if (w.layout == Layout::interleaved) unpack_interleaved_row(w, row, out);
-    else unpack_row_major(w.type, row_of(w, row), 0, w.cols, out, 1);
+    if (w.layout == Layout::interleaved)
+        unpack_interleaved_row(w, row, out);
+    else
+        unpack_row_major(w.type, row_of(w, row), 0, w.cols, out, 1);
     if (scale != 1.0f)
-        for (int64_t i = 0; i < w.cols; ++i) out[i] *= scale;
+        for (int64_t i = 0; i < w.cols; ++i)
+            out[i] *= scale;
 }
 
 // ---- panels: [k][panel_rows] floats ----
@@ -85,7 +95,8 @@ static void unpack_group(const WeightView &w, int64_t g, int64_t k0, int64_t n, 
                 const int k = 4 * piece + byte;
                 if constexpr (Q4) {
                     group_store(out + k * panel_rows, group_mul(d, extract_nibble_f32(bytes, byte, 0)));
-                    group_store(out + (k + 16) * panel_rows, group_mul(d, extract_nibble_f32(bytes, byte, 1)));
+                    group_store(out + (k + 16) * panel_rows,
+                                group_mul(d, extract_nibble_f32(bytes, byte, 1)));
                 } else {
                     group_store(out + k * panel_rows, group_mul(d, extract_byte_f32(bytes, byte)));
                 }
@@ -99,30 +110,40 @@ static void unpack_squares(const uint8_t *const *rows, int64_t k0, int64_t n, fl
     int64_t i = 0;
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
     for (; i + 8 <= n; i += 8)
-        for (int64_t r = 0; r < panel_rows; r += 8) unpack_square<T>(rows + r, k0 + i, panel + i * panel_rows + r, panel_rows);
+        for (int64_t r = 0; r < panel_rows; r += 8)
+            unpack_square<T>(rows + r, k0 + i, panel + i * panel_rows + r, panel_rows);
 #endif
-    for (int64_t r = 0; r < panel_rows; ++r) unpack_floats<T>(rows[r], k0 + i, n - i, panel + i * panel_rows + r, panel_rows);
+    for (int64_t r = 0; r < panel_rows; ++r)
+        unpack_floats<T>(rows[r], k0 + i, n - i, panel + i * panel_rows + r, panel_rows);
 }
 
 // Rows n0..n0+count-1 of W, columns k0..k0+n-1. The columns of rows that W does not have hold whatever another row does: nobody
 // looks at their products.
-static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t k0, int64_t n, float *panel) {
+static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t k0, int64_t n,
+                         float *panel) {
     if (w.layout == Layout::interleaved) {
         for (int64_t at = 0; at < panel_rows; at += R) {
             const int64_t g = (n0 + (at < count ? at : 0)) / R;
-            if (w.type == WeightType::q4_0) unpack_group<true>(w, g, k0, n, panel, at);
-            else unpack_group<false>(w, g, k0, n, panel, at);
+            if (w.type == WeightType::q4_0)
+                unpack_group<true>(w, g, k0, n, panel, at);
+            else
+                unpack_group<false>(w, g, k0, n, panel, at);
         }
         return;
     }
     const uint8_t *rows[panel_rows];
-    for (int64_t r = 0; r < panel_rows; ++r) rows[r] = row_of(w, n0 + (r < count ? r : 0));
+    for (int64_t r = 0; r < panel_rows; ++r)
+        rows[r] = row_of(w, n0 + (r < count ? r : 0));
     switch (w.type) {
-    case WeightType::f32: return unpack_squares<WeightType::f32>(rows, k0, n, panel);
-    case WeightType::f16: return unpack_squares<WeightType::f16>(rows, k0, n, panel);
-    case WeightType::bf16: return unpack_squares<WeightType::bf16>(rows, k0, n, panel);
+    case WeightType::f32:
+        return unpack_squares<WeightType::f32>(rows, k0, n, panel);
+    case WeightType::f16:
+        return unpack_squares<WeightType::f16>(rows, k0, n, panel);
+    case WeightType::bf16:
+        return unpack_squares<WeightType::bf16>(rows, k0, n, panel);
     default:
-        for (int64_t r = 0; r < panel_rows; ++r) unpack_row_major(w.type, rows[r], k0, n, panel + r, panel_rows);
+        for (int64_t r = 0; r < panel_rows; ++r)
+            unpack_row_major(w.type, rows[r], k0, n, panel + r, panel_rows);
     }
 }
 

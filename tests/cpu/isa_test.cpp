@@ -1,0 +1,110 @@
+#include "cpu_fixture.hpp"
+
+using namespace keel;
+using namespace keel::test;
+
+namespace {
+
+// The kernel that a plan of the op names.
+std::string planned_kernel(Context &c, keel_op op, keel_op_args *args) {
+    keel_plan *plan = nullptr;
+    REQUIRE(c->op_plan(c.get(), op, args, &plan) == KEEL_OK);
+    keel_plan_info info{};
+    info.h = KEEL_HEADER(keel_plan_info);
+    REQUIRE(c->plan_info(c.get(), plan, &info) == KEEL_OK);
+    c->plan_destroy(c.get(), plan);
+    return info.kernel;
+}
+
+keel_matmul_args matmul_args(const keel_tensor &x, const keel_tensor &w, const keel_tensor &out) {
+    keel_matmul_args a{};
+    a.h = KEEL_HEADER(keel_matmul_args);
+    a.x = &x;
+    a.w = &w;
+    a.out = &out;
+    return a;
+}
+
+} // namespace
+
+TEST_CASE("a forced instruction set is the one whose kernels run") {
+    const std::vector<Variant> all = variants();
+    REQUIRE(all.size() >= 1); // scalar runs anywhere
+    for (const Variant &v : all) {
+        INFO(v.word);
+        Context c(v, "fast");
+        const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 32), w = c.tensor(KEEL_DTYPE_F16, 4, 32),
+                          out = c.tensor(KEEL_DTYPE_F32, 1, 4);
+        keel_matmul_args a = matmul_args(x, w, out);
+        // The word is compiled into the kernel file, so it tells which file the table came from.
+        CHECK(planned_kernel(c, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&a)) ==
+              "matmul f16 " + v.word + " exact");
+        keel_ctx_info info{};
+        info.h = KEEL_HEADER(keel_ctx_info);
+        REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
+        CHECK(std::string(info.description) == v.word + ", 2 threads, compute fast");
+        CHECK(info.activation_dtype == KEEL_DTYPE_F32);
+    }
+}
+
+TEST_CASE("auto takes the best instruction set that the machine has") {
+    std::string best;
+    for (const Variant &v : variants())
+        if (v.word == v.isa) best = v.word;
+    Context c({&cpu_backend(), "auto", ""}, "exact");
+    keel_ctx_info info{};
+    info.h = KEEL_HEADER(keel_ctx_info);
+    REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
+    CHECK(std::string(info.description) == best + ", 2 threads, compute exact");
+}
+
+TEST_CASE("an instruction set that the machine lacks is refused by name, with what there is") {
+    bool lacking = false;
+    for (const char *isa : {"avx2", "avx512"}) {
+        keel_ctx *ctx;
+        const keel_status status = open(cpu_backend(), isa, "fast", 1, ctx);
+        cpu_backend().ctx_destroy(ctx);
+        if (status == KEEL_OK) continue;
+        lacking = true;
+        CHECK(status == KEEL_E_UNSUPPORTED);
+        const auto error = HostServices::take_error();
+        REQUIRE(error);
+        CHECK(error->message.find(isa) != std::string::npos);
+        CHECK(error->message.find("this machine has scalar") != std::string::npos);
+    }
+    if (!lacking) WARN("this machine has every instruction set: nothing to refuse");
+}
+
+TEST_CASE("a word that is no instruction set is refused") {
+    keel_ctx *ctx;
+    CHECK(open(cpu_backend(), "avx10", "fast", 1, ctx) == KEEL_E_INVALID_ARG);
+    CHECK(ctx == nullptr);
+}
+
+TEST_CASE("feature bits that an op does not know are refused without an effect") {
+    Context c(variants().front(), "exact");
+    const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 4), w = c.tensor(KEEL_DTYPE_F32, 2, 4),
+                      out = c.tensor(KEEL_DTYPE_F32, 1, 2);
+    c.write<float>(x, {1, 1, 1, 1});
+    c.write<float>(w, {1, 2, 3, 4, 5, 6, 7, 8});
+    c.write<float>(out, {-1, -2});
+    keel_matmul_args a = matmul_args(x, w, out);
+    a.features = 1ull << 40;
+    CHECK(c->matmul(c.get(), &a) == KEEL_E_UNSUPPORTED);
+    CHECK(c.read<float>(out) == std::vector<float>{-1, -2});
+    a.features = 0;
+    CHECK(c->matmul(c.get(), &a) == KEEL_OK);
+    CHECK(c.read<float>(out) == std::vector<float>{10, 26});
+}
+
+TEST_CASE("tickets rise, and one that was never given is refused") {
+    Context c(variants().front(), "exact");
+    uint64_t first = 0, second = 0;
+    CHECK(c->wait(c.get(), 1) == KEEL_E_INVALID_ARG);
+    REQUIRE(c->flush(c.get(), &first) == KEEL_OK);
+    REQUIRE(c->flush(c.get(), &second) == KEEL_OK);
+    CHECK(second > first);
+    CHECK(c->wait(c.get(), first) == KEEL_OK);
+    CHECK(c->poll(c.get(), second) == KEEL_OK);
+    CHECK(c->wait(c.get(), second + 1) == KEEL_E_INVALID_ARG);
+}
