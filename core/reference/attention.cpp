@@ -102,7 +102,8 @@ void run_attention(const keel_attention_args &a) {
     const View out = bind(a.out);
     const Cache cache(*a.kv);
     const bool windowed = has(a.features, KEEL_ATTENTION_WINDOW);
-    const auto positions = windowed ? std::optional<Positions>(a.q_positions) : std::nullopt;
+    std::vector<Positions> positions; // one, if windowed
+    if (windowed) positions.emplace_back(a.q_positions);
     const int64_t m = a.q->shape[0];
     const int64_t group = a.q->shape[1] / cache.heads();
 
@@ -116,8 +117,9 @@ void run_attention(const keel_attention_args &a) {
             if (scores) scores->begin_query_head();
             for (int64_t i = 0; i < m; ++i) {
                 std::vector<bool> seen = seen_slots(has(a.features, KEEL_ATTENTION_CAUSAL), i, m, length);
-                for (int64_t j = 0; j < length && positions; ++j) {
-                    seen[j] = seen[j] && int64_t{positions->at(i, head)} - cache.position(head, j) < a.window;
+                for (int64_t j = 0; j < length && windowed; ++j) {
+                    seen[j] =
+                        seen[j] && int64_t{positions[0].at(i, head)} - cache.position(head, j) < a.window;
                 }
                 Row p = logits_of(load(q, q.row(i, h)), keys, seen, a.scale);
                 if (has(a.features, KEEL_ATTENTION_SOFTCAP)) {

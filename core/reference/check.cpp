@@ -30,7 +30,8 @@ bool is_in(keel_dtype t, Types types) {
 std::string sizes(const int64_t *shape, size_t rank) {
     std::string text = "[";
     for (size_t i = 0; i < rank; ++i) {
-        text += (i == 0 ? "" : ", ") + (shape[i] == any_size ? std::string("*") : std::to_string(shape[i]));
+        if (i != 0) text += ", ";
+        text += shape[i] == any_size ? std::string("*") : std::to_string(shape[i]);
     }
     return text + "]";
 }

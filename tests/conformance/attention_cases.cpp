@@ -1,0 +1,358 @@
+#include "conformance/suite.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace keel::conformance {
+namespace {
+
+constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
+                                       KEEL_DTYPE_Q4_0};
+
+struct Reduction {
+    uint32_t window = 0;
+    keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_SUM;
+    uint32_t accumulate = 0;
+};
+
+struct AttentionShape {
+    int64_t m = 1;
+    int64_t group = 2;
+    CacheShape cache;
+    uint64_t features = KEEL_ATTENTION_CAUSAL;
+    keel_dtype a = KEEL_DTYPE_F32;
+    Layout layout;
+    Reduction reduction;
+    int64_t window = 7;
+    bool in_place = false;
+    float bad_q = 0, bad_k = 0;
+    float spread = 1.0F;
+};
+
+std::string name_of(const AttentionShape &s) {
+    std::string lengths;
+    for (const int32_t length : s.cache.lengths)
+        lengths += (lengths.empty() ? "" : "/") + std::to_string(length);
+    return fmt::format("m={} heads={}x{} lengths={} dim={}/{} block={} k={} v={} a={} features={} gap={} "
+                       "shift={} reduce={}/{} w={} acc={} "
+                       "window={} in_place={} bad={}/{}",
+                       s.m, s.cache.lengths.size(), s.group, lengths, s.cache.head_dim, s.cache.v_head_dim,
+                       s.cache.block_slots, keel_dtype_name(s.cache.k_dtype),
+                       keel_dtype_name(s.cache.v_dtype), keel_dtype_name(s.a), s.features, s.layout.gap,
+                       s.layout.shift, s.reduction.queries, s.reduction.group, s.reduction.window,
+                       s.reduction.accumulate, s.window, s.in_place, s.bad_q, s.bad_k);
+}
+
+// Writes a NaN into the key of one slot in use.
+void poison_key(Scene &scene, int cache, Rng &rng, float bad) {
+    const CacheSpec &spec = scene.caches[cache];
+    Tensor &k = scene.tensors[spec.k];
+    const auto lengths = scene.tensors[spec.lengths].integers_of(scene.tensors[spec.lengths].image);
+    const auto table = scene.tensors[spec.table].integers_of(scene.tensors[spec.table].image);
+    const size_t head = rng() % lengths.size();
+    if (lengths[head] == 0 || keel_dtype_block(k.dtype) != 1) return;
+    const auto slot = static_cast<int64_t>(rng() % static_cast<uint64_t>(lengths[head]));
+    const int32_t block =
+        table[head * (table.size() / lengths.size()) + static_cast<size_t>(slot / spec.block_slots)];
+    std::vector<double> values = k.values();
+    values[static_cast<size_t>((block * int64_t{spec.block_slots} + slot % spec.block_slots) *
+                               k.row_length())] = static_cast<double>(bad);
+    k.set({values.begin(), values.end()});
+}
+
+keel_scores scores_of(const Reduction &r, const keel_tensor *out) {
+    keel_scores s = {};
+    s.h = KEEL_HEADER(keel_scores);
+    s.out = out;
+    s.window = r.window;
+    s.reduce_queries = r.queries;
+    s.reduce_group = r.group;
+    s.accumulate = r.accumulate;
+    return s;
+}
+
+int add_scores(Scene &scene, Rng &rng, const Reduction &r, const CacheShape &cache, int64_t heads,
+               int64_t max_length) {
+    const int64_t rows = r.group == KEEL_REDUCE_NONE ? heads : static_cast<int64_t>(cache.lengths.size());
+    Tensor out = blank(KEEL_DTYPE_F32, {rows, max_length + 3}, {2, 0});
+    if (r.accumulate != 0) {
+        std::vector<float> old(static_cast<size_t>(out.elements()));
+        for (float &value : old)
+            value = 0.01F * static_cast<float>(rng() % 100);
+        out.set(old);
+    }
+    return scene.add(std::move(out));
+}
+
+void attention_case(Suite &suite, const AttentionShape &s) {
+    Rng &rng = suite.rng();
+    const auto kv_heads = static_cast<int64_t>(s.cache.lengths.size());
+    const int64_t heads = kv_heads * s.group;
+    Case c;
+    c.name = name_of(s);
+    c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
+    const int cache = add_cache(c.scene, rng, s.cache);
+    if (s.bad_k != 0) poison_key(c.scene, cache, rng, s.bad_k);
+    Tensor q = random_tensor(rng, s.a, {s.m, heads, s.cache.head_dim}, s.layout, s.spread);
+    if (s.bad_q != 0) poison(rng, q, s.bad_q, 1);
+    const int q_at = c.scene.add(std::move(q));
+    const int out = s.in_place ? q_at : c.scene.add(blank(s.a, {s.m, heads, s.cache.v_head_dim}, s.layout));
+    c.outputs = {{out, 1e-5, 4e-3, false, !s.in_place}};
+    c.absolute = {c.scene.caches[cache].v};
+    if (!s.in_place) c.absolute.push_back(out);
+    int q_positions = none;
+    if ((s.features & KEEL_ATTENTION_WINDOW) != 0) {
+        std::vector<int32_t> positions;
+        const int32_t longest = *std::max_element(s.cache.lengths.begin(), s.cache.lengths.end());
+        const bool per_head = s.m % 2 == 1;
+        for (int64_t i = 0; i < s.m * (per_head ? kv_heads : 1); ++i)
+            positions.push_back(longest + static_cast<int32_t>(i));
+        q_positions = c.scene.add(per_head ? integer_tensor({s.m, kv_heads}, positions)
+                                           : integer_tensor({s.m}, positions));
+    }
+    int lse = none;
+    if ((s.features & KEEL_ATTENTION_LSE) != 0) {
+        lse = c.scene.add(blank(KEEL_DTYPE_F32, {s.m, heads}, {1, 0}));
+        c.outputs.push_back({lse, 1e-5, 4e-3});
+    }
+    int scores = none;
+    if ((s.features & KEEL_ATTENTION_SCORES) != 0) {
+        scores = add_scores(c.scene, rng, s.reduction, s.cache, heads, c.scene.caches[cache].max_length);
+        c.outputs.push_back({scores, 1e-5, 4e-3});
+    }
+    c.call = [=](Stage &stage) {
+        const keel_scores reduced = scores_of(s.reduction, stage.tensor(scores));
+        keel_attention_args a = {};
+        a.h = KEEL_HEADER(keel_attention_args);
+        a.features = s.features;
+        a.q = stage.tensor(q_at);
+        a.kv = stage.cache(cache);
+        a.out = stage.tensor(out);
+        a.q_positions = stage.tensor(q_positions);
+        a.lse = stage.tensor(lse);
+        a.scores = scores == none ? nullptr : &reduced;
+        a.scale = 1.0F / std::sqrt(static_cast<float>(s.cache.head_dim));
+        a.softcap = (s.features & KEEL_ATTENTION_SOFTCAP) != 0 ? 3.0F : 0.0F;
+        a.window = (s.features & KEEL_ATTENTION_WINDOW) != 0 ? s.window : 0;
+        return stage.run(KEEL_OP_ATTENTION, a);
+    };
+    suite.check(std::move(c));
+}
+
+CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, int64_t dim = 32,
+                    keel_dtype k = KEEL_DTYPE_F32, keel_dtype v = KEEL_DTYPE_F32) {
+    CacheShape shape;
+    shape.lengths = std::move(lengths);
+    shape.block_slots = block_slots;
+    shape.head_dim = shape.v_head_dim = dim;
+    shape.k_dtype = k;
+    shape.v_dtype = v;
+    shape.spare = 5;
+    return shape;
+}
+
+void length_grid(Suite &suite) {
+    for (const uint32_t block : {16U, 32U, 64U}) {
+        for (const int64_t length : sizes(suite.quick(), {64, 128, 256}, 32)) {
+            const auto n = static_cast<int32_t>(length);
+            attention_case(suite, {.m = 1, .group = 1 + n % 4, .cache = cache_of({n, n / 2, 0}, block)});
+            attention_case(
+                suite, {.m = std::min<int64_t>(n, 1 + n % 9), .group = 3, .cache = cache_of({n, n}, block)});
+        }
+        for (const int64_t m : sizes(suite.quick(), {64, 128}, suite.quick() ? 8 : 32)) {
+            const auto n = static_cast<int32_t>(m);
+            attention_case(suite, {.m = m, .group = 2, .cache = cache_of({n, n + 21}, block, 16)});
+        }
+    }
+    attention_case(suite, {.m = 33, .group = 4, .cache = cache_of({600, 33}, 64, 64)});
+    attention_case(suite, {.m = 1, .group = 8, .cache = cache_of({1500}, 64, 128)});
+    attention_case(suite, {.m = 7, .group = 2, .cache = cache_of({3, 20}, 16)}); // queries that see nothing
+}
+
+void dtype_grid(Suite &suite) {
+    for (const keel_dtype k : cache_dtypes) {
+        for (const keel_dtype v : cache_dtypes) {
+            for (const int64_t dim : {32, 64, 96, 128}) {
+                if (suite.quick() && (dim == 96 || (k != v && dim == 128))) continue;
+                attention_case(suite, {.m = 1, .group = 4, .cache = cache_of({77, 130}, 64, dim, k, v)});
+                attention_case(suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, k, v)});
+            }
+        }
+    }
+    for (int64_t dim = 1; dim <= 80; dim += suite.quick() ? 13 : 1) {
+        attention_case(suite, {.m = 1, .group = 1, .cache = cache_of({41}, 16, dim)});
+        attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({41}, 16, dim)});
+    }
+    CacheShape uneven = cache_of({50, 40}, 16, 64);
+    uneven.v_head_dim = 32;
+    attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
+    attention_case(suite, {.m = 1, .group = 2, .cache = uneven});
+}
+
+void feature_grid(Suite &suite) {
+    for (uint64_t features = 0; features < 32; ++features) {
+        for (const int64_t m : {1, 6, 24}) {
+            attention_case(suite,
+                           {.m = m, .group = 3, .cache = cache_of({50, 24, 33}, 16), .features = features});
+        }
+    }
+    const uint64_t scored = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_SCORES;
+    for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX}) {
+        for (const keel_reduce group :
+             {KEEL_REDUCE_NONE, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX}) {
+            for (const uint32_t window : {0U, 1U, 5U, 100U}) {
+                for (const int64_t m : {1, 11}) {
+                    const Reduction r = {window, queries, group, window % 2};
+                    attention_case(suite, {.m = m,
+                                           .group = 3,
+                                           .cache = cache_of({70, 37}, 32),
+                                           .features = scored,
+                                           .reduction = r});
+                }
+            }
+        }
+    }
+    for (const int64_t window : {1, 2, 16, 33, 1000}) {
+        attention_case(
+            suite, {.m = 17, .group = 2, .cache = cache_of({65, 40}, 16), .features = 3, .window = window});
+        attention_case(
+            suite, {.m = 1, .group = 2, .cache = cache_of({65, 40}, 16), .features = 3, .window = window});
+    }
+}
+
+void odd_values(Suite &suite) {
+    for (const keel_dtype a : suite.activations()) {
+        for (const Layout &layout : layouts(suite.quick())) {
+            attention_case(suite,
+                           {.m = 5, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .layout = layout});
+            attention_case(suite, {.m = 1,
+                                   .group = 2,
+                                   .cache = cache_of({40, 33}, 16),
+                                   .a = a,
+                                   .layout = layout,
+                                   .in_place = true});
+        }
+        for (const float bad : {std::nanf(""), INFINITY}) {
+            attention_case(suite,
+                           {.m = 6, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
+            attention_case(suite,
+                           {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
+        }
+        attention_case(
+            suite, {.m = 20, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
+        attention_case(suite,
+                       {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
+    }
+    // logits of hundreds: exp without the maximum taken off would overflow
+    attention_case(suite, {.m = 9, .group = 2, .cache = cache_of({140, 33}, 16), .spread = 60.0F});
+    attention_case(suite, {.m = 1, .group = 2, .cache = cache_of({140, 33}, 16), .spread = 60.0F});
+}
+
+} // namespace
+
+void attention_cases(Suite &suite) {
+    length_grid(suite);
+    dtype_grid(suite);
+    feature_grid(suite);
+    odd_values(suite);
+}
+
+namespace {
+
+struct ScoresShape {
+    int64_t m = 4, group = 2;
+    CacheShape cache;
+    uint64_t features = KEEL_SCORES_CAUSAL;
+    Reduction reduction;
+    std::vector<int32_t> ranges = {3, 9, 20, 31};
+    keel_dtype a = KEEL_DTYPE_F32;
+    Layout layout;
+};
+
+void scores_case(Suite &suite, const ScoresShape &s) {
+    Rng &rng = suite.rng();
+    const int64_t heads = static_cast<int64_t>(s.cache.lengths.size()) * s.group;
+    Case c;
+    c.name = name_of({.m = s.m,
+                      .group = s.group,
+                      .cache = s.cache,
+                      .features = s.features,
+                      .a = s.a,
+                      .layout = s.layout,
+                      .reduction = s.reduction});
+    c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
+    const int cache = add_cache(c.scene, rng, s.cache);
+    const int64_t max_length = c.scene.caches[cache].max_length;
+    const int q = c.scene.add(random_tensor(rng, s.a, {s.m, heads, s.cache.head_dim}, s.layout));
+    const bool ranged = (s.features & KEEL_SCORES_RANGES) != 0;
+    const bool weighted = (s.features & KEEL_SCORES_WEIGHTS) != 0;
+    const int ranges =
+        ranged ? c.scene.add(integer_tensor({static_cast<int64_t>(s.ranges.size()) / 2, 2}, s.ranges)) : none;
+    const int weights =
+        weighted ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32,
+                                             {static_cast<int64_t>(s.cache.lengths.size()), max_length + 2},
+                                             {3, 0}))
+                 : none;
+    const int out = add_scores(c.scene, rng, s.reduction, s.cache, heads, max_length);
+    c.outputs = {{out, 1e-5}};
+    if ((s.features & KEEL_SCORES_LOGITS) != 0) {
+        c.outputs[0].term_sums = true;
+        c.absolute = {q, c.scene.caches[cache].k, out};
+        if (weighted) c.absolute.push_back(weights);
+    }
+    c.call = [=](Stage &stage) {
+        const keel_scores reduced = scores_of(s.reduction, stage.tensor(out));
+        keel_attention_scores_args a = {};
+        a.h = KEEL_HEADER(keel_attention_scores_args);
+        a.features = s.features;
+        a.q = stage.tensor(q);
+        a.kv = stage.cache(cache);
+        a.ranges = stage.tensor(ranges);
+        a.weights = stage.tensor(weights);
+        a.scores = &reduced;
+        a.scale = 0.2F;
+        return stage.run(KEEL_OP_ATTENTION_SCORES, a);
+    };
+    suite.check(std::move(c));
+}
+
+} // namespace
+
+void attention_scores_cases(Suite &suite) {
+    for (uint64_t features = 0; features < 16; ++features) {
+        for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX}) {
+            for (const keel_reduce group :
+                 {KEEL_REDUCE_NONE, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX}) {
+                for (const int64_t m : {1, 7}) {
+                    const Reduction r = {m == 7 && group == KEEL_REDUCE_MAX ? 3U : 0U, queries, group,
+                                         m == 7 && features % 3 == 0};
+                    scores_case(suite, {.m = m,
+                                        .group = 3,
+                                        .cache = cache_of({50, 26}, 16),
+                                        .features = features,
+                                        .reduction = r});
+                }
+            }
+        }
+        scores_case(suite, {.m = 0, .group = 2, .cache = cache_of({20, 26}, 16), .features = features});
+        scores_case(suite, {.m = 9,
+                            .group = 1,
+                            .cache = cache_of({4, 0, 9}, 16),
+                            .features = features,
+                            .ranges = {0, 2, 5, 1000}});
+    }
+    for (const int64_t length : sizes(suite.quick(), {64, 128, 256}, 32)) {
+        const auto n = static_cast<int32_t>(length);
+        scores_case(suite, {.m = 1 + n % 6, .group = 1 + n % 3, .cache = cache_of({n, n / 3}, 32)});
+    }
+    for (const keel_dtype k : cache_dtypes)
+        scores_case(suite, {.m = 5, .group = 4, .cache = cache_of({130, 77}, 64, 64, k)});
+    for (const keel_dtype a : suite.activations()) {
+        for (const Layout &layout : layouts(suite.quick()))
+            scores_case(suite, {.cache = cache_of({50, 26}, 16), .a = a, .layout = layout});
+    }
+}
+
+} // namespace keel::conformance
