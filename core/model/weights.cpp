@@ -28,7 +28,7 @@ class ModelWeights::Loader {
             mixed = mixed || tensors.back()->dtype != tensors.front()->dtype;
         }
         // Parts that were stored in different types can be joined only in one.
-        if (dtype == KEEL_DTYPE_NONE) dtype = mixed ? KEEL_DTYPE_F32 : tensors.front()->dtype;
+        if (dtype == KEEL_DTYPE_NONE) dtype = mixed ? keel_dtype{KEEL_DTYPE_F32} : tensors.front()->dtype;
         int64_t rows = 0;
         for (const auto &part : parts)
             rows += part.second;

@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/log.hpp"
 #include "device/explain.hpp"
+#include "pipeline/params.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -11,18 +12,6 @@
 
 namespace keel {
 namespace {
-
-std::vector<GivenParam> given_params(const std::vector<pipeline::RawParam> &raw) {
-    std::vector<GivenParam> given;
-    for (const pipeline::RawParam &p : raw) {
-        const GivenParam::Form form = p.is_sequence ? GivenParam::Form::list
-                                      : p.is_null   ? GivenParam::Form::null
-                                      : p.quoted    ? GivenParam::Form::quoted
-                                                    : GivenParam::Form::plain;
-        given.push_back({p.key, p.text, form, p.where});
-    }
-    return given;
-}
 
 // Conversions at load spread over the host's thread team. An exception in a task is carried to the caller.
 ParallelFor parallel_on(HostServices &host) {
@@ -72,7 +61,7 @@ SyncStrategy sync_of(const pipeline::SyncSection &section) {
 BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind) {
     BoundPlugin bound;
     bound.library = &PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
-    bound.params = bound.library->params().bind(given_params(section.params), section.plugin.where);
+    bound.params = bound.library->params().bind(pipeline::given_params(section), section.plugin.where);
     return bound;
 }
 

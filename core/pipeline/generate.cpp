@@ -1,0 +1,111 @@
+#include "pipeline/generate.hpp"
+
+#include "base/display.hpp"
+#include "text/stream.hpp"
+
+#include <chrono>
+
+namespace keel {
+
+const char *stop_reason_name(StopReason reason) {
+    switch (reason) {
+    case StopReason::end_token:
+        return "end_token";
+    case StopReason::stop_string:
+        return "stop_string";
+    case StopReason::max_tokens:
+        return "max_tokens";
+    case StopReason::cache_full:
+        return "cache_full";
+    case StopReason::cancelled:
+        break;
+    }
+    return "cancelled";
+}
+
+GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
+    GenerateOptions options;
+    options.max_tokens = *config.generation.max_tokens;
+    options.stop = *config.generation.stop;
+    SamplingParams &s = options.sampling;
+    s.temperature = static_cast<float>(*config.sampling.temperature);
+    s.top_k = static_cast<int32_t>(*config.sampling.top_k);
+    s.top_p = static_cast<float>(*config.sampling.top_p);
+    s.min_p = static_cast<float>(*config.sampling.min_p);
+    s.repetition_penalty = static_cast<float>(*config.sampling.repetition_penalty);
+    s.repetition_window = static_cast<int32_t>(*config.sampling.repetition_window);
+    s.seed = static_cast<uint64_t>(*config.sampling.seed);
+    return options;
+}
+
+GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
+    if (prompt.empty()) throw_error(ErrorKind::usage, "the prompt is empty and the model has no token that begins a text");
+    const auto start = std::chrono::steady_clock::now();
+    Pipeline &pipeline = session.pipeline();
+    const Tokenizer &tokenizer = *pipeline.tokenizer();
+    Sampler sampler(options.sampling);
+    TextStream stream(tokenizer, options.stop);
+    GenerateResult result;
+    const auto emit = [&](const std::string &text) {
+        result.text += text;
+        if (options.on_text && !text.empty()) options.on_text(text);
+    };
+    const bool plain_greedy = options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1;
+    const auto cancelled = [&] { return pipeline.host().cancelled(); };
+    bool stopped = false;
+    const auto stop = [&](StopReason reason, std::string detail = {}) {
+        result.reason = reason;
+        result.detail = std::move(detail);
+        stopped = true;
+    };
+
+    session.prefill(prompt, true, 1, options.progress);
+    if (cancelled()) stop(StopReason::cancelled);
+    while (!stopped && static_cast<int64_t>(result.ids.size()) < options.max_tokens) {
+        const int32_t id = plain_greedy ? session.greedy() : sampler.sample(session.logits(), session.history());
+        if (result.ids.empty()) {
+            result.first_token_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        }
+        result.ids.push_back(id);
+        if (!options.ignore_end && tokenizer.ends_generation(id)) {
+            stop(StopReason::end_token);
+            break;
+        }
+        emit(stream.push(id));
+        std::string why;
+        if (stream.stopped()) {
+            stop(StopReason::stop_string, std::string(stream.stop_string()));
+        } else if (cancelled()) {
+            stop(StopReason::cancelled);
+        } else if (static_cast<int64_t>(result.ids.size()) < options.max_tokens) {
+            // The last token needs no step of its own.
+            if (session.can_take(1, &why)) {
+                session.decode(id);
+            } else {
+                stop(StopReason::cache_full, why);
+            }
+        }
+    }
+    emit(stream.finish());
+    if (stream.stopped() && result.reason != StopReason::stop_string) {
+        result.reason = StopReason::stop_string;
+        result.detail = std::string(stream.stop_string());
+    }
+    result.stats = session.stats();
+    return result;
+}
+
+std::string closing_line(const GenerateResult &r) {
+    const SessionStats &s = r.stats;
+    const double tokens = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
+    std::string line = fmt::format("time to first token {:.0f} ms | prefill {} tokens, {:.1f} tokens/s | decode {} tokens, {:.1f} tokens/s | ",
+                                   1000 * r.first_token_seconds, s.prefill_tokens, s.prefill_rate(), s.decode_tokens, s.decode_rate());
+    line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
+    line += fmt::format(" | {} evictions", s.evictions);
+    if (s.evictions > 0) line += fmt::format(" freed {}", format_bytes(s.evicted_bytes));
+    line += fmt::format(" | {:.1f} submits, {:.1f} waits per token", static_cast<double>(s.decode_stream.submits) / tokens,
+                        static_cast<double>(s.decode_stream.waits) / tokens);
+    return line;
+}
+
+} // namespace keel

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "pipeline/session.hpp"
+#include "text/sampler.hpp"
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+enum class StopReason {
+    end_token,   // the model ended the text
+    stop_string, // a stop string was met; it is not part of the text
+    max_tokens,
+    cache_full,  // context, cap or budget reached and the policy does not evict; `detail` names the key to change
+    cancelled,   // HostServices::request_cancel, Ctrl-C
+};
+const char *stop_reason_name(StopReason reason); // "end_token", ...
+
+struct GenerateOptions {
+    int64_t max_tokens = 128;
+    std::vector<std::string> stop;
+    SamplingParams sampling;
+    bool ignore_end = false; // go on past end tokens, up to max_tokens
+    // Called with text as soon as it is certain: complete characters, never a part of a stop string.
+    std::function<void(std::string_view)> on_text;
+    Progress progress; // of the prefill
+};
+// From a config's sampling and generation sections.
+GenerateOptions generate_options(const pipeline::PipelineConfig &config);
+
+struct GenerateResult {
+    std::string text;
+    std::vector<int32_t> ids; // generated, the end token included
+    StopReason reason = StopReason::max_tokens;
+    std::string detail; // of stop_string and cache_full
+    double first_token_seconds = 0; // from the call to the first token
+    SessionStats stats;
+};
+
+// Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything after the first token ends in a result.
+GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
+
+// "ttft 12 ms, prefill 512 tokens at 812 tokens/s, decode 127 tokens at 41.2 tokens/s, KV 3.1 MiB, 2 evictions (1.0 MiB), 1.0 submits
+// and 1.0 waits per token": the line that closes a run.
+std::string closing_line(const GenerateResult &result);
+
+} // namespace keel

@@ -1,0 +1,214 @@
+#include "pipeline/session.hpp"
+
+#include <chrono>
+#include <cmath>
+
+namespace keel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Stream::Counters &operator+=(Stream::Counters &a, const Stream::Counters &b) {
+    a.ops += b.ops;
+    a.submits += b.submits;
+    a.waits += b.waits;
+    a.reads += b.reads;
+    a.writes += b.writes;
+    a.read_bytes += b.read_bytes;
+    a.written_bytes += b.written_bytes;
+    return a;
+}
+
+Stream::Counters operator-(Stream::Counters a, const Stream::Counters &b) {
+    a.ops -= b.ops;
+    a.submits -= b.submits;
+    a.waits -= b.waits;
+    a.reads -= b.reads;
+    a.writes -= b.writes;
+    a.read_bytes -= b.read_bytes;
+    a.written_bytes -= b.written_bytes;
+    return a;
+}
+
+} // namespace
+
+// Adds the time and the stream's work between construction and destruction to the stats of a kind of step.
+class Session::Meter {
+  public:
+    Meter(Session &session, bool decode)
+        : session_(session), decode_(decode), start_(Clock::now()), before_(session.pipeline_.executor().stream().counters()) {}
+    ~Meter() {
+        const Stream::Counters used = session_.pipeline_.executor().stream().counters() - before_;
+        session_.stats_.stream += used;
+        (decode_ ? session_.stats_.decode_seconds : session_.stats_.prefill_seconds) += seconds_since(start_);
+        if (decode_) session_.stats_.decode_stream += used;
+    }
+    Meter(const Meter &) = delete;
+    Meter &operator=(const Meter &) = delete;
+
+  private:
+    Session &session_;
+    bool decode_;
+    Clock::time_point start_;
+    Stream::Counters before_;
+};
+
+Session::Session(Pipeline &pipeline) : pipeline_(pipeline), cache_(make_cache_manager(pipeline)) {
+    history_.reserve(static_cast<size_t>(pipeline.context()));
+}
+
+Session::~Session() = default;
+
+bool Session::can_take(int64_t n, std::string *why) const { return cache_->can_take(n, why); }
+
+void Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows, const Progress &progress) {
+    if (ids.empty()) return;
+    settle();
+    std::string why;
+    if (!cache_->can_take_prompt(static_cast<int64_t>(ids.size()), &why)) throw_error(ErrorKind::resource, "{}", why);
+    const auto total = static_cast<int64_t>(ids.size());
+    for (int64_t done = 0; done < total;) {
+        if (pipeline_.host().cancelled()) return;
+        const int64_t n = std::min<int64_t>(cache_->next_chunk(total - done, pipeline_.graph().max_tokens()), total - done);
+        const bool last = done + n == total;
+        {
+            const Meter meter(*this, false);
+            step(ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
+                 last && is_prompt_end ? StepKind::prefill_end : StepKind::prefill_chunk,
+                 last ? std::min<uint32_t>(rows, static_cast<uint32_t>(n)) : 0);
+            if (last) {
+                if (rows > 0) read_logits(); // the wait belongs to the prefill
+            } else {
+                pipeline_.executor().stream().wait();
+                settle();
+            }
+        }
+        done += n;
+        stats_.prefill_tokens += static_cast<uint64_t>(n);
+        if (progress) progress("prefill", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+    }
+}
+
+void Session::decode(int32_t id) {
+    const Meter meter(*this, true);
+    settle();
+    step({&id, 1}, StepKind::decode, 1);
+    ++stats_.decode_tokens;
+}
+
+void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
+    const auto n = static_cast<int64_t>(ids.size());
+    note(cache_->before_append(n));
+    const std::span<const int32_t> positions = cache_->append(n);
+    step_ids_.assign(ids.begin(), ids.end());
+    step_positions_.assign(positions.begin(), positions.end());
+    step_kind_ = kind;
+    rows_ = rows;
+    logits_read_ = false;
+    settled_ = false;
+    history_.insert(history_.end(), ids.begin(), ids.end());
+    pipeline_.graph().forward(step_ids_, step_positions_, cache_->cache().views(), rows);
+}
+
+void Session::settle() {
+    if (settled_) return;
+    settled_ = true;
+    note(cache_->after_step(step_kind_));
+}
+
+void Session::note(std::span<const EvictionRecord> records) {
+    if (records.empty()) return;
+    ++stats_.evictions;
+    for (const EvictionRecord &record : records) stats_.evicted_bytes += record.freed_bytes;
+}
+
+void Session::read_logits() {
+    logits_.resize(static_cast<size_t>(rows_) * static_cast<size_t>(pipeline_.model().vocab_size));
+    if (rows_ > 0) pipeline_.graph().logits(rows_).read(logits_.data());
+    check_finite(logits_);
+    logits_read_ = true;
+    settle();
+}
+
+std::span<const float> Session::logits() {
+    if (!logits_read_) {
+        const Meter meter(*this, step_kind_ == StepKind::decode);
+        read_logits();
+    }
+    return logits_;
+}
+
+int32_t Session::greedy() {
+    if (logits_read_) { // of the prefill: they are here already
+        const std::span<const float> row = logits().last(static_cast<size_t>(pipeline_.model().vocab_size));
+        return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+    }
+    const Meter meter(*this, step_kind_ == StepKind::decode);
+    pipeline_.graph().queue_argmax();
+    int32_t id = -1;
+    pipeline_.graph().next_id().read(&id);
+    if (id < 0) find_non_finite();
+    // An infinity wins the maximum without being a NaN: one more number tells.
+    float value = 0;
+    pipeline_.graph().logits(1).columns(id, 1).read(&value);
+    check_finite({&value, 1});
+    settle();
+    return id;
+}
+
+void Session::check_finite(std::span<const float> values) {
+    // Adding up is quicker than asking each: an infinity or a NaN survives the sum of magnitudes times zero.
+    float sum = 0;
+    for (const float v : values) sum += v * 0.0F;
+    if (sum != 0 || std::isnan(sum)) find_non_finite();
+}
+
+// The step once more, looking at the residual stream after each layer. Its cache slots are written again with the same values.
+void Session::find_non_finite() {
+    struct Found {
+        int64_t layer;
+        int64_t token;
+    };
+    std::vector<float> host;
+    pipeline_.graph().set_probe([&](int64_t layer, const Tensor &x) {
+        host.resize(x.bytes() / sizeof(float));
+        x.read(host.data());
+        for (size_t i = 0; i < host.size(); ++i) {
+            if (!std::isfinite(host[i])) throw Found{layer, static_cast<int64_t>(i) / x.dim(1)};
+        }
+    });
+    try {
+        pipeline_.graph().forward(step_ids_, step_positions_, cache_->cache().views(), rows_);
+        pipeline_.graph().set_probe({});
+    } catch (const Found &found) {
+        pipeline_.graph().set_probe({});
+        const int64_t position = tokens() - static_cast<int64_t>(step_ids_.size()) + found.token;
+        throw_error(ErrorKind::runtime, "{} at position {} (token {}): a value that is not finite; are the weights sound? `keel inspect --verify` reads them all",
+                    found.layer < 0 ? std::string("embedding") : fmt::format("layer {}", found.layer), position,
+                    step_ids_[static_cast<size_t>(found.token)]);
+    } catch (...) {
+        pipeline_.graph().set_probe({});
+        throw;
+    }
+    throw_error(ErrorKind::runtime, "output projection at position {}: a logit that is not finite; are the weights sound? `keel inspect --verify` reads them all",
+                tokens() - 1);
+}
+
+const SessionStats &Session::stats() {
+    stats_.kv_bytes = cache_->cache().bytes_in_use();
+    stats_.kv_peak_bytes = cache_->cache().arena().peak_bytes();
+    return stats_;
+}
+
+void Session::reset() {
+    cache_->reset();
+    history_.clear();
+    settled_ = true;
+    logits_read_ = false;
+    rows_ = 0;
+    stats_ = {};
+}
+
+} // namespace keel

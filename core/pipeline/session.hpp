@@ -1,0 +1,74 @@
+#pragma once
+
+#include "kv/cache_manager.hpp"
+#include "pipeline/pipeline.hpp"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// What a session did so far.
+struct SessionStats {
+    uint64_t prefill_tokens = 0, decode_tokens = 0;
+    double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
+    uint64_t evictions = 0;     // times that a trigger fired and slots went
+    uint64_t evicted_bytes = 0; // given back by them
+    uint64_t kv_bytes = 0, kv_peak_bytes = 0;
+    Stream::Counters stream;    // of all steps
+    Stream::Counters decode_stream; // of decode steps alone
+    double prefill_rate() const { return prefill_seconds > 0 ? static_cast<double>(prefill_tokens) / prefill_seconds : 0; }
+    double decode_rate() const { return decode_seconds > 0 ? static_cast<double>(decode_tokens) / decode_seconds : 0; }
+};
+
+// One sequence on a pipeline: its cache under its policy, step by step. Several sessions of one pipeline take turns. Not thread-safe.
+class Session {
+  public:
+    explicit Session(Pipeline &pipeline);
+    ~Session();
+
+    // Can n more tokens be taken in? If not, `why` says which limit stands in the way and which config key moves it.
+    bool can_take(int64_t n, std::string *why = nullptr) const;
+    // Takes tokens in, in chunks. `rows` of logits are there afterwards (at most PipelineOptions::max_logit_rows, and no more than the
+    // last chunk has). `is_prompt_end`: the prefill is over, policies that wait for it act now. Throws Error(resource) before anything
+    // happens if the tokens do not fit, Error(runtime) with layer and position if a number is not finite.
+    void prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1, const Progress &progress = {});
+    // Takes one token in.
+    void decode(int32_t id);
+    // Logits of the last `rows` tokens taken in, [rows, vocab], in host memory until the next step. The first call of a step waits for it.
+    std::span<const float> logits();
+    // The most likely next token, without reading all logits: ties go to the lower id.
+    int32_t greedy();
+
+    Pipeline &pipeline() { return pipeline_; }
+    int64_t tokens() const { return static_cast<int64_t>(history_.size()); } // taken in since the start or the last reset
+    std::span<const int32_t> history() const { return history_; }
+    CacheManager &cache() { return *cache_; }
+    const SessionStats &stats();
+    // Forgets everything but the pipeline; a policy's random numbers start anew.
+    void reset();
+
+  private:
+    class Meter;
+    void note(std::span<const EvictionRecord> records);
+    void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
+    void read_logits();
+    void settle(); // the step's eviction, once its results were read
+    void check_finite(std::span<const float> values);
+    [[noreturn]] void find_non_finite();
+
+    Pipeline &pipeline_;
+    std::unique_ptr<CacheManager> cache_;
+    std::vector<int32_t> history_;
+    std::vector<float> logits_; // [rows, vocab], kept from step to step
+    SessionStats stats_;
+    // The step whose results may still be read.
+    std::vector<int32_t> step_ids_, step_positions_;
+    StepKind step_kind_ = StepKind::decode;
+    uint32_t rows_ = 0;
+    bool logits_read_ = false, settled_ = true;
+};
+
+} // namespace keel

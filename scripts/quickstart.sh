@@ -1,0 +1,9 @@
+#!/bin/sh
+# From a fresh clone to text: installs what is missing, builds the runtime and its plugins, runs configs/quickstart.yaml.
+set -eu
+cd "$(dirname "$0")/.."
+scripts/install-packages.sh build
+cmake --preset release -DKEEL_BUILD_TESTS=OFF -DKEEL_BUILD_BENCHMARKS=OFF >/dev/null
+cmake --build --preset release
+echo
+exec build/release/bin/keel run configs/quickstart.yaml "$@"
