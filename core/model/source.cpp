@@ -7,9 +7,8 @@
 #include <tuple>
 
 namespace keel {
-namespace {
 
-bool is_weight_type(keel_dtype type) {
+bool is_weight_dtype(keel_dtype type) {
     switch (type) {
     case KEEL_DTYPE_F32:
     case KEEL_DTYPE_F16:
@@ -21,8 +20,6 @@ bool is_weight_type(keel_dtype type) {
         return false;
     }
 }
-
-} // namespace
 
 ModelSource::ModelSource(Parts parts) : parts_(std::move(parts)) {
     std::sort(parts_.tensors.begin(), parts_.tensors.end(), [](const TensorInfo &a, const TensorInfo &b) {
@@ -60,7 +57,7 @@ const TensorInfo &ModelSource::expect(std::string_view name, std::span<const int
                     file(*tensor).path(), name, shape_text(shape), shape_text(tensor->shape),
                     tensor->dtype_name);
     }
-    if (!is_weight_type(tensor->dtype)) {
+    if (!is_weight_dtype(tensor->dtype)) {
         throw_error(ErrorKind::input, "{}: tensor '{}': expected F32, F16 or BF16, found {}",
                     file(*tensor).path(), name, tensor->dtype_name);
     }

@@ -15,6 +15,9 @@
 
 namespace keel {
 
+// Whether Keel computes with weights of this type: f32, f16, bf16 and the block types.
+bool is_weight_dtype(keel_dtype type);
+
 // Where a model's tensors come from: mapped files, the tensors in them, and the model's shape. Every format's reader
 // ends in one of these. Owns the mappings; the content is constant, so reading is safe from any thread.
 class ModelSource {

@@ -1,4 +1,5 @@
 #include "model/source.hpp"
+#include "model/tensor_check.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_writer.hpp"
@@ -164,4 +165,36 @@ TEST_CASE("shards and their index must agree") {
     fs::remove(second);
     CHECK_THAT(refusal(folder / "m"),
                StartsWith(second.string() + ": the shard is missing, though ") && Contains("lists it"));
+}
+
+TEST_CASE("checking a tensor finds every value that is not finite, and the range of the rest") {
+    const TempFolder folder;
+    make_mini_llama(folder / "m");
+    std::vector<float> noisy(10000, 0.5F);
+    noisy[0] = -std::numeric_limits<float>::infinity();
+    noisy[1] = -2.0F;
+    noisy[9998] = 3.0F;
+    noisy[9999] = std::nanf("");
+    write_safetensors(
+        folder / "m/model.safetensors",
+        {{"noisy", {100, 100}, noisy, KEEL_DTYPE_BF16}, {"empty", {0, 4}, {}}, {"flat", {2}, {-1, -1}}});
+    const auto source = open_model_source(folder / "m");
+    const TensorCheck check = check_tensor(*source, *source->find("noisy"));
+    CHECK(check.elements == 10000);
+    CHECK(check.not_finite == 2);
+    CHECK(check.first_not_finite == 0);
+    CHECK(check.low == -2.0);
+    CHECK(check.high == 3.0);
+    CHECK(check.mean == Approx((9996 * 0.5 + 1) / 9998));
+    CHECK(check.rms == Approx(std::sqrt((9996 * 0.25 + 13) / 9998)));
+    CHECK(check_tensor(*source, *source->find("empty")).elements == 0);
+    const TensorCheck flat = check_tensor(*source, *source->find("flat"));
+    CHECK(flat.high == -1.0);
+    CHECK_FALSE(flat.first_not_finite.has_value());
+    write_file(
+        folder / "m/model.safetensors",
+        safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})", "12345678"));
+    const auto integers = open_model_source(folder / "m");
+    CHECK_THAT(error_text([&] { check_tensor(*integers, *integers->find("w")); }),
+               Contains("tensor 'w'") && Contains("I64"));
 }
