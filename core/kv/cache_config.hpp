@@ -1,0 +1,60 @@
+#pragma once
+
+#include "plugin/host.hpp"
+
+#include <keel/allocator.h>
+#include <keel/kv.h>
+#include <keel/policy.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// What RoPE positions of kept keys do when slots before them go.
+enum class KvPositions {
+    absolute,  // a key keeps the position it was written with, for ever
+    rerotated, // at each eviction positions close up, so that distances follow the slots
+    automatic, // absolute, until the oldest key would lie further back than the model was trained for; then closed up
+};
+
+enum class BudgetUnit {
+    none,   // the policy's own, or none at all
+    tokens, // slots per head on average
+    ratio,  // of the tokens seen so far, above 0 and at most 1
+    mib,    // of all layers and heads, whole blocks counted
+};
+
+// A policy or allocator that was adopted, with its bound parameters.
+template <typename Table>
+struct KvPlugin {
+    std::string name;                          // "snapkv"
+    const Table *table = nullptr;              // the core's copy; outlives the plan
+    const keel_param *const *params = nullptr; // checked and complete; outlive the plan
+    uint32_t n_params = 0;
+};
+
+// How a cache is managed: the config's policy section in the core's terms.
+struct CacheConfig {
+    KvPlugin<keel_policy> policy;
+    KvPlugin<keel_allocator> allocator; // table NULL: the budget is the same for all heads
+    BudgetUnit budget_unit = BudgetUnit::none;
+    double budget = 0; // in that unit
+    std::optional<int64_t>
+        slack; // slots above the budget before the budget trigger fires; nullopt: an eighth of the budget
+    int64_t protect_prefix = 0, protect_recent = 0; // first and last slots that stay
+    KvPositions positions = KvPositions::absolute;
+    bool at_prefill_end = true, at_budget = true, at_insert = false; // triggers
+    std::optional<int64_t> every_n;                                  // and every n tokens
+    uint64_t seed = 0;
+    std::string log;             // path of the eviction log; empty: none
+    int64_t trained_context = 0; // positions the model was trained for
+    // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
+    std::vector<double> rope_frequencies;
+    keel_rope_mode rope_mode = KEEL_ROPE_HALF_SPLIT;
+};
+
+} // namespace keel

@@ -1,0 +1,98 @@
+#pragma once
+
+#include "kv/cache_plan.hpp"
+#include "kv/eviction_log.hpp"
+#include "kv/rerotation.hpp"
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// A step is one forward pass.
+enum class StepKind {
+    prefill_chunk, // more of the prompt follows
+    prefill_end,   // the last chunk of a prompt
+    decode,
+};
+
+// A sequence's cache under its policy: owns the KvCache and the policy's state, and decides when slots go. A step is
+//
+//     n = manager.next_chunk(tokens_left, chunk);        // prefill; decode: n = 1
+//     manager.before_append(n, kind);                    // may evict to make room
+//     positions = manager.next_positions(n);
+//     manager.append(n);                                 // slots exist now
+//     graph.forward(ids, positions, manager.cache().views(), ...);
+//     for (const EvictionRecord &r : manager.after_step(kind)) ...
+//
+// Under a policy that keeps all, no hook queues an op, makes a buffer or reads one. Evictions read policy inputs back, so they wait
+// for the stream. Not thread-safe.
+class CacheManager {
+  public:
+    // `plan` outlives this. `placement` is Executor::placement() once all ops are planned.
+    CacheManager(CachePlan &plan, keel_buffer_kind placement);
+    ~CacheManager();
+
+    KvCache &cache() { return *cache_; }
+    const KvCache &cache() const { return *cache_; }
+    CachePlan &plan() const { return plan_; }
+
+    // Could n more tokens come, in steps as next_chunk cuts them? `prompt`: as a prefill (a policy that acts at its end only does not
+    // help while it runs). If not, `why` says which limit stands in the way and the key to change.
+    bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
+    // How many of `left` prompt tokens the next step should take, at most `preferred`: what fits once the policy has made room, and so
+    // that the prompt's last chunk holds the window that the policy wants to see.
+    int64_t next_chunk(int64_t left, int64_t preferred) const;
+
+    // Makes room for n tokens if they would not fit and the policy may act now; returns what it evicted. Throws Error(resource) with
+    // the key to change if they do not fit; nothing has changed then but evictions.
+    std::span<const EvictionRecord> before_append(int64_t n, StepKind kind);
+    // RoPE positions of the next n tokens, [n], the same for all heads: each token's number since the start, in every mode (see
+    // Rerotation). Valid until the next call.
+    std::span<const int32_t> next_positions(int64_t n);
+    // Takes slots for n tokens at next_positions. To be called between before_append and the step.
+    void append(int64_t n);
+    // After all ops of the step were queued: fires triggers, evicts. The records, one per layer, are valid until the next call.
+    std::span<const EvictionRecord> after_step(StepKind kind);
+    // Evicts now, whatever the triggers say, down to the budget. For experiments.
+    std::span<const EvictionRecord> evict();
+
+    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already.
+    void truncate(int64_t n);
+    // An empty cache and a policy that begins anew.
+    void reset();
+    // A copy that shares blocks until either is written. KvShape::sequences has to allow it. The log stays with the first.
+    std::unique_ptr<CacheManager> fork() const;
+
+    int64_t tokens_seen() const { return seen_; }
+    uint64_t evictions() const { return evictions_; }         // times that slots went
+    uint64_t evicted_bytes() const { return evicted_bytes_; } // of blocks given back by them
+
+  private:
+    struct Policy;
+    CacheManager(CachePlan &plan, keel_buffer_kind placement, std::unique_ptr<KvCache> cache);
+
+    bool may_act(StepKind kind) const;
+    int64_t room_after_eviction() const;
+    void run_eviction(keel_trigger trigger, int64_t target);
+    void gather_inputs(uint32_t layer, keel_policy_input &input);
+    void decide(uint32_t layer, keel_trigger trigger, EvictionRecord &record);
+    void allocate(int64_t budget);
+
+    CachePlan &plan_;
+    keel_buffer_kind placement_;
+    std::unique_ptr<KvCache> cache_;
+    std::unique_ptr<Policy> policy_;
+    std::unique_ptr<Rerotation> rerotation_; // NULL in absolute mode
+    std::unique_ptr<EvictionLog> log_;
+    std::chrono::steady_clock::time_point start_;
+    int64_t seen_ = 0, since_eviction_ = 0;
+    uint64_t evictions_ = 0, evicted_bytes_ = 0;
+    std::vector<int32_t> positions_; // of the tokens to come
+    std::vector<EvictionRecord> records_;
+};
+
+} // namespace keel

@@ -1,0 +1,72 @@
+#pragma once
+
+#include "kv/cache_config.hpp"
+#include "kv/kv_cache.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// Slots that may stay and the room above them, per head.
+struct BudgetNow {
+    int64_t tokens = 0; // after an eviction no head's share is above, on average; protected slots included
+    int64_t slack = 0;  // more that may come before the budget trigger fires
+};
+
+// What all sequences of a pipeline share of cache management: the checked config, what the policy says it needs, the planned ops. Made
+// when the pipeline is built, after the graph was planned and before buffers are made (fallbacks decide where those lie).
+//
+// Throws Error(input) naming the config key for what cannot work: a need that this version does not compute, no budget where one is
+// needed, a budget smaller than what is protected.
+class CachePlan {
+  public:
+    CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
+              CacheConfig config);
+    CachePlan(const CachePlan &) = delete;
+    CachePlan &operator=(const CachePlan &) = delete;
+
+    const CacheConfig &config() const { return config_; }
+    const KvShape &shape() const { return shape_; }
+    const keel_policy_needs &needs() const { return needs_; }
+    const keel_geometry &geometry() const { return geometry_; }
+    Executor &executor() const { return executor_; }
+    const std::shared_ptr<HostServices> &host() const { return host_; }
+
+    bool keeps_all() const { return (needs_.flags & KEEL_POLICY_KEEPS_ALL) != 0; }
+    bool acts_in_prefill() const { return (needs_.flags & KEEL_POLICY_BLOCKWISE) != 0; }
+    bool prefill_only() const { return (needs_.flags & KEEL_POLICY_PREFILL_ONLY) != 0; }
+    bool may_move_keys() const { return !keeps_all() && config_.positions != KvPositions::absolute; }
+    int64_t protected_slots() const { return config_.protect_prefix + config_.protect_recent; }
+    // The budget when `seen` tokens were seen (they matter for a ratio). Not for a policy that keeps all.
+    BudgetNow budget(int64_t seen) const;
+    // The planned ops, for `--explain`.
+    std::vector<const PlannedOp *> ops() const;
+
+    // For CacheManager.
+    PlannedOp *gather() const { return gather_.get(); }
+    PlannedOp *key_norms() const { return key_norms_.get(); }
+    PlannedOp *value_norms() const { return value_norms_.get(); }
+    PlannedOp *capture() const { return capture_.get(); }   // key_project of the protected prefix
+    PlannedOp *rerotate() const { return rerotate_.get(); } // in place
+    PlannedOp *restore() const { return restore_.get(); }   // from the captured prefix
+    static constexpr int64_t rerotate_rows = 256;           // distinct rotations of a call
+
+  private:
+    void check_needs();
+    void check_budget();
+    void plan_ops();
+
+    Executor &executor_;
+    KvShape shape_;
+    std::shared_ptr<HostServices> host_;
+    CacheConfig config_;
+    keel_geometry geometry_ = {KEEL_HEADER(keel_geometry)};
+    keel_policy_needs needs_ = {KEEL_HEADER(keel_policy_needs)};
+    std::vector<float> projection_;
+    int64_t own_tokens_ = 0; // of BudgetUnit none and mib
+    OpHandle gather_, key_norms_, value_norms_, capture_, rerotate_, restore_;
+};
+
+} // namespace keel

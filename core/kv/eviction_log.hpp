@@ -1,0 +1,48 @@
+#pragma once
+
+#include <keel/policy.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace keel {
+
+// What an eviction did to one layer.
+struct EvictionRecord {
+    int64_t tokens = 0; // seen by the cache so far
+    double seconds = 0; // since the cache was made or reset
+    keel_trigger trigger = KEEL_TRIGGER_BUDGET;
+    uint32_t layer = 0, heads = 0;      // heads: KV heads
+    int64_t held_max = 0;               // slots of the longest head before
+    int64_t kept_min = 0, kept_max = 0; // slots per head after
+    uint64_t freed_bytes = 0;           // of blocks given back
+    double microseconds = 0;            // deciding and queueing, on the host
+    int64_t moved_keys = 0;             // keys that were rotated again, all heads
+    bool has_scores = false;
+    float score_min = 0, score_p25 = 0, score_median = 0, score_p75 = 0,
+          score_max = 0; // all heads, protected slots included
+};
+
+const char *trigger_name(keel_trigger trigger); // "prefill_end"
+
+// Writes records as JSON lines, flushed one by one, so that a run that is killed leaves a readable log.
+class EvictionLog {
+  public:
+    // Opens (and empties) the file. Throws Error(input) naming policy.log if it cannot be written.
+    EvictionLog(const std::string &path, std::string policy);
+    void write(const EvictionRecord &record); // Throws Error(resource) when the disk is full
+
+  private:
+    struct Close {
+        void operator()(std::FILE *file) const noexcept { std::fclose(file); }
+    };
+    std::string path_, policy_;
+    std::unique_ptr<std::FILE, Close> file_;
+};
+
+// One record as a line of JSON, without the newline.
+std::string to_json(const EvictionRecord &record, const std::string &policy);
+
+} // namespace keel

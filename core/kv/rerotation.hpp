@@ -1,0 +1,47 @@
+#pragma once
+
+#include "kv/cache_plan.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Closes the gaps that evictions leave between positions, so that distances between keys, and between keys and the tokens to come,
+// follow the slots. Query positions are never changed: a head's newest key stays where it is, and what lies left of a gap moves
+// towards it. With a window behind protected slots that is the protected prefix, and nothing else.
+//
+// Guarantees:
+// - The protected prefix is made again each time from an f32 copy of what was first written, rotated once by the whole difference
+//   (computed in float64): one rounding to f32 and one to the K dtype, however often it moves.
+// - Other keys left of a gap (a policy that keeps scattered slots) are rotated in place, which rounds to the K dtype once per move:
+//   f32, f16 and bf16 only. Quantized keys outside the prefix are never rotated: close() refuses them by name.
+class Rerotation {
+  public:
+    Rerotation(CachePlan &plan, keel_buffer_kind placement);
+
+    // After compact(): moves the keys of a layer so that its positions are contiguous up to the newest. The keys moved.
+    int64_t close(KvCache &cache, uint32_t layer);
+    // The sequence was cut: protected slots from the shortest head's length on will be written anew.
+    void truncate(const KvCache &cache);
+    std::unique_ptr<Rerotation> fork() const;
+
+  private:
+    void capture(KvCache &cache, uint32_t layer);
+    int64_t move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy);
+    void write_tables(std::span<const int64_t> turns);
+
+    CachePlan &plan_;
+    keel_buffer_kind placement_;
+    int64_t prefix_;
+    Tensor pristine_;               // f32 [layers * kv_heads, prefix, head_dim]; made at the first move
+    std::vector<int64_t> captured_; // [layers] slots of pristine_ that hold something
+    std::vector<int32_t> origin_;   // [layers, kv_heads, prefix] position that a pristine key is rotated for
+    Tensor cos_, sin_;              // f32 [rerotate_rows, rot / 2]
+    Tensor row_, new_positions_;    // i32 [kv_heads, slots]
+    std::vector<int32_t> host_row_, host_positions_;
+    std::vector<float> host_cos_, host_sin_;
+};
+
+} // namespace keel
