@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 #include <pthread.h>
+#include <sched.h>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -48,7 +49,9 @@ int64_t now_ns() noexcept {
 }
 
 // How long a thread spins before it parks. Halved when the wait outlasted the spinning (the one it waits for is not
-// running, or far away), grown when spinning paid off: with more runnable threads than cores it falls to spin_min_ns.
+// running, or far away): with more runnable threads than cores it falls to spin_min_ns. A wake-up takes longer than that,
+// so two threads that park would park for ever though both could run: now and then one spins for long again, and if that
+// paid off, it stays with it.
 class alignas(cache_line) Spin {
   public:
     // Returns when `word` is no longer `old`.
@@ -59,28 +62,55 @@ class alignas(cache_line) Spin {
     }
 
   private:
+    static constexpr uint32_t probe_every = 64; // failures
+
     bool spin(const std::atomic<uint32_t> &word, uint32_t old) noexcept {
+        const bool probe = failures_ % probe_every == probe_every - 1;
         int64_t end = 0;
         for (;;) {
             for (int i = 0; i < 64; ++i) {
                 if (word.load(std::memory_order_acquire) != old) {
-                    if (end != 0) budget_ns_ = std::min(spin_max_ns, budget_ns_ + budget_ns_ / 2);
+                    if (end != 0) budget_ns_ = spin_max_ns;
                     return true;
                 }
                 pause_cpu();
             }
             const int64_t now = now_ns(); // asked for only now: hot waits are over sooner
             if (end == 0) {
-                end = now + budget_ns_;
+                end = now + (probe ? spin_max_ns : budget_ns_);
             } else if (now >= end) {
-                budget_ns_ = std::max(spin_min_ns, budget_ns_ / 2);
+                ++failures_;
+                budget_ns_ =
+                    failures_ % probe_every == 0 ? spin_max_ns : std::max(spin_min_ns, budget_ns_ / 2);
                 return false;
             }
         }
     }
 
     int64_t budget_ns_ = spin_max_ns;
+    uint32_t failures_ = 0;
 };
+
+// The processors that this thread may run on, beginning with the one after that it runs on now.
+std::vector<int> cpus_after_mine() {
+    std::vector<int> cpus;
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus; // more than 1024 processors: do without
+    const int mine = ::sched_getcpu();
+    for (int i = 1; i <= CPU_SETSIZE; ++i) {
+        const int cpu = (mine + i) % CPU_SETSIZE;
+        if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+    return cpus;
+}
+
+void pin_this_thread(int cpu) noexcept {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    static_cast<void>(
+        ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set)); // a hint; refusal costs speed only
+}
 
 struct alignas(cache_line) Word {
     std::atomic<uint32_t> value{0};
@@ -133,15 +163,23 @@ void ThreadTeam::State::work(ThreadTeam &team, Worker &self, uint32_t index) noe
     }
 }
 
+// A team of all processors is pinned, one worker each: woken threads tend to be put beside their waker, and two that wait
+// for each other on one processor are slow. The caller is never pinned: threads that it makes later would inherit that.
+// Smaller teams are left to the scheduler, as two processes that pin to the same few processors would share them for ever.
 // Makes threads until a region of `wanted` workers can run; false if the system refuses.
 bool ThreadTeam::State::grow(ThreadTeam &team, uint32_t wanted) noexcept {
     try {
+        std::vector<int> cpus = cpus_after_mine();
+        if (wanted != cpus.size()) cpus.clear();
         workers.reserve(wanted - 1);
         while (workers.size() + 1 < wanted) {
             const auto index = static_cast<uint32_t>(workers.size() + 1);
             auto worker = std::make_unique<Worker>();
-            worker->thread =
-                std::thread([this, &team, self = worker.get(), index] { work(team, *self, index); });
+            const int cpu = index <= cpus.size() ? cpus[index - 1] : -1;
+            worker->thread = std::thread([this, &team, self = worker.get(), index, cpu] {
+                if (cpu >= 0) pin_this_thread(cpu);
+                work(team, *self, index);
+            });
             workers.push_back(std::move(worker));
         }
         return true;
