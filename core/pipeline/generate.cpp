@@ -39,7 +39,8 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
 }
 
 GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
-    if (prompt.empty()) throw_error(ErrorKind::usage, "the prompt is empty and the model has no token that begins a text");
+    if (prompt.empty())
+        throw_error(ErrorKind::usage, "the prompt is empty and the model has no token that begins a text");
     const auto start = std::chrono::steady_clock::now();
     Pipeline &pipeline = session.pipeline();
     const Tokenizer &tokenizer = *pipeline.tokenizer();
@@ -62,9 +63,11 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
     session.prefill(prompt, true, 1, options.progress);
     if (cancelled()) stop(StopReason::cancelled);
     while (!stopped && static_cast<int64_t>(result.ids.size()) < options.max_tokens) {
-        const int32_t id = plain_greedy ? session.greedy() : sampler.sample(session.logits(), session.history());
+        const int32_t id =
+            plain_greedy ? session.greedy() : sampler.sample(session.logits(), session.history());
         if (result.ids.empty()) {
-            result.first_token_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            result.first_token_seconds =
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         }
         result.ids.push_back(id);
         if (!options.ignore_end && tokenizer.ends_generation(id)) {
@@ -98,12 +101,15 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
 std::string closing_line(const GenerateResult &r) {
     const SessionStats &s = r.stats;
     const double tokens = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
-    std::string line = fmt::format("time to first token {:.0f} ms | prefill {} tokens, {:.1f} tokens/s | decode {} tokens, {:.1f} tokens/s | ",
-                                   1000 * r.first_token_seconds, s.prefill_tokens, s.prefill_rate(), s.decode_tokens, s.decode_rate());
+    std::string line = fmt::format("time to first token {:.0f} ms | prefill {} tokens, {:.1f} tokens/s | "
+                                   "decode {} tokens, {:.1f} tokens/s | ",
+                                   1000 * r.first_token_seconds, s.prefill_tokens, s.prefill_rate(),
+                                   s.decode_tokens, s.decode_rate());
     line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
     line += fmt::format(" | {} evictions", s.evictions);
     if (s.evictions > 0) line += fmt::format(" freed {}", format_bytes(s.evicted_bytes));
-    line += fmt::format(" | {:.1f} submits, {:.1f} waits per token", static_cast<double>(s.decode_stream.submits) / tokens,
+    line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
+                        static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);
     return line;
 }

@@ -14,8 +14,8 @@ enum class StopReason {
     end_token,   // the model ended the text
     stop_string, // a stop string was met; it is not part of the text
     max_tokens,
-    cache_full,  // context, cap or budget reached and the policy does not evict; `detail` names the key to change
-    cancelled,   // HostServices::request_cancel, Ctrl-C
+    cache_full, // context, cap or budget reached and the policy does not evict; `detail` names the key to change
+    cancelled, // HostServices::request_cancel, Ctrl-C
 };
 const char *stop_reason_name(StopReason reason); // "end_token", ...
 
@@ -35,7 +35,7 @@ struct GenerateResult {
     std::string text;
     std::vector<int32_t> ids; // generated, the end token included
     StopReason reason = StopReason::max_tokens;
-    std::string detail; // of stop_string and cache_full
+    std::string detail;             // of stop_string and cache_full
     double first_token_seconds = 0; // from the call to the first token
     SessionStats stats;
 };

@@ -36,7 +36,8 @@ ParallelFor parallel_on(HostServices &host) {
             }
         };
         if (host.team().run(0, work, &shared) != ThreadTeam::Result::done) {
-            for (size_t task = 0; task < tasks; ++task) body(task);
+            for (size_t task = 0; task < tasks; ++task)
+                body(task);
         }
         if (shared.error) std::rethrow_exception(shared.error);
     };
@@ -65,10 +66,12 @@ BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind
     return bound;
 }
 
-std::shared_ptr<Device> open_device(const pipeline::BackendSection &section, const std::shared_ptr<HostServices> &host) {
+std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
+                                    const std::shared_ptr<HostServices> &host) {
     if (*section.plugin == "reference") {
         if (!section.params.empty()) {
-            throw_error(ErrorKind::input, "{}: the reference backend has no parameters", to_string(section.params.front().key_where));
+            throw_error(ErrorKind::input, "{}: the reference backend has no parameters",
+                        to_string(section.params.front().key_where));
         }
         return Device::open_reference(host);
     }
@@ -92,7 +95,8 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
-    if (!config_.policy.evicts_nothing()) allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+    if (!config_.policy.evicts_nothing())
+        allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
     source_ = open_model_source(*config_.model.path);
     Executor::Options executor_options;
     executor_options.strict = *config_.strict;
@@ -128,8 +132,10 @@ KvShape Pipeline::make_kv_shape() const {
     const int64_t context = config_.model.context->value_or(m.max_positions);
     // A cache that evicts may see more tokens than the model was trained on; one that keeps all may not.
     if (context > m.max_positions && config_.policy.evicts_nothing()) {
-        throw_error(ErrorKind::input, "{}: model.context is {}, the model was made for {}; lower it or choose a policy that evicts",
-                    to_string(config_.model.context.where), context, m.max_positions);
+        throw_error(
+            ErrorKind::input,
+            "{}: model.context is {}, the model was made for {}; lower it or choose a policy that evicts",
+            to_string(config_.model.context.where), context, m.max_positions);
     }
     KvShape shape;
     shape.layers = static_cast<uint32_t>(m.layers);
@@ -144,8 +150,52 @@ KvShape Pipeline::make_kv_shape() const {
     return shape;
 }
 
+CacheConfig Pipeline::make_cache_config() const {
+    const pipeline::PolicySection &p = config_.policy;
+    CacheConfig c;
+    c.policy = {policy_.library->id(), &policy_.library->policy(), policy_.params.data(),
+                policy_.params.size()};
+    if (allocator_.library != nullptr) {
+        c.allocator = {allocator_.library->id(), &allocator_.library->allocator(), allocator_.params.data(),
+                       allocator_.params.size()};
+    }
+    switch (p.budget.kind()) {
+    case pipeline::BudgetKind::none:
+        break;
+    case pipeline::BudgetKind::tokens:
+        c.budget_unit = BudgetUnit::tokens;
+        c.budget = static_cast<double>(p.budget.tokens->value());
+        break;
+    case pipeline::BudgetKind::ratio:
+        c.budget_unit = BudgetUnit::ratio;
+        c.budget = p.budget.ratio->value();
+        break;
+    case pipeline::BudgetKind::mib:
+        c.budget_unit = BudgetUnit::mib;
+        c.budget = p.budget.mib->value();
+        break;
+    }
+    c.slack = *p.budget.slack;
+    c.protect_prefix = *p.protect.prefix;
+    c.protect_recent = *p.protect.recent;
+    c.positions = *p.positions == pipeline::PositionMode::absolute    ? KvPositions::absolute
+                  : *p.positions == pipeline::PositionMode::rerotated ? KvPositions::rerotated
+                                                                      : KvPositions::automatic;
+    c.at_prefill_end = p.trigger.has(pipeline::Trigger::prefill_end);
+    c.at_budget = p.trigger.has(pipeline::Trigger::budget);
+    c.at_insert = p.trigger.has(pipeline::Trigger::insert);
+    if (p.trigger.has(pipeline::Trigger::every_n)) c.every_n = *p.trigger.every_n;
+    c.seed = static_cast<uint64_t>(*p.seed);
+    if (p.log->has_value()) c.log = p.log->value().string();
+    c.trained_context = model().max_positions;
+    c.rope_frequencies = rope_frequencies(model().rope_theta, model().head_dim, model().rope_scaling);
+    c.rope_mode = KEEL_ROPE_HALF_SPLIT;
+    return c;
+}
+
 void Pipeline::load_weights(const PipelineOptions &options) {
-    const auto chunk = static_cast<uint32_t>(std::min<int64_t>(executor_->device().info().prefill_chunk, kv_shape_.max_slots));
+    const auto chunk = static_cast<uint32_t>(
+        std::min<int64_t>(executor_->device().info().prefill_chunk, kv_shape_.max_slots));
     LoadOptions load;
     load.dtype = *config_.model.weights;
     load.max_m = chunk;
@@ -161,6 +211,7 @@ void Pipeline::load_weights(const PipelineOptions &options) {
     graph.kv = kv_template_->view();
     graph.rope_rows = std::max<int64_t>(kv_shape_.max_slots, chunk);
     graph_ = std::make_unique<Graph>(*executor_, *weights_, graph);
+    cache_plan_ = std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
 }
 
 // A fallback is never silent.
@@ -168,9 +219,12 @@ void Pipeline::report_fallbacks() const {
     std::vector<const PlannedOp *> ops = graph_->decode_ops();
     const auto prefill = graph_->prefill_ops();
     ops.insert(ops.end(), prefill.begin(), prefill.end());
+    const auto cache = cache_plan_->ops();
+    ops.insert(ops.end(), cache.begin(), cache.end());
     for (const ExplainRow &row : explain_rows(ops)) {
         if (row.rung == "native") continue;
-        log().warn("backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes this an error",
+        log().warn("backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes this "
+                   "an error",
                    executor_->device().plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
     }
 }
@@ -178,13 +232,17 @@ void Pipeline::report_fallbacks() const {
 std::string Pipeline::explain() const {
     const Device &device = executor_->device();
     const std::string prefill_title = fmt::format("prefill, up to {} tokens a step", graph_->max_tokens());
-    return fmt::format("backend {} on '{}': {}\nsync: {}\nweights: {} ({} read per token)\nKV cache: keys {}, values {}, {} per token\n",
+    return fmt::format("backend {} on '{}': {}\nsync: {}\nweights: {} ({} read per token)\nKV cache: keys "
+                       "{}, values {}, {} per token\n",
                        device.plugin(), device.device_info().name, device.info().description,
                        to_string(executor_->stream().strategy()), weights_->dtype_name(),
                        format_bytes(weights_->bytes_per_token(device)), keel_dtype_name(kv_shape_.key_dtype),
                        keel_dtype_name(kv_shape_.value_dtype), format_bytes(kv_shape_.bytes_per_token())) +
            explain_table("decode, one token a step", explain_rows(graph_->decode_ops())) +
-           explain_table(prefill_title, explain_rows(graph_->prefill_ops()));
+           explain_table(prefill_title, explain_rows(graph_->prefill_ops())) +
+           (cache_plan_->ops().empty()
+                ? std::string{}
+                : explain_table("KV cache, when slots go", explain_rows(cache_plan_->ops())));
 }
 
 } // namespace keel

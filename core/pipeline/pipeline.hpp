@@ -1,7 +1,7 @@
 #pragma once
 
 #include "device/executor.hpp"
-#include "kv/kv_shape.hpp"
+#include "kv/cache_plan.hpp"
 #include "model/graph.hpp"
 #include "model/weights.hpp"
 #include "pipeline/config.hpp"
@@ -27,7 +27,8 @@ struct BoundPlugin {
 // Loads what a section of the config names and binds its params; every error carries the config's line.
 BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind);
 // The device that a backend section names; "reference" is the core's own.
-std::shared_ptr<Device> open_device(const pipeline::BackendSection &section, const std::shared_ptr<HostServices> &host);
+std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
+                                    const std::shared_ptr<HostServices> &host);
 
 struct PipelineOptions {
     std::shared_ptr<HostServices> host; // NULL: one of its own
@@ -54,11 +55,17 @@ class Pipeline {
     const ModelSource &source() const { return *source_; }
     ModelWeights &weights() { return *weights_; }
     Graph &graph() { return *graph_; }
-    const Tokenizer *tokenizer() const { return tokenizer_.get(); } // NULL: the model has none and none was wanted
+    const Tokenizer *tokenizer() const {
+        return tokenizer_.get();
+    } // NULL: the model has none and none was wanted
     const KvShape &kv_shape() const { return kv_shape_; }
+    CachePlan &cache_plan() { return *cache_plan_; }
+    keel_buffer_kind placement() const { return executor_->placement(); } // of buffers that ops share
     int64_t context() const { return kv_shape_.max_slots; }
     const BoundPlugin &policy() const { return policy_; }
-    const BoundPlugin &allocator() const { return allocator_; } // library NULL: the policy has no budget to share out
+    const BoundPlugin &allocator() const {
+        return allocator_;
+    } // library NULL: the policy has no budget to share out
     double load_seconds() const { return load_seconds_; }
 
     // What `--explain` prints: device, sync, weights, who runs each op, what crosses.
@@ -66,6 +73,7 @@ class Pipeline {
 
   private:
     KvShape make_kv_shape() const;
+    CacheConfig make_cache_config() const;
     void load_weights(const PipelineOptions &options);
     void report_fallbacks() const;
 
@@ -79,6 +87,7 @@ class Pipeline {
     std::unique_ptr<KvTemplate> kv_template_;
     std::unique_ptr<ModelWeights> weights_;
     std::unique_ptr<Graph> graph_;
+    std::unique_ptr<CachePlan> cache_plan_;
     double load_seconds_ = 0;
 };
 

@@ -8,7 +8,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 Stream::Counters &operator+=(Stream::Counters &a, const Stream::Counters &b) {
     a.ops += b.ops;
@@ -38,7 +40,8 @@ Stream::Counters operator-(Stream::Counters a, const Stream::Counters &b) {
 class Session::Meter {
   public:
     Meter(Session &session, bool decode)
-        : session_(session), decode_(decode), start_(Clock::now()), before_(session.pipeline_.executor().stream().counters()) {}
+        : session_(session), decode_(decode), start_(Clock::now()),
+          before_(session.pipeline_.executor().stream().counters()) {}
     ~Meter() {
         const Stream::Counters used = session_.pipeline_.executor().stream().counters() - before_;
         session_.stats_.stream += used;
@@ -55,23 +58,30 @@ class Session::Meter {
     Stream::Counters before_;
 };
 
-Session::Session(Pipeline &pipeline) : pipeline_(pipeline), cache_(make_cache_manager(pipeline)) {
+Session::Session(Pipeline &pipeline)
+    : pipeline_(pipeline),
+      cache_(std::make_unique<CacheManager>(pipeline.cache_plan(), pipeline.placement())) {
     history_.reserve(static_cast<size_t>(pipeline.context()));
 }
 
 Session::~Session() = default;
 
-bool Session::can_take(int64_t n, std::string *why) const { return cache_->can_take(n, why); }
+bool Session::can_take(int64_t n, std::string *why) const {
+    return cache_->can_take(n, false, why);
+}
 
-void Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows, const Progress &progress) {
+void Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
+                      const Progress &progress) {
     if (ids.empty()) return;
     settle();
     std::string why;
-    if (!cache_->can_take_prompt(static_cast<int64_t>(ids.size()), &why)) throw_error(ErrorKind::resource, "{}", why);
+    if (!cache_->can_take(static_cast<int64_t>(ids.size()), true, &why))
+        throw_error(ErrorKind::resource, "{}", why);
     const auto total = static_cast<int64_t>(ids.size());
     for (int64_t done = 0; done < total;) {
         if (pipeline_.host().cancelled()) return;
-        const int64_t n = std::min<int64_t>(cache_->next_chunk(total - done, pipeline_.graph().max_tokens()), total - done);
+        const int64_t n =
+            std::min<int64_t>(cache_->next_chunk(total - done, pipeline_.graph().max_tokens()), total - done);
         const bool last = done + n == total;
         {
             const Meter meter(*this, false);
@@ -100,10 +110,11 @@ void Session::decode(int32_t id) {
 
 void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     const auto n = static_cast<int64_t>(ids.size());
-    note(cache_->before_append(n));
-    const std::span<const int32_t> positions = cache_->append(n);
+    cache_->before_append(n, kind);
+    const std::span<const int32_t> positions = cache_->next_positions(n);
     step_ids_.assign(ids.begin(), ids.end());
     step_positions_.assign(positions.begin(), positions.end());
+    cache_->append(n);
     step_kind_ = kind;
     rows_ = rows;
     logits_read_ = false;
@@ -115,13 +126,7 @@ void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
 void Session::settle() {
     if (settled_) return;
     settled_ = true;
-    note(cache_->after_step(step_kind_));
-}
-
-void Session::note(std::span<const EvictionRecord> records) {
-    if (records.empty()) return;
-    ++stats_.evictions;
-    for (const EvictionRecord &record : records) stats_.evicted_bytes += record.freed_bytes;
+    cache_->after_step(step_kind_);
 }
 
 void Session::read_logits() {
@@ -161,7 +166,8 @@ int32_t Session::greedy() {
 void Session::check_finite(std::span<const float> values) {
     // Adding up is quicker than asking each: an infinity or a NaN survives the sum of magnitudes times zero.
     float sum = 0;
-    for (const float v : values) sum += v * 0.0F;
+    for (const float v : values)
+        sum += v * 0.0F;
     if (sum != 0 || std::isnan(sum)) find_non_finite();
 }
 
@@ -185,18 +191,24 @@ void Session::find_non_finite() {
     } catch (const Found &found) {
         pipeline_.graph().set_probe({});
         const int64_t position = tokens() - static_cast<int64_t>(step_ids_.size()) + found.token;
-        throw_error(ErrorKind::runtime, "{} at position {} (token {}): a value that is not finite; are the weights sound? `keel inspect --verify` reads them all",
-                    found.layer < 0 ? std::string("embedding") : fmt::format("layer {}", found.layer), position,
-                    step_ids_[static_cast<size_t>(found.token)]);
+        throw_error(ErrorKind::runtime,
+                    "{} at position {} (token {}): a value that is not finite; are the weights sound? `keel "
+                    "inspect --verify` reads them all",
+                    found.layer < 0 ? std::string("embedding") : fmt::format("layer {}", found.layer),
+                    position, step_ids_[static_cast<size_t>(found.token)]);
     } catch (...) {
         pipeline_.graph().set_probe({});
         throw;
     }
-    throw_error(ErrorKind::runtime, "output projection at position {}: a logit that is not finite; are the weights sound? `keel inspect --verify` reads them all",
+    throw_error(ErrorKind::runtime,
+                "output projection at position {}: a logit that is not finite; are the weights sound? `keel "
+                "inspect --verify` reads them all",
                 tokens() - 1);
 }
 
 const SessionStats &Session::stats() {
+    stats_.evictions = cache_->evictions();
+    stats_.evicted_bytes = cache_->evicted_bytes();
     stats_.kv_bytes = cache_->cache().bytes_in_use();
     stats_.kv_peak_bytes = cache_->cache().arena().peak_bytes();
     return stats_;

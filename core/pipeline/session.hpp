@@ -14,13 +14,17 @@ namespace keel {
 struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
-    uint64_t evictions = 0;     // times that a trigger fired and slots went
-    uint64_t evicted_bytes = 0; // given back by them
+    uint64_t evictions = 0;                         // times that a trigger fired and slots went
+    uint64_t evicted_bytes = 0;                     // given back by them
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
-    Stream::Counters stream;    // of all steps
+    Stream::Counters stream;        // of all steps
     Stream::Counters decode_stream; // of decode steps alone
-    double prefill_rate() const { return prefill_seconds > 0 ? static_cast<double>(prefill_tokens) / prefill_seconds : 0; }
-    double decode_rate() const { return decode_seconds > 0 ? static_cast<double>(decode_tokens) / decode_seconds : 0; }
+    double prefill_rate() const {
+        return prefill_seconds > 0 ? static_cast<double>(prefill_tokens) / prefill_seconds : 0;
+    }
+    double decode_rate() const {
+        return decode_seconds > 0 ? static_cast<double>(decode_tokens) / decode_seconds : 0;
+    }
 };
 
 // One sequence on a pipeline: its cache under its policy, step by step. Several sessions of one pipeline take turns. Not thread-safe.
@@ -34,7 +38,8 @@ class Session {
     // Takes tokens in, in chunks. `rows` of logits are there afterwards (at most PipelineOptions::max_logit_rows, and no more than the
     // last chunk has). `is_prompt_end`: the prefill is over, policies that wait for it act now. Throws Error(resource) before anything
     // happens if the tokens do not fit, Error(runtime) with layer and position if a number is not finite.
-    void prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1, const Progress &progress = {});
+    void prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
+                 const Progress &progress = {});
     // Takes one token in.
     void decode(int32_t id);
     // Logits of the last `rows` tokens taken in, [rows, vocab], in host memory until the next step. The first call of a step waits for it.
@@ -43,7 +48,9 @@ class Session {
     int32_t greedy();
 
     Pipeline &pipeline() { return pipeline_; }
-    int64_t tokens() const { return static_cast<int64_t>(history_.size()); } // taken in since the start or the last reset
+    int64_t tokens() const {
+        return static_cast<int64_t>(history_.size());
+    } // taken in since the start or the last reset
     std::span<const int32_t> history() const { return history_; }
     CacheManager &cache() { return *cache_; }
     const SessionStats &stats();
@@ -52,7 +59,6 @@ class Session {
 
   private:
     class Meter;
-    void note(std::span<const EvictionRecord> records);
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
     void settle(); // the step's eviction, once its results were read

@@ -59,7 +59,8 @@ typedef struct keel_header {
 } keel_header;
 
 /* Initializer: `keel_norm_args a = {KEEL_HEADER(keel_norm_args)};` zeroes the rest. */
-#define KEEL_HEADER(type) {(uint32_t)sizeof(type), KEEL_ABI_VERSION}
+#define KEEL_HEADER(type) \
+    { (uint32_t)sizeof(type), KEEL_ABI_VERSION }
 
 /* Bytes from a struct's start to the end of a member: for required prefixes. */
 #define KEEL_PREFIX(type, last_member) ((uint32_t)(offsetof(type, last_member) + sizeof(((type *)0)->last_member)))
@@ -90,11 +91,13 @@ static inline keel_status keel_adopt(void *mine, uint32_t my_size, const void *t
     unsigned char *to = (unsigned char *)mine;
     const unsigned char *from = (const unsigned char *)theirs;
     uint32_t n, i;
-    for (i = 0; i < my_size; ++i) to[i] = 0;
+    for (i = 0; i < my_size; ++i)
+        to[i] = 0;
     if (peer == NULL) return KEEL_E_VERSION;
     if ((peer->abi_version >> 16) != KEEL_ABI_MAJOR || peer->struct_size < required) return KEEL_E_VERSION;
     n = peer->struct_size < my_size ? peer->struct_size : my_size;
-    for (i = 0; i < n; ++i) to[i] = from[i];
+    for (i = 0; i < n; ++i)
+        to[i] = from[i];
     ((keel_header *)mine)->struct_size = n;
     return KEEL_OK;
 }
@@ -105,12 +108,14 @@ static inline void keel_emit(void *out, const void *mine, uint32_t my_size) {
     const unsigned char *from = (const unsigned char *)mine;
     uint32_t n = ((keel_header *)out)->struct_size, i;
     if (n > my_size) n = my_size;
-    for (i = (uint32_t)sizeof(keel_header); i < n; ++i) to[i] = from[i];
+    for (i = (uint32_t)sizeof(keel_header); i < n; ++i)
+        to[i] = from[i];
 }
 
 /* Byte-wise string equality, so that plugins in C need no <string.h> for ids. [any] */
 static inline int32_t keel_same(const char *a, const char *b) {
-    while (*a != 0 && *a == *b) ++a, ++b;
+    while (*a != 0 && *a == *b)
+        ++a, ++b;
     return *a == *b;
 }
 

@@ -29,12 +29,12 @@ typedef struct keel_allocator_needs {
 typedef struct keel_allocator_input {
     keel_header h;
     uint32_t layers, kv_heads;
-    int64_t budget;                /* slots per head on average, protected ones included: the sum to share out is
+    int64_t budget;                        /* slots per head on average, protected ones included: the sum to share out is
                                       budget * layers * kv_heads */
-    int64_t protected_slots;       /* slots of each head that stay in any case: no budget may be below */
-    int64_t stride;                /* elements from one head's scores to the next */
-    const int32_t *lengths;        /* [layers, kv_heads] slots in use */
-    const float *const *scores;    /* per layer f32 [kv_heads, stride] from the policy, or NULL */
+    int64_t protected_slots;               /* slots of each head that stay in any case: no budget may be below */
+    int64_t stride;                        /* elements from one head's scores to the next */
+    const int32_t *lengths;                /* [layers, kv_heads] slots in use */
+    const float *const *scores;            /* per layer f32 [kv_heads, stride] from the policy, or NULL */
     const uint8_t *const *protected_masks; /* per layer u8 [kv_heads, stride], with scores */
 } keel_allocator_input;
 

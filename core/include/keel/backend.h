@@ -106,7 +106,8 @@ enum keel_join_e {
     KEEL_JOIN_INTERLEAVE = 1 /* row 0 of each source, row 1 of each, ...: gate, up. All have the same number of rows */
 };
 
-enum keel_weight_use_e { KEEL_USE_MATMUL = 1, KEEL_USE_EMBED = 2 };
+enum keel_weight_use_e { KEEL_USE_MATMUL = 1,
+                         KEEL_USE_EMBED = 2 };
 
 /* Part of a weight as it lies in a file. Rows are contiguous, keel_dtype_row_bytes(dtype, cols) apart. */
 typedef struct keel_weight_source {
@@ -198,7 +199,7 @@ typedef struct keel_backend {
      * offsets and a smaller m. KEEL_E_UNSUPPORTED: this op will not run here. NULL: ops are tried as they come. Required with
      * plan_destroy and plan_info. since 0.1. [ctx] */
     keel_status(KEEL_CALL *op_plan)(keel_ctx *, keel_op op, const keel_op_args *args, keel_plan **out);
-    void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *); /* NULL is fine. since 0.1. [ctx] */
+    void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *);                                /* NULL is fine. since 0.1. [ctx] */
     keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out); /* since 0.1. [ctx] */
 
     /* ---- the ops: queued in the stream; meaning, shapes and bounds in ops*.h. NULL: the core's fallback ladder. All since 0.1, all
@@ -235,35 +236,35 @@ typedef struct keel_backend {
 } keel_backend;
 
 /* X(ID, slot, args type) for each op, in the order of the slots: for wrappers, tables and tests. */
-#define KEEL_FOR_EACH_OP(X)                                              \
-    X(MATMUL, matmul, keel_matmul_args)                                  \
-    X(RMS_NORM, rms_norm, keel_norm_args)                                \
-    X(ADD_RMS_NORM, add_rms_norm, keel_norm_args)                        \
-    X(LAYER_NORM, layer_norm, keel_norm_args)                            \
-    X(SILU_MUL, silu_mul, keel_gate_args)                                \
-    X(GELU_MUL, gelu_mul, keel_gate_args)                                \
-    X(ADD, add, keel_elementwise_args)                                   \
-    X(ADD_BIAS, add_bias, keel_elementwise_args)                         \
-    X(SCALE, scale, keel_elementwise_args)                               \
-    X(SCALED_ADD, scaled_add, keel_elementwise_args)                     \
-    X(SOFTMAX, softmax, keel_move_args)                                  \
-    X(CAST, cast, keel_move_args)                                        \
-    X(COPY, copy, keel_move_args)                                        \
-    X(TRANSPOSE, transpose, keel_move_args)                              \
-    X(ZERO, zero, keel_move_args)                                        \
-    X(ROPE, rope, keel_rope_args)                                        \
-    X(QKV_PREPARE, qkv_prepare, keel_qkv_args)                           \
-    X(ATTENTION, attention, keel_attention_args)                         \
-    X(ATTENTION_SCORES, attention_scores, keel_attention_scores_args)    \
-    X(KEY_PROJECT, key_project, keel_keys_args)                          \
-    X(KEY_SUM, key_sum, keel_keys_args)                                  \
-    X(VALUE_NORMS, value_norms, keel_keys_args)                          \
-    X(QUERY_STATS, query_stats, keel_query_stats_args)                   \
-    X(KV_APPEND, kv_append, keel_kv_append_args)                         \
-    X(KV_GATHER, kv_gather, keel_kv_gather_args)                         \
-    X(KV_REROTATE, kv_rerotate, keel_kv_rerotate_args)                   \
-    X(EMBED, embed, keel_embed_args)                                     \
-    X(ARGMAX_ROWS, argmax_rows, keel_rows_args)                          \
+#define KEEL_FOR_EACH_OP(X)                                           \
+    X(MATMUL, matmul, keel_matmul_args)                               \
+    X(RMS_NORM, rms_norm, keel_norm_args)                             \
+    X(ADD_RMS_NORM, add_rms_norm, keel_norm_args)                     \
+    X(LAYER_NORM, layer_norm, keel_norm_args)                         \
+    X(SILU_MUL, silu_mul, keel_gate_args)                             \
+    X(GELU_MUL, gelu_mul, keel_gate_args)                             \
+    X(ADD, add, keel_elementwise_args)                                \
+    X(ADD_BIAS, add_bias, keel_elementwise_args)                      \
+    X(SCALE, scale, keel_elementwise_args)                            \
+    X(SCALED_ADD, scaled_add, keel_elementwise_args)                  \
+    X(SOFTMAX, softmax, keel_move_args)                               \
+    X(CAST, cast, keel_move_args)                                     \
+    X(COPY, copy, keel_move_args)                                     \
+    X(TRANSPOSE, transpose, keel_move_args)                           \
+    X(ZERO, zero, keel_move_args)                                     \
+    X(ROPE, rope, keel_rope_args)                                     \
+    X(QKV_PREPARE, qkv_prepare, keel_qkv_args)                        \
+    X(ATTENTION, attention, keel_attention_args)                      \
+    X(ATTENTION_SCORES, attention_scores, keel_attention_scores_args) \
+    X(KEY_PROJECT, key_project, keel_keys_args)                       \
+    X(KEY_SUM, key_sum, keel_keys_args)                               \
+    X(VALUE_NORMS, value_norms, keel_keys_args)                       \
+    X(QUERY_STATS, query_stats, keel_query_stats_args)                \
+    X(KV_APPEND, kv_append, keel_kv_append_args)                      \
+    X(KV_GATHER, kv_gather, keel_kv_gather_args)                      \
+    X(KV_REROTATE, kv_rerotate, keel_kv_rerotate_args)                \
+    X(EMBED, embed, keel_embed_args)                                  \
+    X(ARGMAX_ROWS, argmax_rows, keel_rows_args)                       \
     X(TOP_K_ROWS, top_k_rows, keel_rows_args)
 
 #ifdef __cplusplus

@@ -39,7 +39,10 @@ typedef struct keel_qkv_args {
 } keel_qkv_args;
 
 typedef uint32_t keel_reduce;
-enum keel_reduce_e { KEEL_REDUCE_NONE = 0, KEEL_REDUCE_SUM = 1, KEEL_REDUCE_MEAN = 2, KEEL_REDUCE_MAX = 3 };
+enum keel_reduce_e { KEEL_REDUCE_NONE = 0,
+                     KEEL_REDUCE_SUM = 1,
+                     KEEL_REDUCE_MEAN = 2,
+                     KEEL_REDUCE_MAX = 3 };
 
 /* Attention probabilities reduced to one number per slot: what policies read. Of each query head the contributing queries' rows
  * are reduced first, then the query heads of a KV head. A key that a query does not see counts 0. With m = 0 nothing is written. */
@@ -91,8 +94,8 @@ typedef struct keel_kv_append_args {
 typedef struct keel_kv_gather_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *from, *to;
-    const keel_tensor *index; /* i32 [kv_heads, n] */
-    const keel_tensor *count; /* i32 [kv_heads], each 0..n */
+    const keel_tensor *index;        /* i32 [kv_heads, n] */
+    const keel_tensor *count;        /* i32 [kv_heads], each 0..n */
     const keel_tensor *const *sides; /* n_sides tensors f32 or i32 [kv_heads, slots], moved in place */
     uint32_t n_sides;
     uint32_t reserved;

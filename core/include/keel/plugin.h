@@ -17,11 +17,11 @@ enum keel_plugin_kind_e {
 
 typedef uint32_t keel_param_type;
 enum keel_param_type_e {
-    KEEL_PARAM_INT = 1,   /* keel_param.i; min..max */
-    KEEL_PARAM_FLOAT = 2, /* keel_param.f; min..max */
-    KEEL_PARAM_BOOL = 3,  /* keel_param.i: 0 or 1 */
-    KEEL_PARAM_STRING = 4,/* keel_param.s */
-    KEEL_PARAM_CHOICE = 5 /* keel_param.s: one of choices */
+    KEEL_PARAM_INT = 1,    /* keel_param.i; min..max */
+    KEEL_PARAM_FLOAT = 2,  /* keel_param.f; min..max */
+    KEEL_PARAM_BOOL = 3,   /* keel_param.i: 0 or 1 */
+    KEEL_PARAM_STRING = 4, /* keel_param.s */
+    KEEL_PARAM_CHOICE = 5  /* keel_param.s: one of choices */
 };
 
 enum keel_param_flags_e {
@@ -32,13 +32,13 @@ enum keel_param_flags_e {
  * sees YAML. Static data of the plugin's. */
 typedef struct keel_param_spec {
     keel_header h;
-    const char *key;           /* snake_case */
-    const char *doc;           /* one sentence, with the unit */
+    const char *key; /* snake_case */
+    const char *doc; /* one sentence, with the unit */
     keel_param_type type;
-    uint32_t flags;            /* keel_param_flags_e */
-    double min, max;           /* inclusive range of INT and FLOAT */
-    const char *default_utf8;  /* as it would stand in YAML; NULL with KEEL_PARAM_REQUIRED */
-    const char *const *choices;/* CHOICE: the words, NULL at the end; else NULL */
+    uint32_t flags;             /* keel_param_flags_e */
+    double min, max;            /* inclusive range of INT and FLOAT */
+    const char *default_utf8;   /* as it would stand in YAML; NULL with KEEL_PARAM_REQUIRED */
+    const char *const *choices; /* CHOICE: the words, NULL at the end; else NULL */
 } keel_param_spec;
 
 /* A parameter's value. The core hands over an array of pointers in the order of the plugin's table, every row present, defaults
@@ -58,7 +58,9 @@ enum keel_plugin_caps_e {
 };
 
 typedef uint32_t keel_sanitizer;
-enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0, KEEL_SANITIZER_ADDRESS = 1, KEEL_SANITIZER_THREAD = 2 };
+enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0,
+                        KEEL_SANITIZER_ADDRESS = 1,
+                        KEEL_SANITIZER_THREAD = 2 };
 
 /* What this translation unit is built with: for keel_plugin.sanitizer. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -81,17 +83,17 @@ typedef struct keel_plugin {
     keel_header h;
     uint32_t min_host_abi; /* the oldest core it works with: major << 16 | minor */
     keel_plugin_kind kind;
-    const char *id;        /* the name a config uses: [a-z][a-z0-9_]*; for a file NAME.so it is NAME */
-    const char *version;   /* of the plugin, "1.2.0" */
+    const char *id;      /* the name a config uses: [a-z][a-z0-9_]*; for a file NAME.so it is NAME */
+    const char *version; /* of the plugin, "1.2.0" */
     const char *vendor;
-    const char *license;   /* SPDX */
-    const char *doc;       /* one sentence: what it is */
-    const char *build_info;/* compiler and flags, free text */
-    uint64_t caps;         /* keel_plugin_caps_e; unknown bits are ignored */
+    const char *license;    /* SPDX */
+    const char *doc;        /* one sentence: what it is */
+    const char *build_info; /* compiler and flags, free text */
+    uint64_t caps;          /* keel_plugin_caps_e; unknown bits are ignored */
     keel_sanitizer sanitizer;
     uint32_t n_params;
     const keel_param_spec *const *params; /* n_params rows; NULL if none */
-    const void *vtable;    /* by kind */
+    const void *vtable;                   /* by kind */
     /* An extension by name ("keel.name/1", "com.vendor.name/1"), NULL if unknown. The whole slot may be NULL: no extensions.
      * since 0.1. [any] */
     const void *(KEEL_CALL *get_extension)(const char *id);
@@ -105,15 +107,15 @@ KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_
 
 /* Rows of a parameter table, for static const tables in C and C++. */
 #define KEEL_INT_PARAM(key, default_text, min, max, doc) \
-    {KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_INT, 0, min, max, default_text, NULL}
+    { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_INT, 0, min, max, default_text, NULL }
 #define KEEL_FLOAT_PARAM(key, default_text, min, max, doc) \
-    {KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_FLOAT, 0, min, max, default_text, NULL}
+    { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_FLOAT, 0, min, max, default_text, NULL }
 #define KEEL_BOOL_PARAM(key, default_text, doc) \
-    {KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_BOOL, 0, 0, 1, default_text, NULL}
+    { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_BOOL, 0, 0, 1, default_text, NULL }
 #define KEEL_STRING_PARAM(key, default_text, doc) \
-    {KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_STRING, 0, 0, 0, default_text, NULL}
+    { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_STRING, 0, 0, 0, default_text, NULL }
 #define KEEL_CHOICE_PARAM(key, default_text, choices, doc) \
-    {KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_CHOICE, 0, 0, 0, default_text, choices}
+    { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_CHOICE, 0, 0, 0, default_text, choices }
 
 #ifdef __cplusplus
 }

@@ -20,22 +20,22 @@ typedef struct keel_policy_state keel_policy_state;
 typedef struct keel_geometry {
     keel_header h;
     uint32_t layers, heads, kv_heads, head_dim;
-    uint32_t context;  /* positions the model was trained for */
+    uint32_t context; /* positions the model was trained for */
     uint32_t reserved;
 } keel_geometry;
 
 /* What a policy needs to decide; the core computes these and nothing else. A bit that the core does not know (or cannot serve in this
  * pipeline) makes it refuse the policy, naming the bit. */
-#define KEEL_NEED_POSITIONS (1ull << 0)     /* input.positions */
-#define KEEL_NEED_KEY_NORMS (1ull << 1)     /* input.key_norms */
-#define KEEL_NEED_VALUE_NORMS (1ull << 2)   /* input.value_norms */
-#define KEEL_NEED_WINDOW_SCORES (1ull << 3) /* input.scores: attention of the last needs.window queries */
-#define KEEL_NEED_RUNNING_SCORES (1ull << 4)/* input.scores: attention of all queries since the start, kept with the slots */
-#define KEEL_NEED_KEY_SUM (1ull << 5)       /* input.key_sum: of normalized keys */
-#define KEEL_NEED_KEY_PROJECT (1ull << 6)   /* input.key_project: keys times needs.projection */
-#define KEEL_NEED_QUERY_STATS (1ull << 7)   /* input.query_sum, query_second */
-#define KEEL_NEED_REPLAY (1ull << 8)        /* input.scores from a replay of the context (KVzip) */
-#define KEEL_NEED_KEYS (1ull << 9)          /* input.keys: all keys as f32 */
+#define KEEL_NEED_POSITIONS (1ull << 0)      /* input.positions */
+#define KEEL_NEED_KEY_NORMS (1ull << 1)      /* input.key_norms */
+#define KEEL_NEED_VALUE_NORMS (1ull << 2)    /* input.value_norms */
+#define KEEL_NEED_WINDOW_SCORES (1ull << 3)  /* input.scores: attention of the last needs.window queries */
+#define KEEL_NEED_RUNNING_SCORES (1ull << 4) /* input.scores: attention of all queries since the start, kept with the slots */
+#define KEEL_NEED_KEY_SUM (1ull << 5)        /* input.key_sum: of normalized keys */
+#define KEEL_NEED_KEY_PROJECT (1ull << 6)    /* input.key_project: keys times needs.projection */
+#define KEEL_NEED_QUERY_STATS (1ull << 7)    /* input.query_sum, query_second */
+#define KEEL_NEED_REPLAY (1ull << 8)         /* input.scores from a replay of the context (KVzip) */
+#define KEEL_NEED_KEYS (1ull << 9)           /* input.keys: all keys as f32 */
 
 typedef uint32_t keel_granularity;
 enum keel_granularity_e {
@@ -65,14 +65,14 @@ typedef struct keel_policy_needs {
     uint64_t needs; /* KEEL_NEED_* */
     keel_granularity granularity;
     keel_policy_output output;
-    uint32_t flags;          /* keel_policy_flags_e */
-    uint32_t window;         /* queries that the scores need; the last chunk of a prefill holds as many. 0: none */
-    uint32_t reduce_queries; /* keel_reduce_e (ops_attention.h) for scores */
-    uint32_t reduce_group;   /* keel_reduce_e; NONE hands over scores per query head */
-    uint32_t own_budget;     /* slots per head, beyond the protected prefix, that the policy itself wants to keep; used when the config
+    uint32_t flags;           /* keel_policy_flags_e */
+    uint32_t window;          /* queries that the scores need; the last chunk of a prefill holds as many. 0: none */
+    uint32_t reduce_queries;  /* keel_reduce_e (ops_attention.h) for scores */
+    uint32_t reduce_group;    /* keel_reduce_e; NONE hands over scores per query head */
+    uint32_t own_budget;      /* slots per head, beyond the protected prefix, that the policy itself wants to keep; used when the config
                                 names no budget. 0: none, the config has to */
-    uint32_t projection_cols;/* r of KEEL_NEED_KEY_PROJECT */
-    const float *projection; /* [head_dim, r]; the policy's, valid until destroy */
+    uint32_t projection_cols; /* r of KEEL_NEED_KEY_PROJECT */
+    const float *projection;  /* [head_dim, r]; the policy's, valid until destroy */
 } keel_policy_needs;
 
 typedef uint32_t keel_trigger;
@@ -92,9 +92,9 @@ typedef struct keel_policy_input {
     keel_trigger trigger;
     uint32_t layer;
     uint32_t kv_heads;
-    uint32_t heads; /* query heads: rows of scores with reduce_group NONE */
-    int64_t next_position; /* logical position of the token to come */
-    int64_t stride;        /* elements from one head's row to the next; at least the largest length */
+    uint32_t heads;                /* query heads: rows of scores with reduce_group NONE */
+    int64_t next_position;         /* logical position of the token to come */
+    int64_t stride;                /* elements from one head's row to the next; at least the largest length */
     const int32_t *lengths;        /* [kv_heads] slots in use */
     const int32_t *budgets;        /* [kv_heads] slots that may stay, protected ones included */
     const uint8_t *protected_mask; /* [kv_heads, stride] 1: stays whatever the policy says */

@@ -30,7 +30,8 @@ enum keel_dtype_e {
 static inline uint32_t keel_dtype_block(keel_dtype t) {
     switch (t) {
     case KEEL_DTYPE_Q8_0:
-    case KEEL_DTYPE_Q4_0: return 32;
+    case KEEL_DTYPE_Q4_0:
+        return 32;
     case KEEL_DTYPE_F32:
     case KEEL_DTYPE_F16:
     case KEEL_DTYPE_BF16:
@@ -39,8 +40,10 @@ static inline uint32_t keel_dtype_block(keel_dtype t) {
     case KEEL_DTYPE_U8:
     case KEEL_DTYPE_I8:
     case KEEL_DTYPE_F8E5M2:
-    case KEEL_DTYPE_F8E4M3: return 1;
-    default: return 0;
+    case KEEL_DTYPE_F8E4M3:
+        return 1;
+    default:
+        return 0;
     }
 }
 
@@ -49,16 +52,22 @@ static inline uint32_t keel_dtype_bytes(keel_dtype t) {
     switch (t) {
     case KEEL_DTYPE_F32:
     case KEEL_DTYPE_I32:
-    case KEEL_DTYPE_U32: return 4;
+    case KEEL_DTYPE_U32:
+        return 4;
     case KEEL_DTYPE_F16:
-    case KEEL_DTYPE_BF16: return 2;
-    case KEEL_DTYPE_Q8_0: return 34;
-    case KEEL_DTYPE_Q4_0: return 18;
+    case KEEL_DTYPE_BF16:
+        return 2;
+    case KEEL_DTYPE_Q8_0:
+        return 34;
+    case KEEL_DTYPE_Q4_0:
+        return 18;
     case KEEL_DTYPE_U8:
     case KEEL_DTYPE_I8:
     case KEEL_DTYPE_F8E5M2:
-    case KEEL_DTYPE_F8E4M3: return 1;
-    default: return 0;
+    case KEEL_DTYPE_F8E4M3:
+        return 1;
+    default:
+        return 0;
     }
 }
 
@@ -71,19 +80,32 @@ static inline uint64_t keel_dtype_row_bytes(keel_dtype t, uint64_t n) {
 /* "f32", "q8_0", ...; "?" for an unknown type. [any] */
 static inline const char *keel_dtype_name(keel_dtype t) {
     switch (t) {
-    case KEEL_DTYPE_NONE: return "none";
-    case KEEL_DTYPE_F32: return "f32";
-    case KEEL_DTYPE_F16: return "f16";
-    case KEEL_DTYPE_BF16: return "bf16";
-    case KEEL_DTYPE_Q8_0: return "q8_0";
-    case KEEL_DTYPE_Q4_0: return "q4_0";
-    case KEEL_DTYPE_I32: return "i32";
-    case KEEL_DTYPE_U32: return "u32";
-    case KEEL_DTYPE_U8: return "u8";
-    case KEEL_DTYPE_I8: return "i8";
-    case KEEL_DTYPE_F8E5M2: return "f8e5m2";
-    case KEEL_DTYPE_F8E4M3: return "f8e4m3";
-    default: return "?";
+    case KEEL_DTYPE_NONE:
+        return "none";
+    case KEEL_DTYPE_F32:
+        return "f32";
+    case KEEL_DTYPE_F16:
+        return "f16";
+    case KEEL_DTYPE_BF16:
+        return "bf16";
+    case KEEL_DTYPE_Q8_0:
+        return "q8_0";
+    case KEEL_DTYPE_Q4_0:
+        return "q4_0";
+    case KEEL_DTYPE_I32:
+        return "i32";
+    case KEEL_DTYPE_U32:
+        return "u32";
+    case KEEL_DTYPE_U8:
+        return "u8";
+    case KEEL_DTYPE_I8:
+        return "i8";
+    case KEEL_DTYPE_F8E5M2:
+        return "f8e5m2";
+    case KEEL_DTYPE_F8E4M3:
+        return "f8e4m3";
+    default:
+        return "?";
     }
 }
 

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Rules of CONTRIBUTING.md that a machine can check: formatting, file sizes, no printing or aborting in libraries, includes of plugins.
+set -u
+cd "$(dirname "$0")/.."
+failed=0
+complain() { printf '%s\n' "$1"; failed=1; }
+
+sources=$(git ls-files '*.c' '*.h' '*.cpp' '*.hpp' '*.inl')
+unformatted=$(printf '%s\n' "$sources" | grep -v '\.inl$' | xargs -r clang-format --dry-run 2>&1 |
+    sed -n 's/^\([^ :]*\):[0-9]*:[0-9]*: warning: code should be clang-formatted.*/\1/p' | sort -u)
+[ -z "$unformatted" ] || complain "not formatted (clang-format -i):
+$unformatted"
+
+long=$(printf '%s\n' "$sources" | xargs -r wc -l | awk '$2 != "total" && $1 > 800 {print $2 " (" $1 ")"}')
+[ -z "$long" ] || complain "over 800 lines: $long"
+
+libraries=$(git ls-files 'core/*.c*' 'core/*.h*' 'plugins/*.c*' 'plugins/*.h*' 'policies/*.c*')
+loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(printf|puts|putchar|abort|exit|_exit|assert) *\(|std::(cout|cerr|abort|exit)' | grep -vE '^[^:]*:[0-9]+: *(//|\*|/\*)')
+[ -z "$loud" ] || complain "library code that prints, exits, aborts or asserts:
+$loud"
+
+reach=$(git ls-files 'plugins/*' 'policies/*' | grep -E '\.(c|h|cpp|hpp|inl)$' | xargs -r grep -nE '#include "(base|platform|plugin|device|reference|kv|model|text|pipeline|eval)/')
+[ -z "$reach" ] || complain "plugins that include the core:
+$reach"
+
+named=$(git ls-files 'core/*.h' 'core/*.hpp' 'core/*.cpp' | xargs -r grep -nliE 'vulkan|opencl' | grep -v '^core/include/')
+[ -z "$named" ] || complain "core files that name a backend: $named"
+
+[ $failed = 0 ] && echo "source rules: ok"
+exit $failed
