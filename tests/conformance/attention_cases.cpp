@@ -34,7 +34,7 @@ struct AttentionShape {
 std::string name_of(const AttentionShape &s) {
     std::string lengths;
     for (const int32_t length : s.cache.lengths)
-        lengths += (lengths.empty() ? "" : "/") + std::to_string(length);
+        lengths += fmt::format("{}{}", lengths.empty() ? "" : "/", length);
     return fmt::format("m={} heads={}x{} lengths={} dim={}/{} block={} k={} v={} a={} features={} gap={} "
                        "shift={} reduce={}/{} w={} acc={} "
                        "window={} in_place={} bad={}/{}",

@@ -27,7 +27,7 @@ CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, int64_t 
 std::string text_of(const CacheShape &s) {
     std::string lengths;
     for (const int32_t length : s.lengths)
-        lengths += (lengths.empty() ? "" : "/") + std::to_string(length);
+        lengths += fmt::format("{}{}", lengths.empty() ? "" : "/", length);
     return fmt::format("lengths={} block={} dim={} k={} v={}", lengths, s.block_slots, s.head_dim,
                        keel_dtype_name(s.k_dtype), keel_dtype_name(s.v_dtype));
 }

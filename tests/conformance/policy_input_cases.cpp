@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace keel::conformance {
 namespace {
@@ -49,7 +50,20 @@ void keys_case(Suite &suite, const KeysShape &s) {
     const int out = c.scene.add(blank(KEEL_DTYPE_F32, out_shape, {2, 0}));
     const TableSpec tables = rotates ? add_tables(c.scene, 90, s.dim / 2 * 2, s.mode) : TableSpec{};
     c.outputs = {{out, 4e-6}};
-    if ((projects && !rotates) || (op == KEEL_OP_KEY_SUM && s.features == 0)) {
+    if (rotates && projects) { // as if each element stood alone: |k| * (|cos| + |sin|)
+        const Tensor &cos = c.scene.tensors[tables.cos];
+        const std::vector<double> cosines = cos.values();
+        const std::vector<double> sines = c.scene.tensors[tables.sin].values();
+        std::vector<float> sums, zeros(cosines.size(), 0.0F);
+        for (size_t i = 0; i < cosines.size(); ++i)
+            sums.push_back(static_cast<float>(std::fabs(cosines[i]) + std::fabs(sines[i])));
+        Tensor stand_in = cos;
+        stand_in.set(sums);
+        c.stand_ins.emplace_back(tables.cos, stand_in);
+        stand_in.set(zeros);
+        c.stand_ins.emplace_back(tables.sin, stand_in);
+    }
+    if (projects || (op == KEEL_OP_KEY_SUM && s.features == 0)) {
         c.outputs[0].term_sums = true;
         c.absolute = {c.scene.caches[cache].k};
         if (projects) c.absolute.push_back(projection);

@@ -184,6 +184,7 @@ keel_status Stage::run_bytes(keel_op op, void *args, uint32_t size) {
     auto *header = reinterpret_cast<keel_op_args *>(at);
     header->h.struct_size = handed;
     if (manner_.longer) header->h.abi_version = KEEL_ABI_VERSION + 1; // the next minor
+    header->features |= manner_.more_features;
     const keel_backend &table = side_.table();
     if (table.op_plan != nullptr) {
         keel_plan *plan = nullptr;
@@ -192,14 +193,16 @@ keel_status Stage::run_bytes(keel_op op, void *args, uint32_t size) {
         const keel_status status = table.op_plan(side_.ctx(), op, header, &plan);
         for (size_t i = 0; i < tensors_.size(); ++i)
             tensors_[i].buffer = buffers_[i];
+        planned_unknown_ = manner_.more_features != 0 && status == KEEL_OK;
         if (status == KEEL_E_UNSUPPORTED) refused_ = true;
-        if (status != KEEL_OK) return status;
+        if (status != KEEL_OK && manner_.more_features == 0) return status;
         plans_.push_back(plan);
         keel_plan_info info = {};
         info.h = KEEL_HEADER(keel_plan_info);
-        if (table.plan_info(side_.ctx(), plan, &info) == KEEL_OK) kernel_ = info.kernel;
+        if (plan != nullptr && table.plan_info(side_.ctx(), plan, &info) == KEEL_OK) kernel_ = info.kernel;
         header->plan = manner_.planned ? plan : nullptr;
     }
+    ++calls_;
     const keel_status status = call_op(table, op, side_.ctx(), at);
     if (status == KEEL_E_UNSUPPORTED) refused_ = true;
     return status;

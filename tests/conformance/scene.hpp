@@ -48,8 +48,9 @@ int add_cache(Scene &scene, Rng &rng, const CacheShape &shape);
 
 // How args are handed over; each must make no difference.
 struct Manner {
-    bool planned = false; // op_plan first, and the call with its plan
-    bool longer = false;  // the args come from a newer peer: more bytes, filled with rubbish
+    bool planned = false;       // op_plan first, and the call with its plan
+    bool longer = false;        // the args come from a newer peer: more bytes, filled with rubbish
+    uint64_t more_features = 0; // bits that the callee does not know
 };
 
 // A scene placed on one side, ready for calls.
@@ -72,8 +73,10 @@ class Stage {
     }
 
     std::vector<uint8_t> read(int place);
-    const std::string &kernel() const { return kernel_; } // of the last plan
-    bool refused() const { return refused_; }             // a plan, weight or call said UNSUPPORTED
+    const std::string &kernel() const { return kernel_; }     // of the last plan
+    bool refused() const { return refused_; }                 // a plan, weight or call said UNSUPPORTED
+    int calls() const { return calls_; }                      // of ops, refused or not
+    bool planned_unknown() const { return planned_unknown_; } // op_plan took more_features for granted
 
   private:
     keel_status run_bytes(keel_op op, void *args, uint32_t size);
@@ -88,6 +91,8 @@ class Stage {
     std::vector<keel_plan *> plans_;
     std::string kernel_;
     bool refused_ = false;
+    int calls_ = 0;
+    bool planned_unknown_ = false;
 };
 
 // Memory that ends at a page which may not be touched.

@@ -26,8 +26,9 @@ struct Case {
     Scene scene;
     std::function<keel_status(Stage &)> call;
     std::vector<Output> outputs;
-    std::vector<int> absolute; // tensors made absolute for term_sums
-    bool may_refuse = false;   // a stride or alignment that a backend may turn down
+    std::vector<int> absolute;                     // tensors made absolute for term_sums
+    std::vector<std::pair<int, Tensor>> stand_ins; // tensors replaced for term_sums
+    bool may_refuse = false;                       // a stride or alignment that a backend may turn down
 };
 
 struct Options {
@@ -36,6 +37,7 @@ struct Options {
     uint64_t seed = 1;
     std::string only_op; // empty: all
     int64_t only_case = -1;
+    int64_t every = 1;    // only each n-th case
     int max_messages = 5; // per op
 };
 
@@ -69,6 +71,8 @@ class Suite {
 
   private:
     void check_in(const Case &c, Manner manner);
+    // A feature bit that no backend knows must be refused, by the plan and by the call, and nothing be written.
+    void check_unknown_feature(const Case &c, uint64_t bit);
     void compare(const Case &c, const Output &out, const std::vector<uint8_t> &got,
                  const std::vector<uint8_t> &want, const std::vector<double> &sums, bool fast);
     std::vector<double> term_sums(const Case &c, const Output &out);

@@ -136,9 +136,10 @@ Tensor integer_tensor(std::vector<int64_t> shape, const std::vector<int32_t> &va
 std::string shape_text(const Tensor &t) {
     std::string text = keel_dtype_name(t.dtype);
     text += '[';
-    for (size_t i = 0; i < t.shape.size(); ++i)
+    for (size_t i = 0; i < t.shape.size(); ++i) {
         if (i != 0) text += ',';
-    text += std::to_string(t.shape[i]);
+        text += std::to_string(t.shape[i]);
+    }
     return text + "]";
 }
 
