@@ -1,5 +1,6 @@
 # How Keel's own libraries, programs and tests are declared: one place for warnings, sanitizers and labels.
 include(KeelPlugin)
+add_custom_target(keel_plugins) # all plugins that the tree ships
 
 add_library(keel_flags INTERFACE)
 target_compile_options(keel_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off)
