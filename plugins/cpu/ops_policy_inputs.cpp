@@ -128,11 +128,17 @@ void pack_projection(KeysJob &job) {
     }
 }
 
+constexpr int64_t kSumDepth = 32; // terms that are added up before their sum joins the others
+
 void project_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first, int64_t n) {
     float *keys = job.keys(worker), *product = job.product(worker);
     for (int64_t j = 0; j < n; ++j)
         job.key(h, first + j, keys + j * job.dim());
-    job.kernels->gemm(keys, job.dim(), n, job.projection, job.r, job.kv.k.dim, job.r, product, job.r, false);
+    for (int64_t d = 0; d < job.kv.k.dim; d += kSumDepth) {
+        const int64_t depth = job.kv.k.dim - d < kSumDepth ? job.kv.k.dim - d : kSumDepth;
+        job.kernels->gemm(keys + d, job.dim(), n, job.projection + d * job.r, job.r, depth, job.r, product,
+                          job.r, d != 0);
+    }
     for (int64_t j = 0; j < n; ++j)
         memcpy(job.out(h, first + j), product + j * job.r,
                static_cast<size_t>(job.args->projection->shape[1]) * 4);

@@ -142,7 +142,7 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
     F sum[R][P];
     for (int r = 0; r < R; ++r)
         for (int i = 0; i < P; ++i)
-            sum[r][i] = accumulate ? load(c + r * c_stride + i * W) : zero();
+            sum[r][i] = zero();
     for (int64_t k = 0; k < depth; ++k) {
         F y[P];
         for (int i = 0; i < P; ++i)
@@ -154,8 +154,10 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
         }
     }
     for (int r = 0; r < R; ++r)
-        for (int i = 0; i < P; ++i)
-            store(c + r * c_stride + i * W, sum[r][i]);
+        for (int i = 0; i < P; ++i) { // short sums are added to a long one last: less is rounded away
+            float *to = c + r * c_stride + i * W;
+            store(to, accumulate ? keel_cpu::KEEL_ISA_NAMESPACE::add(load(to), sum[r][i]) : sum[r][i]);
+        }
 }
 
 template <int P>
