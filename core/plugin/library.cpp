@@ -10,8 +10,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace keel {
 namespace {
@@ -118,6 +121,14 @@ SharedLibrary open_library(const fs::path &path, const std::string &who) {
                    who);
     }
     return library;
+}
+
+// Holds on to a library to the end of the process. The list is never destroyed, but can be reached: no leak to report.
+void keep_mapped(SharedLibrary library) {
+    static std::mutex mutex;
+    static auto *const libraries = new std::vector<SharedLibrary>;
+    const std::lock_guard lock(mutex);
+    libraries->push_back(std::move(library));
 }
 
 // An entry symbol of another major than ours.
@@ -248,7 +259,7 @@ PluginLibrary::PluginLibrary(const fs::path &path, const SourceLocation &at) : p
         throw_error(ErrorKind::plugin, "{}: {}", who, failure.what());
     }
     // Accepted: from here on the library stays mapped. Refused ones were closed by `library` on the way out.
-    static_cast<void>(new SharedLibrary(std::move(library)));
+    keep_mapped(std::move(library));
 }
 
 const void *PluginLibrary::extension(const char *id) const {
