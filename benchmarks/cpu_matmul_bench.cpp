@@ -1,11 +1,12 @@
 // The CPU plugin's matmul at TinyLlama-1.1B's shapes, through the C table: GB/s of weights for decode (m = 1), GFLOP/s for prefill
 // (m = 512), beside a plain read of as many bytes. Weights are copied until they no longer fit the caches, as in a whole model.
-//   cpu_matmul_bench --benchmark_filter='q4_0.*m:1/'
+//   cpu_matmul_bench --threads=2 --benchmark_filter='q4_0.*m:1/'
 #include "plugin/host.hpp"
 #include "plugin/library.hpp"
 
 #include <benchmark/benchmark.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -14,6 +15,8 @@
 namespace {
 
 using namespace keel;
+
+int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a machine that is busy
 
 constexpr uint64_t memory_to_walk = 192u << 20; // beyond any cache
 
@@ -57,7 +60,7 @@ struct Setup {
 
     Setup(const Shape &s, keel_dtype dtype, int64_t m, const char *isa) {
         keel_param words[3] = {};
-        words[0] = {KEEL_HEADER(keel_param), "threads", KEEL_PARAM_INT, 1, 0, 0, nullptr};
+        words[0] = {KEEL_HEADER(keel_param), "threads", KEEL_PARAM_INT, 0, threads, 0, nullptr};
         words[1] = {KEEL_HEADER(keel_param), "isa", KEEL_PARAM_CHOICE, 0, 0, 0, isa};
         words[2] = {KEEL_HEADER(keel_param), "compute", KEEL_PARAM_CHOICE, 1, 0, 0, "fast"};
         const keel_param *params[] = {&words[0], &words[1], &words[2]};
@@ -187,6 +190,14 @@ void plain_read(benchmark::State &state) {
 } // namespace
 
 int main(int argc, char **argv) {
+    int kept = 1;
+    for (int i = 1; i < argc; ++i) {
+        if (std::strncmp(argv[i], "--threads=", 10) == 0)
+            threads = std::atoi(argv[i] + 10);
+        else
+            argv[kept++] = argv[i];
+    }
+    argc = kept;
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     benchmark::RegisterBenchmark("plain_read", plain_read)->UseRealTime()->Unit(benchmark::kMillisecond);

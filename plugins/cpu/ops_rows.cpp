@@ -41,6 +41,7 @@ void sift(const float *x, int32_t *heap, int64_t n, int64_t at) {
 
 // The k first in rank of n, in order, by a heap of k kept in `index` itself.
 void top_k(const float *x, int64_t n, int64_t k, int32_t *index) {
+    if (k == 0) return;
     for (int64_t i = 0; i < k; ++i)
         index[i] = static_cast<int32_t>(i);
     for (int64_t i = k / 2; i-- > 0;)

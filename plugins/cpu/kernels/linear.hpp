@@ -9,8 +9,9 @@ namespace keel_cpu {
 // 32 activations rounded to 8 bits: value = d * q.
 struct ActBlock {
     int8_t q[32];
-    float d;     // largest magnitude / 127; NaN or infinity if an activation is
-    int32_t sum; // of q
+    float d; // largest magnitude / 127; NaN or infinity if an activation is
+    int32_t
+        shift; // 8 times the sum of q: by so much q4_0's nibbles, which stand for -8..7, make a product too large
 };
 
 // How a weight lies in memory.

@@ -18,7 +18,7 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
         }
     }
     for (int m = 0; m < M; ++m)
-        dot[m] = sub32(pairs16(dot[m]), set32(8 * q[m]->sum)); // nibbles stand for -8..7
+        dot[m] = sub32(pairs16(dot[m]), set32(q[m]->shift));
 }
 
 template <int M>
@@ -108,11 +108,11 @@ static void quantize(const float *x, int64_t n, ActBlock *out) {
         const float d = reduce_max(largest) * (1.0f / 127.0f), bad = reduce_add(spoilt);
         const float inverse = d > 0.0f ? 127.0f / reduce_max(largest) : 0.0f;
         if (bad == 0.0f && inverse <= 3.4e38f) {
-            out[b].sum = round_block(x, inverse, out[b].q);
+            out[b].shift = 8 * round_block(x, inverse, out[b].q);
             out[b].d = d;
         } else { // not finite, or so small that its inverse is not
             memset(out[b].q, 0, 32);
-            out[b].sum = 0;
+            out[b].shift = 0;
             out[b].d = bad == 0.0f ? 0.0f : bad;
         }
     }
