@@ -78,8 +78,8 @@ void KvArena::release(uint32_t index, int32_t id) {
     --layer.in_use;
     --blocks_in_use_;
     if (reserved_) {
-        layer.k.buffer()->commit(block * shape_.key_block_bytes(), shape_.key_block_bytes(), false);
-        layer.v.buffer()->commit(block * shape_.value_block_bytes(), shape_.value_block_bytes(), false);
+        decommit(layer, *layer.k.buffer(), block, shape_.key_block_bytes());
+        decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());
         return;
     }
     // Blocks are taken from the front, so the end empties; give it back once it is more than half of the arena.
@@ -88,6 +88,18 @@ void KvArena::release(uint32_t index, int32_t id) {
         --used;
     const size_t wanted = std::max<size_t>(used, shape_.kv_heads);
     if (wanted <= layer.owners.size() / 2) resize(layer, wanted);
+}
+
+// Only whole pages go back, and a block may be smaller than a page: free neighbours are given along, as far as a page may reach.
+void KvArena::decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t block_bytes) {
+    constexpr uint64_t largest_page = 65536;
+    const size_t reach = static_cast<size_t>(largest_page / block_bytes) + 1;
+    size_t first = block, end = block + 1;
+    while (first > 0 && block - first < reach && layer.owners[first - 1] == 0)
+        --first;
+    while (end < layer.owners.size() && end - block <= reach && layer.owners[end] == 0)
+        ++end;
+    buffer.commit(first * block_bytes, (end - first) * block_bytes, false);
 }
 
 // An arena with another number of blocks; ids keep their content.

@@ -48,6 +48,7 @@ class KvArena {
         uint64_t generation = 0;
     };
     void resize(Layer &layer, size_t blocks);
+    void decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t block_bytes);
     void queue_copy(const Tensor &from, const Tensor &to);
 
     Executor &executor_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kv/cache_plan.hpp"
-#include "kv/eviction_log.hpp"
+#include "kv/plugin_state.hpp"
 #include "kv/rerotation.hpp"
 
 #include <chrono>
@@ -64,7 +64,7 @@ class CacheManager {
     void truncate(int64_t n);
     // An empty cache and a policy that begins anew.
     void reset();
-    // A copy that shares blocks until either is written. KvShape::sequences has to allow it. The log stays with the first.
+    // A copy that shares blocks until either is written. KvShape::sequences has to allow it. Both write to the plan's log.
     std::unique_ptr<CacheManager> fork() const;
 
     int64_t tokens_seen() const { return seen_; }
@@ -72,27 +72,46 @@ class CacheManager {
     uint64_t evicted_bytes() const { return evicted_bytes_; } // of blocks given back by them
 
   private:
-    struct Policy;
-    CacheManager(CachePlan &plan, keel_buffer_kind placement, std::unique_ptr<KvCache> cache);
+    CacheManager(const CacheManager &parent, std::unique_ptr<KvCache> cache);
 
+    void start();
     bool may_act(StepKind kind) const;
-    int64_t room_after_eviction() const;
-    void run_eviction(keel_trigger trigger, int64_t target);
-    void gather_inputs(uint32_t layer, keel_policy_input &input);
+    bool is_over(const BudgetNow &budget) const; // more slots than budget and slack, all heads together
+    std::span<const EvictionRecord> run_eviction(keel_trigger trigger, int64_t target);
+    void share_out(int64_t target);
+    void read_inputs(uint32_t layers);
     void decide(uint32_t layer, keel_trigger trigger, EvictionRecord &record);
-    void allocate(int64_t budget);
+    void protect(uint32_t layer);
+    void read_decision(uint32_t layer, const keel_policy_decision &decision, EvictionRecord &record);
+    void equalize(uint32_t layer, KeepLists &keep);
+    void compact(std::vector<EvictionRecord> &records);
+    bool should_close(uint32_t layer, int64_t slack) const;
+    void note_tail(uint32_t layer, const KeepLists &keep);
 
     CachePlan &plan_;
     keel_buffer_kind placement_;
     std::unique_ptr<KvCache> cache_;
-    std::unique_ptr<Policy> policy_;
-    std::unique_ptr<Rerotation> rerotation_; // NULL in absolute mode
-    std::unique_ptr<EvictionLog> log_;
+    std::unique_ptr<PolicyState> policy_;
+    std::unique_ptr<AllocatorState> allocator_; // NULL: the same budget for all heads
+    std::unique_ptr<Rerotation> rerotation_;    // NULL in absolute mode
     std::chrono::steady_clock::time_point start_;
-    int64_t seen_ = 0, since_eviction_ = 0;
+    uint64_t sequence_ = 0;
+    int64_t seen_ = 0, since_every_n_ = 0;
+    int64_t tail_ = 0; // newest tokens that are in all heads: what may be taken back
     uint64_t evictions_ = 0, evicted_bytes_ = 0;
     std::vector<int32_t> positions_; // of the tokens to come
     std::vector<EvictionRecord> records_;
+
+    // Of the eviction in the making; kept for the next one.
+    std::vector<int32_t> budgets_;   // [layers, kv_heads]
+    std::vector<KeepLists> keep_;    // [layers]
+    int64_t stride_ = 0;             // of the arrays below: the longest head
+    Tensor key_norms_, value_norms_; // f32 [layers * kv_heads, slots], made when first needed
+    std::vector<float> host_key_norms_, host_value_norms_; // [asked layers * kv_heads, stride]
+    std::vector<int32_t> lengths_, slot_positions_;        // [kv_heads], [kv_heads, stride]
+    std::vector<uint8_t> mask_;                            // [kv_heads, stride]
+    std::vector<float> scores_;                            // [kv_heads, stride]
+    std::vector<int32_t> listed_, listed_counts_, order_;
 };
 
 } // namespace keel

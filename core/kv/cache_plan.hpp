@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kv/cache_config.hpp"
+#include "kv/eviction_log.hpp"
 #include "kv/kv_cache.hpp"
 
 #include <memory>
@@ -41,6 +42,11 @@ class CachePlan {
     int64_t protected_slots() const { return config_.protect_prefix + config_.protect_recent; }
     // The budget when `seen` tokens were seen (they matter for a ratio). Not for a policy that keeps all.
     BudgetNow budget(int64_t seen) const;
+    // Slots per head that model.context and kv.max_mib leave to one sequence.
+    int64_t capacity_slots() const;
+    bool has_ragged_budgets() const { return ragged_; }
+    EvictionLog *log() const { return log_.get(); }   // of all sequences; NULL: none
+    uint64_t next_sequence() { return sequences_++; } // numbers sequences for the log
     // The planned ops, for `--explain`.
     std::vector<const PlannedOp *> ops() const;
 
@@ -55,7 +61,9 @@ class CachePlan {
 
   private:
     void check_needs();
+    void check_allocator();
     void check_budget();
+    void check_positions();
     void plan_ops();
 
     Executor &executor_;
@@ -64,8 +72,10 @@ class CachePlan {
     CacheConfig config_;
     keel_geometry geometry_ = {KEEL_HEADER(keel_geometry)};
     keel_policy_needs needs_ = {KEEL_HEADER(keel_policy_needs)};
-    std::vector<float> projection_;
-    int64_t own_tokens_ = 0; // of BudgetUnit none and mib
+    int64_t fixed_ = 0;   // slots per head; with a ratio the least that it may come to
+    bool ragged_ = false; // the allocator gives heads of a layer different budgets
+    uint64_t sequences_ = 0;
+    std::unique_ptr<EvictionLog> log_;
     OpHandle gather_, key_norms_, value_norms_, capture_, rerotate_, restore_;
 };
 

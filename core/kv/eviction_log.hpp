@@ -5,14 +5,16 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace keel {
 
 // What an eviction did to one layer.
 struct EvictionRecord {
-    int64_t tokens = 0; // seen by the cache so far
-    double seconds = 0; // since the cache was made or reset
+    uint64_t sequence = 0; // which of the plan's sequences, from 0
+    int64_t tokens = 0;    // seen by the cache so far
+    double seconds = 0;    // since the cache was made or reset
     keel_trigger trigger = KEEL_TRIGGER_BUDGET;
     uint32_t layer = 0, heads = 0;      // heads: KV heads
     int64_t held_max = 0;               // slots of the longest head before
@@ -23,6 +25,10 @@ struct EvictionRecord {
     bool has_scores = false;
     float score_min = 0, score_p25 = 0, score_median = 0, score_p75 = 0,
           score_max = 0; // all heads, protected slots included
+
+    // Fills in the quantiles: scores [heads, stride], lengths [heads].
+    void summarize(std::span<const float> scores, std::span<const int32_t> lengths, int64_t stride,
+                   uint32_t n_heads);
 };
 
 const char *trigger_name(keel_trigger trigger); // "prefill_end"

@@ -153,24 +153,38 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
         throw_error(ErrorKind::internal, "{} positions for {} tokens of {} heads", positions.size(), n,
                     s.kv_heads);
     }
-    for (uint32_t l = 0; l < s.layers; ++l) {
-        for (uint32_t h = 0; h < s.kv_heads; ++h) {
-            Head &own = head(l, h);
-            if (n > 0 && own.length() % s.block_slots != 0 && arena_->is_shared(l, own.blocks.back())) {
-                const int32_t shared = own.blocks.back(), fresh = arena_->take(l);
-                arena_->copy_block(l, shared, fresh);
-                set_block(l, h, own.blocks.size() - 1, fresh);
-                arena_->release(l, shared);
-            }
-            const auto wanted = static_cast<size_t>(blocks_for(own.length() + n));
-            while (own.blocks.size() < wanted)
-                set_block(l, h, own.blocks.size(), arena_->take(l));
-            for (int64_t i = 0; i < n; ++i) {
-                own.positions.push_back(positions[static_cast<size_t>(per_head ? i * s.kv_heads + h : i)]);
-            }
+    try {
+        for (uint32_t l = 0; l < s.layers; ++l) {
+            for (uint32_t h = 0; h < s.kv_heads; ++h)
+                make_room(l, h, n);
         }
+    } catch (...) { // the device is out of memory: blocks taken for nothing go back
+        for (uint32_t l = 0; l < s.layers; ++l) {
+            for (uint32_t h = 0; h < s.kv_heads; ++h)
+                drop_blocks(l, h, static_cast<size_t>(blocks_for(length(l, h))));
+        }
+        throw;
+    }
+    for (size_t i = 0; i < heads_.size(); ++i) {
+        const size_t h = i % s.kv_heads;
+        for (size_t t = 0; t < static_cast<size_t>(n); ++t)
+            heads_[i].positions.push_back(positions[per_head ? t * s.kv_heads + h : t]);
     }
     queue_books();
+}
+
+// Blocks for n more tokens; a last block that is shared and not full becomes the head's own first.
+void KvCache::make_room(uint32_t l, uint32_t h, int64_t n) {
+    Head &own = head(l, h);
+    if (n > 0 && own.length() % shape().block_slots != 0 && arena_->is_shared(l, own.blocks.back())) {
+        const int32_t shared = own.blocks.back(), fresh = arena_->take(l);
+        arena_->copy_block(l, shared, fresh);
+        set_block(l, h, own.blocks.size() - 1, fresh);
+        arena_->release(l, shared);
+    }
+    const auto wanted = static_cast<size_t>(blocks_for(own.length() + n));
+    while (own.blocks.size() < wanted)
+        set_block(l, h, own.blocks.size(), arena_->take(l));
 }
 
 void KvCache::truncate(int64_t n) {
@@ -327,7 +341,6 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
         }
         drop_blocks(layer, h, kept);
     }
-    queue_books();
     const uint64_t after = arena_->bytes_in_use();
     return before > after ? before - after : 0;
 }

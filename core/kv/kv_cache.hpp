@@ -17,7 +17,8 @@ using KeepLists = std::vector<std::vector<int32_t>>;
 // each slot. Blocks belong to heads, so heads of different length cost what they hold. Keeps books of lengths and positions on the
 // host, so that nothing ever has to be read back. Not thread-safe.
 //
-// A fork shares its parent's blocks until one of the two writes to one. Parent and fork may go in any order.
+// A fork shares its parent's blocks until one of the two writes to one (an append copies the last block if it is not full, a
+// compaction goes to blocks of its own). Parent and fork may go in any order.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
@@ -52,8 +53,16 @@ class KvCache {
     static OpHandle plan_gather(Executor &executor, const KvShape &shape, uint32_t sides);
     // Compacts a layer to the listed slots with an op of plan_gather; `sides` are i32 or f32 [kv_heads, slots] tensors that move along.
     // Queues the moves and gives back the blocks that become free. The bytes freed. A head whose list is all its slots is untouched.
+    // After the last layer's compaction publish() has to follow, before anything else reads the cache.
     uint64_t compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
                      std::span<const Tensor> sides = {});
+    // Queues lengths and tables as compact() left them: one write each for all layers.
+    void publish() { queue_books(); }
+    // Brings the views up to date where another fork exchanged the arenas.
+    void refresh() {
+        for (uint32_t l = 0; l < shape().layers; ++l)
+            refresh_view(l);
+    }
     // Notes new positions of slots begin.. of a head, after an op (kv_rerotate) wrote them on the device.
     void set_positions(uint32_t layer, uint32_t head, int64_t begin, std::span<const int32_t> positions);
     void clear();
@@ -83,6 +92,7 @@ class KvCache {
     int64_t blocks_for(int64_t slots) const {
         return (slots + shape().block_slots - 1) / shape().block_slots;
     }
+    void make_room(uint32_t layer, uint32_t head, int64_t n);
     void set_block(uint32_t layer, uint32_t head, size_t i, int32_t block);
     void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
     void refresh_view(uint32_t layer);

@@ -30,7 +30,9 @@ class Rerotation {
   private:
     void capture(KvCache &cache, uint32_t layer);
     int64_t move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy);
-    void write_tables(std::span<const int64_t> turns);
+    void run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy);
+    void write_tables();
+    void make_buffers();
 
     CachePlan &plan_;
     keel_buffer_kind placement_;
@@ -40,6 +42,7 @@ class Rerotation {
     std::vector<int32_t> origin_;   // [layers, kv_heads, prefix] position that a pristine key is rotated for
     Tensor cos_, sin_;              // f32 [rerotate_rows, rot / 2]
     Tensor row_, new_positions_;    // i32 [kv_heads, slots]
+    std::vector<int64_t> turns_;    // of the call in the making: row r turns by so many positions
     std::vector<int32_t> host_row_, host_positions_;
     std::vector<float> host_cos_, host_sin_;
 };

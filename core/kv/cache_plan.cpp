@@ -1,0 +1,282 @@
+#include "kv/cache_plan.hpp"
+
+#include "base/error.hpp"
+#include "kv/plugin_state.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace keel {
+namespace {
+
+constexpr double mib = 1048576;
+
+struct NamedNeed {
+    uint64_t bit;
+    const char *name;
+};
+constexpr NamedNeed named_needs[] = {
+    {KEEL_NEED_POSITIONS, "positions"},
+    {KEEL_NEED_KEY_NORMS, "key_norms"},
+    {KEEL_NEED_VALUE_NORMS, "value_norms"},
+    {KEEL_NEED_WINDOW_SCORES, "window_scores"},
+    {KEEL_NEED_RUNNING_SCORES, "running_scores"},
+    {KEEL_NEED_KEY_SUM, "key_sum"},
+    {KEEL_NEED_KEY_PROJECT, "key_project"},
+    {KEEL_NEED_QUERY_STATS, "query_stats"},
+    {KEEL_NEED_REPLAY, "replay"},
+    {KEEL_NEED_KEYS, "keys"},
+};
+constexpr uint64_t served_needs = KEEL_NEED_POSITIONS | KEEL_NEED_KEY_NORMS | KEEL_NEED_VALUE_NORMS;
+constexpr uint32_t known_flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ONLY | KEEL_POLICY_BLOCKWISE |
+                                 KEEL_POLICY_BETWEEN_LAYERS | KEEL_POLICY_KEEPS_ALL;
+
+std::string need_name(uint64_t bit) {
+    for (const NamedNeed &need : named_needs) {
+        if (need.bit == bit) return need.name;
+    }
+    return fmt::format("need bit {}", std::countr_zero(bit));
+}
+
+bool is_quantized(keel_dtype dtype) {
+    return keel_dtype_block(dtype) > 1;
+}
+
+} // namespace
+
+CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
+                     CacheConfig config)
+    : executor_(executor), shape_(shape), host_(std::move(host)), config_(std::move(config)) {
+    shape_.check();
+    geometry_.layers = shape_.layers;
+    geometry_.heads = shape_.heads;
+    geometry_.kv_heads = shape_.kv_heads;
+    geometry_.head_dim = shape_.head_dim;
+    geometry_.context = static_cast<uint32_t>(config_.trained_context);
+    {
+        // A state to ask; each sequence makes its own.
+        const PolicyState probe(config_.policy, host_->table(), geometry_, config_.seed, needs_);
+        needs_.projection = nullptr; // the probe's
+    }
+    check_needs();
+    if (keeps_all()) return;
+    check_allocator();
+    check_budget();
+    check_positions();
+    plan_ops();
+    if (!config_.log.empty()) log_ = std::make_unique<EvictionLog>(config_.log, config_.policy.name);
+}
+
+void CachePlan::check_needs() {
+    const std::string &name = config_.policy.name;
+    const uint64_t unserved = needs_.needs & ~served_needs;
+    if (unserved != 0) {
+        throw_error(ErrorKind::input, "policy {} needs {}, which this version of Keel does not compute", name,
+                    need_name(unserved & (0 - unserved)));
+    }
+    if ((needs_.flags & ~known_flags) != 0) {
+        throw_error(ErrorKind::input, "policy {} sets flags {:#x}, which this version of Keel does not know",
+                    name, needs_.flags & ~known_flags);
+    }
+    if (keeps_all()) return;
+    if ((needs_.flags & KEEL_POLICY_BETWEEN_LAYERS) != 0) {
+        throw_error(ErrorKind::input,
+                    "policy {} wants to decide between the layers of a step, which this version of Keel does "
+                    "not offer",
+                    name);
+    }
+    if (needs_.granularity < KEEL_KEEP_TOKEN || needs_.granularity > KEEL_KEEP_HEAD_RAGGED) {
+        throw_error(ErrorKind::plugin, "policy {} declares granularity {}, which is none of 1 to 4", name,
+                    needs_.granularity);
+    }
+    if (needs_.output != KEEL_OUTPUT_SCORES && needs_.output != KEEL_OUTPUT_KEEP) {
+        throw_error(ErrorKind::plugin, "policy {} declares output {}, which is neither scores nor keep-lists",
+                    name, needs_.output);
+    }
+    if (config_.protect_prefix < 0 || config_.protect_recent < 0 || protected_slots() >= (int64_t{1} << 30)) {
+        throw_error(ErrorKind::input, "policy.protect: prefix {} and recent {} are no numbers of tokens",
+                    config_.protect_prefix, config_.protect_recent);
+    }
+    if (config_.every_n && *config_.every_n < 1)
+        throw_error(ErrorKind::input, "policy.trigger.every_n: expected 1 or more, found {}",
+                    *config_.every_n);
+    if (prefill_only() && !config_.at_prefill_end) {
+        throw_error(ErrorKind::input,
+                    "policy.trigger.on: policy {} acts at the end of the prompt only; add prefill_end", name);
+    }
+}
+
+void CachePlan::check_allocator() {
+    if (config_.allocator.table == nullptr) return;
+    keel_allocator_needs needs;
+    const AllocatorState probe(config_.allocator, host_->table(), geometry_, needs);
+    const std::string &name = config_.allocator.name;
+    if (needs.needs != 0) {
+        throw_error(ErrorKind::input,
+                    "budget allocator {} needs {}, which this version of Keel does not hand to allocators",
+                    name,
+                    needs.needs == KEEL_ALLOCATOR_NEED_SCORES ? "scores" : fmt::format("{:#x}", needs.needs));
+    }
+    ragged_ = (needs.flags & KEEL_ALLOCATOR_RAGGED) != 0;
+    if (ragged_ && needs_.granularity < KEEL_KEEP_HEAD_EQUAL) {
+        throw_error(
+            ErrorKind::input,
+            "policy.allocator: {} gives the heads of a layer different budgets, policy {} keeps the same "
+            "slots in all of them",
+            name, config_.policy.name);
+    }
+}
+
+int64_t CachePlan::capacity_slots() const {
+    if (shape_.max_bytes == 0) return shape_.max_slots;
+    const uint64_t row = uint64_t{shape_.layers} * shape_.kv_heads * shape_.block_bytes();
+    const uint64_t blocks = std::min<uint64_t>(shape_.max_bytes / row, uint64_t{1} << 30);
+    return std::min(shape_.max_slots, static_cast<int64_t>(blocks) * shape_.block_slots);
+}
+
+void CachePlan::check_budget() {
+    const int64_t least = protected_slots() + 1;
+    std::string key;
+    switch (config_.budget_unit) {
+    case BudgetUnit::none:
+        if (needs_.own_budget == 0) {
+            throw_error(ErrorKind::input,
+                        "policy.budget: policy {} needs one of policy.budget.tokens, .ratio and .mib",
+                        config_.policy.name);
+        }
+        key = fmt::format("policy.params (policy {} asks for {} slots)", config_.policy.name,
+                          needs_.own_budget);
+        fixed_ = config_.protect_prefix + int64_t{needs_.own_budget};
+        break;
+    case BudgetUnit::tokens:
+        key = "policy.budget.tokens";
+        fixed_ = static_cast<int64_t>(std::clamp(config_.budget, 0.0, 1e9));
+        break;
+    case BudgetUnit::ratio:
+        if (!(config_.budget > 0 && config_.budget <= 1)) {
+            throw_error(ErrorKind::input,
+                        "policy.budget.ratio: expected a number above 0 and at most 1, found {}",
+                        config_.budget);
+        }
+        key = "policy.protect";
+        fixed_ = least; // the smallest that a ratio comes to
+        break;
+    case BudgetUnit::mib: {
+        key = "policy.budget.mib";
+        const auto row =
+            static_cast<double>(uint64_t{shape_.layers} * shape_.kv_heads * shape_.block_bytes());
+        const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * mib / row);
+        if (blocks < 1) {
+            throw_error(
+                ErrorKind::input,
+                "policy.budget.mib: {} MiB do not hold one block of {} slots for each head; at least {:.3f}",
+                config_.budget, shape_.block_slots, row / mib);
+        }
+        fixed_ = static_cast<int64_t>(std::min(blocks * shape_.block_slots, 1e9));
+        break;
+    }
+    }
+    if (fixed_ < least) {
+        throw_error(
+            ErrorKind::input,
+            "{}: a budget of {} slots leaves no room beside policy.protect (prefix {} + recent {}); at "
+            "least {}",
+            key, fixed_, config_.protect_prefix, config_.protect_recent, least);
+    }
+    if (config_.slack && *config_.slack < 0)
+        throw_error(ErrorKind::input, "policy.budget.slack: expected 0 or more, found {}", *config_.slack);
+    const int64_t capacity = capacity_slots();
+    if (capacity < shape_.max_slots && fixed_ >= capacity) {
+        throw_error(
+            ErrorKind::input,
+            "{}: a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, one of which the "
+            "next token needs",
+            key, fixed_, static_cast<double>(shape_.max_bytes) / mib, capacity);
+    }
+}
+
+void CachePlan::check_positions() {
+    if (config_.positions == KvPositions::absolute) return;
+    if (config_.rope_frequencies.empty() || 2 * config_.rope_frequencies.size() > shape_.head_dim) {
+        throw_error(ErrorKind::internal, "re-rotation with {} RoPE frequencies of heads of {}",
+                    config_.rope_frequencies.size(), shape_.head_dim);
+    }
+    const bool contiguous = needs_.granularity == KEEL_KEEP_TOKEN && needs_.output == KEEL_OUTPUT_KEEP;
+    if (is_quantized(shape_.key_dtype) && !contiguous) {
+        throw_error(
+            ErrorKind::input,
+            "policy.positions: policy {} may keep scattered slots, and rotating {} keys again and again "
+            "would add up rounding; use positions: absolute or kv.key_dtype: f16",
+            config_.policy.name, keel_dtype_name(shape_.key_dtype));
+    }
+}
+
+BudgetNow CachePlan::budget(int64_t seen) const {
+    BudgetNow now;
+    now.tokens = fixed_;
+    if (config_.budget_unit == BudgetUnit::ratio) {
+        now.tokens =
+            std::max(fixed_, static_cast<int64_t>(std::floor(config_.budget * static_cast<double>(seen))));
+    }
+    now.slack = config_.slack.value_or(now.tokens / 8);
+    // Slack has to leave room for one token, or the trigger would come too late.
+    now.slack = std::max<int64_t>(0, std::min(now.slack, capacity_slots() - now.tokens - 1));
+    return now;
+}
+
+void CachePlan::plan_ops() {
+    const KvTemplate kv(shape_);
+    gather_ = KvCache::plan_gather(executor_, shape_, 0);
+    const int64_t slots = shape_.blocks_per_head() * shape_.block_slots;
+    const Tensor per_slot = Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, slots});
+    keel_keys_args keys = {KEEL_HEADER(keel_keys_args)};
+    keys.kv = kv.view();
+    keys.out = per_slot.c();
+    keys.end = shape_.max_slots;
+    if ((needs_.needs & KEEL_NEED_KEY_NORMS) != 0) {
+        keys.features = KEEL_KEYS_NORMS;
+        key_norms_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: key norms");
+    }
+    if ((needs_.needs & KEEL_NEED_VALUE_NORMS) != 0) {
+        keys.features = 0;
+        value_norms_ = executor_.plan(KEEL_OP_VALUE_NORMS, keys, "kv: value norms");
+    }
+    if (config_.positions == KvPositions::absolute) return;
+
+    const auto half = static_cast<int64_t>(config_.rope_frequencies.size());
+    const Tensor cos = Tensor::shape(KEEL_DTYPE_F32, {rerotate_rows, half});
+    const Tensor index = Tensor::shape(KEEL_DTYPE_I32, {shape_.kv_heads, slots});
+    keel_rope_tables tables = {KEEL_HEADER(keel_rope_tables)};
+    tables.cos = tables.sin = cos.c();
+    tables.mode = config_.rope_mode;
+    tables.rot = static_cast<uint32_t>(2 * half);
+    keel_kv_rerotate_args turn = {KEEL_HEADER(keel_kv_rerotate_args)};
+    turn.kv = kv.view();
+    turn.tables = &tables;
+    turn.row = turn.new_positions = index.c();
+    turn.end = shape_.max_slots;
+    if (!is_quantized(shape_.key_dtype))
+        rerotate_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation");
+    if (config_.protect_prefix == 0) return;
+    const Tensor copy =
+        Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, config_.protect_prefix, shape_.head_dim});
+    turn.features = KEEL_REROTATE_SOURCE;
+    turn.source = copy.c();
+    turn.end = config_.protect_prefix;
+    restore_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation of the protected prefix");
+    keys.features = 0;
+    keys.out = copy.c();
+    keys.end = config_.protect_prefix;
+    capture_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: copy of the protected prefix");
+}
+
+std::vector<const PlannedOp *> CachePlan::ops() const {
+    std::vector<const PlannedOp *> out;
+    for (const OpHandle *op : {&gather_, &key_norms_, &value_norms_, &capture_, &rerotate_, &restore_}) {
+        if (*op) out.push_back(op->get());
+    }
+    return out;
+}
+
+} // namespace keel

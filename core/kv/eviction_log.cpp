@@ -1,0 +1,102 @@
+#include "kv/eviction_log.hpp"
+
+#include "base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace keel {
+namespace {
+
+// JSON has no infinities.
+std::string number(double value) {
+    return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null";
+}
+
+std::string quoted(const std::string &text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        if (static_cast<unsigned char>(c) < 0x20) {
+            out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+        } else {
+            out += c;
+        }
+    }
+    return out + '"';
+}
+
+} // namespace
+
+const char *trigger_name(keel_trigger trigger) {
+    switch (trigger) {
+    case KEEL_TRIGGER_PREFILL_END:
+        return "prefill_end";
+    case KEEL_TRIGGER_BUDGET:
+        return "budget";
+    case KEEL_TRIGGER_INSERT:
+        return "insert";
+    case KEEL_TRIGGER_EVERY_N:
+        return "every_n";
+    case KEEL_TRIGGER_PRESSURE:
+        return "pressure";
+    case KEEL_TRIGGER_CHUNK:
+        return "chunk";
+    default:
+        return "?";
+    }
+}
+
+void EvictionRecord::summarize(std::span<const float> scores, std::span<const int32_t> lengths,
+                               int64_t stride, uint32_t n_heads) {
+    std::vector<float> all;
+    for (uint32_t h = 0; h < n_heads; ++h) {
+        const auto row = scores.subspan(static_cast<size_t>(h * stride), static_cast<size_t>(lengths[h]));
+        all.insert(all.end(), row.begin(), row.end());
+    }
+    if (all.empty()) return;
+    std::sort(all.begin(), all.end());
+    const auto quantile = [&](size_t quarter) { return all[(all.size() - 1) * quarter / 4]; };
+    score_min = quantile(0);
+    score_p25 = quantile(1);
+    score_median = quantile(2);
+    score_p75 = quantile(3);
+    score_max = quantile(4);
+    has_scores = true;
+}
+
+std::string to_json(const EvictionRecord &r, const std::string &policy) {
+    std::string line = fmt::format(
+        R"({{"sequence":{},"tokens":{},"seconds":{:.6f},"trigger":"{}","policy":{},"layer":{},"heads":{},)"
+        R"("held":{},"kept_min":{},"kept_max":{},"freed_bytes":{},"moved_keys":{},"microseconds":{:.1f})",
+        r.sequence, r.tokens, r.seconds, trigger_name(r.trigger), quoted(policy), r.layer, r.heads,
+        r.held_max, r.kept_min, r.kept_max, r.freed_bytes, r.moved_keys, r.microseconds);
+    if (r.has_scores) {
+        line += fmt::format(R"(,"scores":{{"min":{},"p25":{},"median":{},"p75":{},"max":{}}})",
+                            number(r.score_min), number(r.score_p25), number(r.score_median),
+                            number(r.score_p75), number(r.score_max));
+    }
+    return line + '}';
+}
+
+EvictionLog::EvictionLog(const std::string &path, std::string policy)
+    : path_(path), policy_(std::move(policy)), file_(std::fopen(path.c_str(), "w")) {
+    if (!file_) {
+        throw_error(ErrorKind::input, "{}: policy.log cannot be written: {}", path_, std::strerror(errno));
+    }
+}
+
+void EvictionLog::write(const EvictionRecord &record) {
+    const std::string line = to_json(record, policy_) + '\n';
+    if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
+        std::fflush(file_.get()) != 0) {
+        throw_error(ErrorKind::resource, "{}: policy.log cannot be written: {}", path_, std::strerror(errno));
+    }
+}
+
+} // namespace keel

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// One head (or all heads that share one keep-list) about to be decided on.
+struct HeadBudget {
+    int64_t length = 0;                    // slots in use
+    int64_t budget = 0;                    // slots that may stay
+    const uint8_t *is_protected = nullptr; // [length]; all of them stay, even beyond the budget
+};
+
+// The protected slots and the best-scored others within the budget; of equal scores the newer slot stays. Throws Error(plugin)
+// "WHO: ... slot 7 ..." for a NaN. scores [length]. `order` is scratch.
+void keep_best(const HeadBudget &head, const float *scores, const std::string &who,
+               std::vector<int32_t> &order, std::vector<int32_t> &keep);
+
+// A policy's own list, checked (strictly rising, in range, else Error(plugin) "WHO: ..."), with the protected slots added and, if it
+// is above the budget, the oldest unprotected ones cut.
+void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const std::string &who,
+                 std::vector<int32_t> &keep);
+
+// Cuts the oldest unprotected slots until `count` are left (or only protected ones).
+void cut_oldest(const HeadBudget &head, int64_t count, std::vector<int32_t> &keep);
+
+} // namespace keel

@@ -1,0 +1,202 @@
+#include "kv/rerotation.hpp"
+
+#include "base/error.hpp"
+#include "device/device.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace keel {
+
+Rerotation::Rerotation(CachePlan &plan, keel_buffer_kind placement)
+    : plan_(plan), placement_(placement), prefix_(plan.config().protect_prefix),
+      captured_(plan.shape().layers, 0) {
+    const size_t rows = size_t{plan.shape().layers} * plan.shape().kv_heads;
+    origin_.assign(rows * static_cast<size_t>(prefix_), 0);
+}
+
+void Rerotation::make_buffers() {
+    if (!cos_.empty()) return;
+    const KvShape &s = plan_.shape();
+    Device &device = plan_.executor().device();
+    const auto half = static_cast<int64_t>(plan_.config().rope_frequencies.size());
+    const int64_t slots = s.blocks_per_head() * s.block_slots;
+    cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {CachePlan::rerotate_rows, half}, placement_);
+    sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {CachePlan::rerotate_rows, half}, placement_);
+    row_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
+    new_positions_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
+    if (prefix_ > 0) {
+        pristine_ = Tensor::allocate(device, KEEL_DTYPE_F32,
+                                     {int64_t{s.layers} * s.kv_heads, prefix_, s.head_dim}, placement_);
+    }
+    host_cos_.resize(static_cast<size_t>(CachePlan::rerotate_rows * half));
+    host_sin_.resize(host_cos_.size());
+}
+
+// Protected slots stay where they are, so what the cache holds there is what was first written, until the first move.
+void Rerotation::capture(KvCache &cache, uint32_t layer) {
+    const KvShape &s = plan_.shape();
+    int64_t length = prefix_;
+    for (uint32_t h = 0; h < s.kv_heads; ++h)
+        length = std::min(length, cache.length(layer, h));
+    int64_t &captured = captured_[layer];
+    if (captured >= length) return;
+    const Tensor out = pristine_.rows(int64_t{layer} * s.kv_heads, s.kv_heads);
+    keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
+    args.kv = cache.view(layer);
+    args.out = out.c();
+    args.begin = captured;
+    args.end = length;
+    plan_.executor().run(*plan_.capture(), args);
+    for (uint32_t h = 0; h < s.kv_heads; ++h) {
+        const size_t at = (size_t{layer} * s.kv_heads + h) * static_cast<size_t>(prefix_);
+        for (int64_t j = captured; j < length; ++j)
+            origin_[at + static_cast<size_t>(j)] = cache.positions(layer, h)[static_cast<size_t>(j)];
+    }
+    captured = length;
+}
+
+int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
+    const KvShape &s = plan_.shape();
+    int64_t moved_end = 0; // behind the last slot that has to move
+    for (uint32_t h = 0; h < s.kv_heads; ++h) {
+        const auto positions = cache.positions(layer, h);
+        const int64_t length = std::ssize(positions);
+        for (int64_t j = length - 1; j >= moved_end; --j) {
+            if (positions[static_cast<size_t>(j)] == positions.back() - (length - 1 - j)) continue;
+            moved_end = j + 1;
+            break;
+        }
+    }
+    if (moved_end == 0) return 0;
+    if (moved_end > prefix_ && plan_.rerotate() == nullptr) {
+        throw_error(
+            ErrorKind::input,
+            "policy.positions: policy {} kept scattered slots of layer {}, and rotating {} keys again "
+            "and again would add up rounding; use positions: absolute or kv.key_dtype: f16",
+            plan_.config().policy.name, layer, keel_dtype_name(s.key_dtype));
+    }
+    make_buffers();
+    int64_t moved = 0;
+    if (prefix_ > 0) {
+        capture(cache, layer);
+        moved += move(cache, layer, 0, std::min(prefix_, moved_end), true);
+    }
+    if (moved_end > prefix_) moved += move(cache, layer, prefix_, moved_end, false);
+    return moved;
+}
+
+// Turns slots begin..end-1 to where they belong, `rerotate_rows` different turns at a time.
+int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy) {
+    const KvShape &s = plan_.shape();
+    const auto width = static_cast<size_t>(end);
+    const size_t cells = s.kv_heads * width;
+    host_row_.assign(cells, -1);
+    host_positions_.assign(cells, 0);
+    turns_.clear();
+    int64_t moved = 0;
+    const auto row_of = [&](int64_t turn) {
+        auto found = std::find(turns_.begin(), turns_.end(), turn);
+        if (found == turns_.end() && std::ssize(turns_) == CachePlan::rerotate_rows) {
+            run_move(cache, layer, begin, end, from_copy);
+            std::fill(host_row_.begin(), host_row_.end(), -1);
+            turns_.clear();
+            found = turns_.end();
+        }
+        if (found == turns_.end()) found = turns_.insert(found, turn);
+        return static_cast<int32_t>(found - turns_.begin());
+    };
+    for (uint32_t h = 0; h < s.kv_heads; ++h) {
+        const int64_t length = cache.length(layer, h);
+        const size_t origin = (size_t{layer} * s.kv_heads + h) * static_cast<size_t>(prefix_);
+        for (int64_t j = begin; j < std::min(end, length); ++j) {
+            const auto slot = static_cast<size_t>(j);
+            const auto positions = cache.positions(layer, h);
+            const auto target = static_cast<int32_t>(positions.back() - (length - 1 - j));
+            const int32_t now = positions[slot];
+            if (target == now) continue;
+            host_row_[h * width + slot] =
+                row_of(int64_t{target} - (from_copy ? origin_[origin + slot] : now));
+            host_positions_[h * width + slot] = target;
+            cache.set_positions(layer, h, j, {&target, 1});
+            ++moved;
+        }
+    }
+    if (!turns_.empty()) run_move(cache, layer, begin, end, from_copy);
+    return moved;
+}
+
+void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy) {
+    const KvShape &s = plan_.shape();
+    write_tables();
+    const Tensor row(row_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
+    const Tensor positions(new_positions_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
+    row.write(host_row_.data());
+    positions.write(host_positions_.data());
+    keel_rope_tables tables = {KEEL_HEADER(keel_rope_tables)};
+    tables.cos = cos_.c();
+    tables.sin = sin_.c();
+    tables.mode = plan_.config().rope_mode;
+    tables.rot = static_cast<uint32_t>(2 * plan_.config().rope_frequencies.size());
+    keel_kv_rerotate_args args = {KEEL_HEADER(keel_kv_rerotate_args)};
+    args.kv = cache.view(layer);
+    args.tables = &tables;
+    args.row = row.c();
+    args.new_positions = positions.c();
+    args.begin = begin;
+    args.end = end;
+    if (!from_copy) {
+        plan_.executor().run(*plan_.rerotate(), args);
+        return;
+    }
+    // The op's source has exactly the range's slots; the copy may have more.
+    const Tensor whole = pristine_.rows(int64_t{layer} * s.kv_heads, s.kv_heads);
+    args.features = KEEL_REROTATE_SOURCE;
+    args.end = prefix_;
+    if (end == prefix_) {
+        args.source = whole.c();
+        plan_.executor().run(*plan_.restore(), args);
+        return;
+    }
+    keel_tensor part = *whole.c();
+    part.shape[1] = end;
+    args.end = end;
+    args.source = &part;
+    plan_.executor().run(*plan_.restore(), args);
+}
+
+void Rerotation::write_tables() {
+    const auto &frequencies = plan_.config().rope_frequencies;
+    const size_t half = frequencies.size();
+    for (size_t r = 0; r < turns_.size(); ++r) {
+        for (size_t f = 0; f < half; ++f) {
+            const double angle = static_cast<double>(turns_[r]) * frequencies[f];
+            host_cos_[r * half + f] = static_cast<float>(std::cos(angle));
+            host_sin_[r * half + f] = static_cast<float>(std::sin(angle));
+        }
+    }
+    const auto rows = static_cast<int64_t>(turns_.size());
+    cos_.rows(0, rows).write(host_cos_.data());
+    sin_.rows(0, rows).write(host_sin_.data());
+}
+
+void Rerotation::truncate(const KvCache &cache) {
+    const KvShape &s = plan_.shape();
+    for (uint32_t l = 0; l < s.layers; ++l) {
+        for (uint32_t h = 0; h < s.kv_heads; ++h)
+            captured_[l] = std::min(captured_[l], cache.length(l, h));
+    }
+}
+
+std::unique_ptr<Rerotation> Rerotation::fork() const {
+    auto copy = std::make_unique<Rerotation>(plan_, placement_);
+    copy->captured_ = captured_;
+    copy->origin_ = origin_;
+    if (!pristine_.empty()) {
+        copy->make_buffers();
+        copy->pristine_.write(pristine_.read<float>().data());
+    }
+    return copy;
+}
+
+} // namespace keel
