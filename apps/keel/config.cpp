@@ -1,0 +1,157 @@
+#include "config_check.hpp"
+#include "console.hpp"
+#include "fit.hpp"
+#include "pipeline_arguments.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "pipeline/config_writer.hpp"
+#include "platform/paths.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace keel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct ConfigOptions {
+    PipelineArguments pipeline;
+    bool origins = false, json = false;
+    std::string model, output, backend = "cpu";
+};
+
+int show(const ConfigOptions &o) {
+    const pipeline::PipelineConfig config = o.pipeline.load();
+    if (!o.json) {
+        console().out(pipeline::to_yaml(config, o.origins));
+        return 0;
+    }
+    Json json = Json::object();
+    for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(config)) {
+        json[key.path] = {{"value", key.value.empty() ? Json(nullptr) : Json(key.value)},
+                          {"origin", key.where.file.empty() ? "default" : to_string(key.where)}};
+    }
+    print_json(json);
+    return 0;
+}
+
+int check(const ConfigOptions &o) {
+    const pipeline::PipelineConfig config = o.pipeline.load();
+    const std::string summary = check_pipeline(config);
+    if (o.json) {
+        print_json({{"file", o.pipeline.target()}, {"ok", true}, {"summary", summary}});
+    } else {
+        console().out(fmt::format("{}: ok: {}\n", o.pipeline.target(), summary));
+    }
+    return 0;
+}
+
+// As the new file's folder would name the model, unless that leads through too many parents.
+std::string path_from(const fs::path &folder, const fs::path &model) {
+    const fs::path relative = absolute_path(model).lexically_relative(absolute_path(folder));
+    const auto parents = std::count(relative.begin(), relative.end(), fs::path(".."));
+    return relative.empty() || parents > 2 ? absolute_path(model).string() : relative.string();
+}
+
+std::string new_pipeline(const ConfigOptions &o) {
+    const fs::path model = model_folder(o.model);
+    const auto source = open_model_source(model);
+    const Fit fit = fit_to_memory(*source, memory_info());
+    const fs::path folder = o.output.empty() ? fs::path(".") : fs::path(o.output).parent_path();
+    std::vector<pipeline::InitValue> values = {
+        {"model.path", path_from(folder, model), {}},
+        {"model.context", std::to_string(fit.context), fit.context_note},
+        {"backend.plugin", o.backend, {}},
+        {"kv.dtype", keel_dtype_name(fit.kv), fit.kv_note},
+        {"policy.plugin", "none",
+         "'keel plugins list' shows the policies; with one that evicts, texts may grow beyond the context."},
+        {"strict", "false", {}},
+        {"sampling.temperature", "0.7", {}},
+        {"sampling.seed", "1", {}},
+        {"generation.prompt", "Once upon a time", {}},
+        {"generation.max_tokens", "200", {}},
+    };
+    if (fit.weights != KEEL_DTYPE_NONE)
+        values.push_back({"model.weights", keel_dtype_name(fit.weights), fit.weights_note});
+    if (!fit.fits) console().message("keel: warning: ", fit.context_note, 33);
+    return pipeline::init_yaml(values);
+}
+
+// A new file; never over another one, and nothing half-written stays.
+void write_new(const std::string &path, const std::string &text) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST)
+        throw_error(ErrorKind::usage, "{}: is there already and stays as it is; choose another name with -o",
+                    path);
+    if (fd < 0) throw_error(ErrorKind::input, "{}: cannot write: {}", path, std::strerror(errno));
+    size_t done = 0;
+    int error = 0;
+    while (done < text.size() && error == 0) {
+        const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+        if (n >= 0) {
+            done += static_cast<size_t>(n);
+        } else if (errno != EINTR) {
+            error = errno;
+        }
+    }
+    if (::close(fd) != 0 && error == 0) error = errno;
+    if (error == 0) return;
+    ::unlink(path.c_str());
+    throw_error(ErrorKind::input, "{}: cannot write: {}", path, std::strerror(error));
+}
+
+int init(const ConfigOptions &o, const Program &program) {
+    const std::string text = new_pipeline(o);
+    if (o.output.empty() || o.output == "-") {
+        console().out(text);
+        return 0;
+    }
+    write_new(o.output, text);
+    if (!program.quiet) console().message("keel: ", fmt::format("wrote {0}; try it: keel run {0}", o.output));
+    return 0;
+}
+
+} // namespace
+
+void add_config(CLI::App &app, Program &program) {
+    CLI::App &command = *app.add_subcommand("config", "Show, check and write pipeline files");
+    command.set_help_flag("-h,--help", "Show this help");
+    command.footer("All keys of a pipeline: docs/config.md.");
+    auto o = std::make_shared<ConfigOptions>();
+
+    CLI::App &showing =
+        add_command(command, program, "show", "Print every key of a pipeline with its value",
+                    {{"keel config show configs/quickstart.yaml --origins", "and whence it came"},
+                     {"keel config show configs/quickstart.yaml --set policy=none", ""}});
+    o->pipeline.add_to(showing, program, false);
+    showing.add_flag("--origins", o->origins, "Say behind each value where it was set");
+    showing.add_flag("--json", o->json, "Print a JSON object: key to value and origin");
+    set_action(showing, program, [o] { return show(*o); });
+
+    CLI::App &checking = add_command(
+        command, program, "check",
+        "Check a pipeline: keys, plugins, parameters, model files; no weights are read",
+        {{"keel config check my.yaml", "exit code 0, or 2 and one line that names file, line and column"}});
+    o->pipeline.add_to(checking, program, false);
+    checking.add_flag("--json", o->json, "Print a JSON object");
+    set_action(checking, program, [o] { return check(*o); });
+
+    CLI::App &writing = add_command(
+        command, program, "init", "Write a commented pipeline that fits the free memory",
+        {{"keel config init models/tiny -o my.yaml", ""}, {"keel config init models/tiny | less", ""}});
+    writing.add_option("MODEL", o->model, "The folder of a model")->required()->type_name("");
+    writing
+        .add_option("-o,--output", o->output,
+                    "The new file; one that is there already is never touched. Without: standard output")
+        ->type_name("FILE");
+    writing.add_option("--backend", o->backend, "Who computes")->type_name("NAME")->capture_default_str();
+    set_action(writing, program, [o, &program] { return init(*o, program); });
+}
+
+} // namespace keel::cli

@@ -1,0 +1,151 @@
+#include "console.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace keel::cli {
+namespace {
+
+constexpr auto first_bar = std::chrono::milliseconds(250);
+constexpr auto next_bar = std::chrono::milliseconds(50);
+constexpr std::string_view clear_line = "\r\x1b[K";
+
+// All of it, whatever the system takes at a time. 0, or errno.
+int write_all(int fd, std::string_view text) noexcept {
+    while (!text.empty()) {
+        const ssize_t n = ::write(fd, text.data(), text.size());
+        if (n >= 0) {
+            text.remove_prefix(static_cast<size_t>(n));
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+bool is_dumb() {
+    const char *term = std::getenv("TERM");
+    return term == nullptr || std::strcmp(term, "dumb") == 0;
+}
+
+size_t columns() noexcept {
+    winsize size{};
+    if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+    return size.ws_col;
+}
+
+std::string amount(uint64_t done, uint64_t total, Console::Unit unit) {
+    if (unit == Console::Unit::tokens) return fmt::format("{} of {} tokens", done, total);
+    return fmt::format("{} of {}", format_bytes(done), format_bytes(total));
+}
+
+} // namespace
+
+Console::Console()
+    : out_is_terminal_(::isatty(STDOUT_FILENO) == 1), err_is_terminal_(::isatty(STDERR_FILENO) == 1),
+      bars_(err_is_terminal_ && !is_dumb()) {}
+
+void Console::write_err(std::string_view text) noexcept {
+    write_all(STDERR_FILENO, text);
+}
+
+void Console::out(std::string_view text) {
+    if (text.empty()) return;
+    const std::lock_guard lock(mutex_);
+    clear_locked();
+    if (const int error = write_all(STDOUT_FILENO, text); error == EPIPE) {
+        line_open_ = false;
+        throw OutputClosed{};
+    } else if (error != 0) {
+        line_open_ = false;
+        throw_error(ErrorKind::runtime, "standard output: cannot write: {}", std::strerror(error));
+    }
+    line_open_ = text.back() != '\n';
+}
+
+void Console::end_line() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (line_open_) write_all(STDOUT_FILENO, "\n");
+    line_open_ = false;
+}
+
+void Console::message(std::string_view head, std::string_view text, int colour) noexcept {
+    const std::lock_guard lock(mutex_);
+    clear_locked();
+    // A message in the middle of a text on the same screen starts a line of its own.
+    if (line_open_ && out_is_terminal_ && err_is_terminal_) {
+        write_err("\n");
+        line_open_ = false;
+    }
+    std::string line;
+    const bool coloured = colour != 0 && err_is_terminal_ && !is_dumb();
+    if (coloured) line += fmt::format("\x1b[{}m", colour);
+    line.append(head);
+    if (coloured) line += "\x1b[0m";
+    line.append(text).append("\n");
+    write_err(line);
+}
+
+void Console::faint(std::string_view text) noexcept {
+    const std::lock_guard lock(mutex_);
+    clear_locked();
+    if (err_is_terminal_ && !is_dumb()) write_err("\x1b[2m");
+    write_err(text);
+    if (err_is_terminal_ && !is_dumb()) write_err("\x1b[0m");
+}
+
+void Console::progress(std::string_view what, uint64_t done, uint64_t total, Unit unit) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!bars_ || total == 0) return;
+    const auto now = Clock::now();
+    if (bar_what_ != what) {
+        clear_locked();
+        bar_what_ = what;
+        bar_start_ = now;
+        return;
+    }
+    if (now - bar_start_ < first_bar || now - bar_drawn_ < next_bar) return;
+    if (done >= total) return clear_locked();
+    bar_drawn_ = now;
+    const double share = static_cast<double>(done) / static_cast<double>(total);
+    const double left =
+        std::chrono::duration<double>(now - bar_start_).count() * (1 - share) / std::max(share, 1e-6);
+    std::string tail = fmt::format(" {:3.0f} %  {}", 100 * share, amount(done, total, unit));
+    if (share > 0.02) tail += fmt::format(", {:.0f} s left", left);
+    const size_t width = columns();
+    std::string line = fmt::format("{:<8}", what);
+    if (line.size() + tail.size() + 16 <= width) {
+        const size_t cells = std::min<size_t>(30, width - line.size() - tail.size() - 4);
+        const auto full = static_cast<size_t>(share * static_cast<double>(cells));
+        line += fmt::format(" [{}{}]", std::string(full, '#'), std::string(cells - full, '.'));
+    }
+    line += tail;
+    if (line.size() >= width) line.resize(width - 1);
+    write_err(std::string("\r") + line + "\x1b[K"); // drawn over, then the rest cleared: no flicker
+    bar_shown_ = true;
+}
+
+void Console::clear_progress() noexcept {
+    const std::lock_guard lock(mutex_);
+    clear_locked();
+    bar_what_.clear();
+}
+
+void Console::clear_locked() noexcept {
+    if (bar_shown_) write_err(clear_line);
+    bar_shown_ = false;
+}
+
+Console &console() {
+    static auto *const one = new Console; // never destroyed: plugins may log at exit
+    return *one;
+}
+
+} // namespace keel::cli

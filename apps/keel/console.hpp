@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace keel::cli {
+
+// Thrown when nobody reads standard output any more (`keel ... | head`): the program ends without a word.
+struct OutputClosed {};
+
+// The two streams of the program. Results go to standard output; messages, progress and the closing line to standard error.
+// The progress bar and messages share a screen, so both pass through here. Thread-safe: plugins log from their own threads.
+class Console {
+  public:
+    enum class Unit { bytes, tokens };
+
+    Console();
+    Console(const Console &) = delete;
+    Console &operator=(const Console &) = delete;
+
+    bool out_is_terminal() const noexcept { return out_is_terminal_; }
+    bool err_is_terminal() const noexcept { return err_is_terminal_; }
+
+    // Writes to standard output at once. Throws OutputClosed, or Error(runtime) where it cannot be written.
+    void out(std::string_view text);
+    // Ends a line of standard output that was begun. Never throws.
+    void end_line() noexcept;
+    // One line of standard error; `colour` is an SGR number for its beginning up to the first ": ", on terminals only.
+    void message(std::string_view head, std::string_view text, int colour = 0) noexcept;
+    // Text as it is to standard error, faint on a terminal.
+    void faint(std::string_view text) noexcept;
+
+    // Draws a bar, if standard error is a terminal. It first shows after a moment, so that short work does not flash, and
+    // moves at most twenty times a second.
+    void progress(std::string_view what, uint64_t done, uint64_t total, Unit unit) noexcept;
+    void clear_progress() noexcept;
+    void hide_progress() noexcept { bars_ = false; }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    void clear_locked() noexcept;
+    void write_err(std::string_view text) noexcept;
+
+    std::mutex mutex_;
+    bool out_is_terminal_, err_is_terminal_, bars_;
+    bool line_open_ = false; // standard output stands in the middle of a line
+    bool bar_shown_ = false;
+    std::string bar_what_;
+    Clock::time_point bar_start_{}, bar_drawn_{};
+};
+
+Console &console(); // the program's own
+
+} // namespace keel::cli

@@ -1,0 +1,320 @@
+#include "console.hpp"
+#include "fit.hpp"
+#include "interrupt.hpp"
+#include "model_tensors.hpp"
+#include "pipeline_arguments.hpp"
+#include "verify.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "text/tokenizer.hpp"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Rows = std::vector<std::vector<std::string>>;
+constexpr keel_dtype kv_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
+                                    KEEL_DTYPE_Q4_0};
+
+struct InspectOptions {
+    std::string model;
+    bool verify = false, json = false, tensors = false;
+};
+
+// All that is known of a model without reading its weights.
+struct Report {
+    std::shared_ptr<const ModelSource> source;
+    std::vector<std::string> unused; // tensors that nothing asks for
+    std::unique_ptr<Tokenizer> tokenizer;
+    std::string tokenizer_error; // why there is none
+    MemoryInfo memory;
+    MemoryNeed need; // stored weights, f16 cache, full context
+    struct Sum {
+        uint64_t tensors = 0, elements = 0, bytes = 0;
+    };
+    std::map<std::string, Sum> by_dtype; // as the files spell it
+};
+
+Report make_report(const InspectOptions &o) {
+    Report r;
+    const std::filesystem::path folder = model_folder(o.model);
+    r.source = open_model_source(folder);
+    r.unused = check_model_tensors(*r.source);
+    try {
+        r.tokenizer = load_tokenizer(folder);
+    } catch (const Error &e) {
+        r.tokenizer_error = e.what();
+    }
+    r.memory = memory_info();
+    r.need = memory_need(*r.source, KEEL_DTYPE_NONE, KEEL_DTYPE_F16, KEEL_DTYPE_F16,
+                         r.source->config().max_positions);
+    for (const TensorInfo &tensor : r.source->tensors()) {
+        Report::Sum &sum = r.by_dtype[tensor.dtype_name];
+        ++sum.tensors;
+        sum.elements += static_cast<uint64_t>(tensor.elements());
+        sum.bytes += tensor.bytes;
+    }
+    return r;
+}
+
+std::string count_text(uint64_t n) {
+    const auto value = static_cast<double>(n);
+    if (n >= 1000000000) return fmt::format("{:.2f} billion", value / 1e9);
+    if (n >= 1000000) return fmt::format("{:.2f} million", value / 1e6);
+    return fmt::format("{}", n);
+}
+
+std::string rope_text(const ModelConfig &m) {
+    std::string text = fmt::format("theta {}", m.rope_theta);
+    switch (m.rope_scaling.kind) {
+    case RopeScaling::Kind::none:
+        return text + ", no scaling";
+    case RopeScaling::Kind::linear:
+        return text + fmt::format(", linear scaling by {}", m.rope_scaling.factor);
+    case RopeScaling::Kind::llama3:
+        break;
+    }
+    return text + fmt::format(", Llama 3 scaling by {} from {} tokens", m.rope_scaling.factor,
+                              m.rope_scaling.original_context);
+}
+
+bool fits(const Report &r) {
+    return r.memory.total == 0 || r.need.total() <= r.memory.available;
+}
+
+void add_architecture(Rows &rows, const Report &r) {
+    const ModelConfig &m = r.source->config();
+    rows.push_back(
+        {"architecture", fmt::format("{}: {} layers, hidden {}, feed-forward {}", m.architecture->name,
+                                     m.layers, m.hidden_size, m.intermediate_size)});
+    rows.push_back(
+        {"attention", fmt::format("{} heads of {} on {} key/value heads{}", m.heads, m.head_dim, m.kv_heads,
+                                  m.sliding_window ? fmt::format(", window {}", *m.sliding_window) : "")});
+    rows.push_back(
+        {"parameters", fmt::format("{}{}", count_text(m.parameter_count()),
+                                   m.tied_embeddings ? " (input and output embedding are one)" : "")});
+    rows.push_back({"context", fmt::format("{} tokens", m.max_positions)});
+    rows.push_back({"rope", rope_text(m)});
+}
+
+void add_files(Rows &rows, const Report &r) {
+    for (size_t i = 0; i < r.source->file_count(); ++i) {
+        const MappedFile &file = r.source->file(i);
+        rows.push_back({i == 0 ? "files" : "",
+                        fmt::format("{}, {}", printable(file.path(), 300), format_bytes(file.size()))});
+    }
+    bool first = true;
+    for (const auto &[dtype, sum] : r.by_dtype) {
+        rows.push_back(
+            {first ? "tensors" : "", fmt::format("{} of {}: {} values, {}", sum.tensors, printable(dtype, 20),
+                                                 sum.elements, format_bytes(sum.bytes))});
+        first = false;
+    }
+    if (!r.unused.empty())
+        rows.push_back({"", fmt::format("{} of them are used by nothing, e.g. {}", r.unused.size(),
+                                        printable(r.unused.front(), 80))});
+}
+
+void add_tokenizer(Rows &rows, const Report &r) {
+    if (!r.tokenizer) {
+        rows.push_back({"tokenizer", "none: " + r.tokenizer_error});
+        return;
+    }
+    const TokenizerInfo info = r.tokenizer->info();
+    rows.push_back({"tokenizer",
+                    fmt::format("{}: {} tokens, {} merges, {} special, {} added", info.kind,
+                                info.ordinary_tokens, info.merges, info.special_tokens, info.added_tokens)});
+    std::string marks = r.tokenizer->bos_id() ? fmt::format("begins with {}", *r.tokenizer->bos_id())
+                                              : "no token begins a text";
+    marks += r.tokenizer->end_ids().empty()
+                 ? ", no token ends one"
+                 : fmt::format(", ends with {}", fmt::join(r.tokenizer->end_ids(), " or "));
+    rows.push_back({"", marks});
+}
+
+void add_memory(Rows &rows, const Report &r) {
+    const ModelConfig &m = r.source->config();
+    bool first = true;
+    for (const keel_dtype dtype : kv_dtypes) {
+        const uint64_t bytes = kv_bytes_per_token(m, dtype, dtype);
+        rows.push_back({first ? "KV cache" : "",
+                        bytes == 0 ? fmt::format("{:<5} not possible: heads of {} are no whole blocks",
+                                                 keel_dtype_name(dtype), m.head_dim)
+                                   : fmt::format("{:<5} {} a token, {} for {} tokens", keel_dtype_name(dtype),
+                                                 format_bytes(bytes),
+                                                 format_bytes(bytes * static_cast<uint64_t>(m.max_positions)),
+                                                 m.max_positions)});
+        first = false;
+    }
+    rows.push_back({"memory", fmt::format("{}: weights as stored {}, full f16 cache {}, work {}",
+                                          format_bytes(r.need.total()), format_bytes(r.need.weights),
+                                          format_bytes(r.need.cache), format_bytes(r.need.work))});
+    if (r.memory.total == 0) return;
+    std::string verdict =
+        fmt::format("{} available ({}): ", format_bytes(r.memory.available), r.memory.limited_by);
+    verdict += fits(r) ? "fits" : "does not fit; 'keel config init' chooses what does";
+    rows.push_back({"", verdict});
+}
+
+std::string tensor_lines(const ModelSource &source) {
+    Rows rows;
+    for (const TensorInfo &tensor : source.tensors())
+        rows.push_back({printable(tensor.name), printable(tensor.dtype_name, 20), shape_text(tensor.shape),
+                        format_bytes(tensor.bytes)});
+    return table(rows);
+}
+
+Json architecture_json(const ModelConfig &m) {
+    Json scaling = nullptr;
+    if (m.rope_scaling.kind != RopeScaling::Kind::none) {
+        scaling = {{"kind", m.rope_scaling.kind == RopeScaling::Kind::linear ? "linear" : "llama3"},
+                   {"factor", m.rope_scaling.factor}};
+        if (m.rope_scaling.kind == RopeScaling::Kind::llama3) {
+            scaling["low_freq_factor"] = m.rope_scaling.low_freq_factor;
+            scaling["high_freq_factor"] = m.rope_scaling.high_freq_factor;
+            scaling["original_context"] = m.rope_scaling.original_context;
+        }
+    }
+    return {{"name", m.architecture->name},
+            {"layers", m.layers},
+            {"hidden_size", m.hidden_size},
+            {"intermediate_size", m.intermediate_size},
+            {"heads", m.heads},
+            {"kv_heads", m.kv_heads},
+            {"head_dim", m.head_dim},
+            {"vocab_size", m.vocab_size},
+            {"context", m.max_positions},
+            {"rms_norm_eps", m.rms_norm_eps},
+            {"rope_theta", m.rope_theta},
+            {"rope_scaling", std::move(scaling)},
+            {"tied_embeddings", m.tied_embeddings},
+            {"bos_id", m.bos_id ? Json(*m.bos_id) : Json(nullptr)},
+            {"eos_ids", m.eos_ids}};
+}
+
+Json report_json(const Report &r, const InspectOptions &o) {
+    const ModelConfig &m = r.source->config();
+    Json json = {{"model", r.source->path()},
+                 {"architecture", architecture_json(m)},
+                 {"parameters", m.parameter_count()}};
+    json["files"] = Json::array();
+    for (size_t i = 0; i < r.source->file_count(); ++i)
+        json["files"].push_back({{"path", r.source->file(i).path()}, {"bytes", r.source->file(i).size()}});
+    json["dtypes"] = Json::object();
+    for (const auto &[dtype, sum] : r.by_dtype)
+        json["dtypes"][dtype] = {{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
+    json["unused_tensors"] = r.unused;
+    if (r.tokenizer) {
+        const TokenizerInfo info = r.tokenizer->info();
+        json["tokenizer"] = {{"kind", info.kind},
+                             {"ordinary_tokens", info.ordinary_tokens},
+                             {"special_tokens", info.special_tokens},
+                             {"added_tokens", info.added_tokens},
+                             {"merges", info.merges},
+                             {"bos_id", r.tokenizer->bos_id() ? Json(*r.tokenizer->bos_id()) : Json(nullptr)},
+                             {"end_ids", r.tokenizer->end_ids()}};
+    } else {
+        json["tokenizer"] = nullptr;
+        json["tokenizer_error"] = r.tokenizer_error;
+    }
+    json["kv_bytes_per_token"] = Json::object();
+    for (const keel_dtype dtype : kv_dtypes) {
+        const uint64_t bytes = kv_bytes_per_token(m, dtype, dtype);
+        json["kv_bytes_per_token"][keel_dtype_name(dtype)] = bytes == 0 ? Json(nullptr) : Json(bytes);
+    }
+    json["memory"] = {{"needed_bytes", r.need.total()},        {"weights_bytes", r.need.weights},
+                      {"cache_bytes", r.need.cache},           {"work_bytes", r.need.work},
+                      {"available_bytes", r.memory.available}, {"fits", fits(r)}};
+    if (o.tensors) {
+        json["tensors"] = Json::array();
+        for (const TensorInfo &t : r.source->tensors())
+            json["tensors"].push_back({{"name", t.name},
+                                       {"dtype", t.dtype_name},
+                                       {"shape", t.shape},
+                                       {"bytes", t.bytes},
+                                       {"file", r.source->file(t).path()},
+                                       {"offset", t.offset}});
+    }
+    return json;
+}
+
+Json verify_json(const Verification &v) {
+    Json bad = Json::array();
+    for (const BadTensor &tensor : v.bad)
+        bad.push_back({{"tensor", tensor.name},
+                       {"file", tensor.file},
+                       {"not_finite", tensor.not_finite},
+                       {"first_index", tensor.first_index}});
+    return {{"ok", v.bad.empty()},
+            {"tensors", v.tensors},
+            {"bytes", v.bytes},
+            {"seconds", v.seconds},
+            {"bad", std::move(bad)}};
+}
+
+// An error line per damaged tensor, up to ten.
+void report_bad(const Verification &v) {
+    constexpr size_t shown = 10;
+    for (size_t i = 0; i < v.bad.size() && i < shown; ++i) {
+        const BadTensor &t = v.bad[i];
+        console().message(
+            "keel: error: ",
+            fmt::format(
+                "{}: tensor '{}': {} of {} values are not finite, the first at [{}]; get the file anew",
+                printable(t.file, 300), printable(t.name), t.not_finite, t.elements,
+                fmt::join(t.first_index, ", ")),
+            31);
+    }
+    if (v.bad.size() > shown)
+        console().message("keel: error: ", fmt::format("and {} more tensors", v.bad.size() - shown), 31);
+}
+
+int inspect(const InspectOptions &o) {
+    const Report r = make_report(o);
+    Json json = o.json ? report_json(r, o) : Json();
+    if (!o.json) {
+        Rows rows;
+        add_architecture(rows, r);
+        add_files(rows, r);
+        add_tokenizer(rows, r);
+        add_memory(rows, r);
+        console().out(printable(r.source->path(), 300) + "\n" + table(rows, "  "));
+        if (o.tensors) console().out("\n" + tensor_lines(*r.source));
+    }
+    if (!o.verify) {
+        if (o.json) print_json(json);
+        return 0;
+    }
+    const Verification v = verify_weights(*r.source);
+    if (o.json) {
+        json["verify"] = verify_json(v);
+        print_json(json);
+    } else if (v.bad.empty()) {
+        console().out(fmt::format("  verified: all values of {} tensors ({}) are finite; {:.1f} s\n",
+                                  v.tensors, format_bytes(v.bytes), v.seconds));
+    }
+    report_bad(v);
+    return v.bad.empty() ? 0 : 1;
+}
+
+} // namespace
+
+void add_inspect(CLI::App &app, Program &program) {
+    CLI::App &command = add_command(
+        app, program, "inspect", "Say what a model is, what it needs, and whether its files are sound",
+        {{"keel inspect models/tiny", ""},
+         {"keel inspect models/tiny --verify", "reads every weight; exit code 1 if one is not finite"},
+         {"keel inspect models/tiny --json | jq .kv_bytes_per_token.f16", ""}});
+    auto o = std::make_shared<InspectOptions>();
+    command.add_option("MODEL", o->model, "The folder of a model")->required()->type_name("");
+    command.add_flag("--verify", o->verify, "Read every weight and look for values that are not finite");
+    command.add_flag("--tensors", o->tensors, "List the tensors: name, type, shape, size");
+    command.add_flag("--json", o->json, "Print a JSON object");
+    set_action(command, program, [o] { return inspect(*o); });
+}
+
+} // namespace keel::cli

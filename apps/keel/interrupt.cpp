@@ -1,0 +1,46 @@
+#include "interrupt.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <unistd.h>
+
+namespace keel::cli {
+namespace {
+
+std::atomic<HostServices *> asked_host{nullptr};
+std::atomic<bool> asked{false};
+static_assert(std::atomic<HostServices *>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+extern "C" void on_interrupt(int) {
+    if (asked.exchange(true)) ::_exit(interrupted_code);
+    if (HostServices *host = asked_host.load()) host->request_cancel();
+}
+
+void set_handler(void (*handler)(int)) {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(SIGINT, &action, nullptr);
+}
+
+} // namespace
+
+InterruptGuard::InterruptGuard(HostServices &host) {
+    asked_host = &host;
+    set_handler(on_interrupt);
+}
+
+InterruptGuard::~InterruptGuard() {
+    set_handler(SIG_DFL);
+    asked_host = nullptr;
+}
+
+bool interrupted() noexcept {
+    return asked;
+}
+
+void check_interrupt() {
+    if (asked) throw Interrupted{};
+}
+
+} // namespace keel::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "plugin/host.hpp"
+
+namespace keel::cli {
+
+// Thrown where work was left because of Ctrl-C.
+struct Interrupted {};
+inline constexpr int interrupted_code = 130; // 128 + SIGINT, as shells have it
+
+// While it lives the first Ctrl-C only asks: interrupted() is true, and so is the host's cancelled(). The second ends the
+// process at once. One at a time.
+class InterruptGuard {
+  public:
+    explicit InterruptGuard(HostServices &host);
+    ~InterruptGuard();
+    InterruptGuard(const InterruptGuard &) = delete;
+    InterruptGuard &operator=(const InterruptGuard &) = delete;
+};
+
+bool interrupted() noexcept;
+// Throws Interrupted after a Ctrl-C: for progress callbacks.
+void check_interrupt();
+
+} // namespace keel::cli

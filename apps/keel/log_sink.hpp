@@ -1,0 +1,10 @@
+#pragma once
+
+#include "program.hpp"
+
+namespace keel::cli {
+
+// Gives keel::log() its sink: standard error, "keel: warning: ..." in yellow on a terminal.
+void install_log_sink(const Program &program);
+
+} // namespace keel::cli

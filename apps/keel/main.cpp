@@ -1,0 +1,115 @@
+#include "console.hpp"
+#include "interrupt.hpp"
+#include "log_sink.hpp"
+#include "program.hpp"
+#include "usage.hpp"
+
+#include "base/error.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#ifndef KEEL_VERSION
+#error "KEEL_VERSION is the project's version, from CMake"
+#endif
+
+namespace keel::cli {
+namespace {
+
+constexpr void (*commands[])(CLI::App &, Program &) = {
+    add_run, add_inspect, add_tokenize, add_plugins, add_config,
+};
+
+constexpr int failed = 1, usage_error = 2;
+
+void describe(CLI::App &app, Program &program) {
+    app.name("keel");
+    app.description("Runs Llama-family language models. Backends and KV-cache policies are plugins, a YAML "
+                    "pipeline names them.");
+    app.set_help_flag("-h,--help", "Show this help; 'keel COMMAND --help' tells about a command");
+    app.set_version_flag("--version", "keel " KEEL_VERSION, "Show the version");
+    app.footer(
+        "First steps, in a clone of the repository:\n"
+        "  keel run configs/quickstart.yaml              a small model tells a story\n"
+        "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
+        "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
+        "\nExit codes: 0 done, 1 the run failed, 2 something to mend in the request, 130 interrupted.");
+    for (const auto add : commands)
+        add(app, program);
+}
+
+int report(const std::string &text, int code) {
+    console().end_line();
+    console().message("keel: error: ", text, 31);
+    return code;
+}
+
+// "--set sampling.seed" of an option's own making reads as the option that was given.
+std::string as_spelled(std::string text, const Program &program) {
+    for (const auto &[long_form, option] : program.spelled) {
+        const size_t at = text.find(long_form);
+        if (at != std::string::npos) return text.replace(at, long_form.size(), option);
+    }
+    return text;
+}
+
+int run_action(const Program &program) {
+    try {
+        return program.action();
+    } catch (const OutputClosed &) {
+        return EXIT_SUCCESS;
+    } catch (const Interrupted &) {
+        console().end_line();
+        console().message("keel: ", "interrupted");
+        return interrupted_code;
+    } catch (const Error &e) {
+        return report(as_spelled(e.what(), program), e.exit_code());
+    } catch (const std::bad_alloc &) {
+        return report(
+            "out of memory; a smaller model.weights (q8_0, q4_0), kv.dtype or model.context needs less",
+            usage_error);
+    } catch (const std::exception &e) {
+        return report(std::string("unexpected: ") + e.what() + "; please report this", failed);
+    } catch (...) {
+        return report("unexpected: an exception of unknown type; please report this", failed);
+    }
+}
+
+int run(int argc, char **argv) {
+    Program program;
+    CLI::App app;
+    describe(app, program);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp &) {
+        console().out(help_text(app));
+        return EXIT_SUCCESS;
+    } catch (const CLI::CallForVersion &e) {
+        console().out(std::string(e.what()) + "\n");
+        return EXIT_SUCCESS;
+    } catch (const CLI::ParseError &e) {
+        return report(usage_text(app, e), usage_error);
+    }
+    if (!program.action) {
+        console().out(help_text(app));
+        return argc > 1 ? usage_error : EXIT_SUCCESS;
+    }
+    install_log_sink(program);
+    return run_action(program);
+}
+
+} // namespace
+} // namespace keel::cli
+
+int main(int argc, char **argv) {
+    std::signal(SIGPIPE, SIG_IGN); // a closed pipe is a write that fails, see OutputClosed
+    try {
+        return keel::cli::run(argc, argv);
+    } catch (const keel::cli::OutputClosed &) {
+        return EXIT_SUCCESS;
+    } catch (const std::exception &e) {
+        return keel::cli::report(e.what(), keel::cli::failed);
+    }
+}

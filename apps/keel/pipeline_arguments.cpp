@@ -1,0 +1,153 @@
+#include "pipeline_arguments.hpp"
+
+#include "fit.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/suggest.hpp"
+#include "model/source.hpp"
+#include "pipeline/config_writer.hpp"
+
+#include <system_error>
+
+namespace keel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The names beside a missing file.
+std::vector<std::string> neighbours(const fs::path &path) {
+    constexpr size_t enough = 1000;
+    std::vector<std::string> names;
+    std::error_code error;
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    for (auto it = fs::directory_iterator(folder, error);
+         !error && it != fs::directory_iterator() && names.size() < enough; it.increment(error))
+        names.push_back((path.parent_path() / it->path().filename()).string());
+    return names;
+}
+
+// A context that the memory holds, where nothing asks for one and nothing is ever evicted.
+void fit_context(pipeline::PipelineConfig &config) {
+    if (config.model.context->has_value() || !config.policy.evicts_nothing() ||
+        config.kv.max_mib->has_value())
+        return;
+    const auto source = open_model_source(*config.model.path);
+    const ModelConfig &model = source->config();
+    if (kv_bytes_per_token(model, config.kv.key_type(), config.kv.value_type()) == 0)
+        return; // refused later, with the reason
+    const int64_t context = context_that_fits(*source, *config.model.weights, config.kv.key_type(),
+                                              config.kv.value_type(), memory_info());
+    if (context <= 0 || context >= model.max_positions) return;
+    config.model.context.value = context;
+    log().info("the context is limited to {} tokens, which the free memory holds; the model was made for {} "
+               "(--context sets it)",
+               context, model.max_positions);
+}
+
+} // namespace
+
+void require_path(const fs::path &path, std::string_view expected) {
+    std::error_code error;
+    if (fs::exists(path, error)) return;
+    if (error) throw_error(ErrorKind::input, "{}: {}", printable(path.string(), 400), error.message());
+    throw_error(ErrorKind::input, "{}: no such file or folder; expected {}{}", printable(path.string(), 400),
+                expected, did_you_mean(path.string(), neighbours(path)));
+}
+
+fs::path model_folder(const std::string &given) {
+    const fs::path path(given);
+    require_path(path, "a model folder");
+    std::error_code error;
+    if (fs::is_directory(path, error)) return path;
+    const std::string extension = path.extension().string();
+    if (extension == ".safetensors" || path.filename() == "config.json" ||
+        path.filename() == "tokenizer.json")
+        return path.has_parent_path() ? path.parent_path() : fs::path(".");
+    if (extension == ".yaml" || extension == ".yml")
+        throw_error(
+            ErrorKind::usage,
+            "{}: a pipeline file; expected the folder of a model ('keel config show' prints a pipeline)",
+            given);
+    return path; // whatever the core has to say about it
+}
+
+void PipelineArguments::add_option(CLI::App &command, Program &program, const std::string &names,
+                                   const std::string &key, const std::string &type, const std::string &doc) {
+    const std::string shown = names.substr(names.find("--"));
+    program.spelled.emplace_back("--set " + key, shown);
+    command
+        .add_option_function<std::string>(
+            names, [this, key](const std::string &value) { short_forms_.push_back(key + "=" + value); }, doc)
+        ->type_name(type)
+        ->take_last()
+        ->group("Short forms of --set");
+}
+
+void PipelineArguments::add_to(CLI::App &command, Program &program, bool short_forms) {
+    command.add_option("TARGET", target_, "A pipeline file (.yaml), or the folder of a model")
+        ->required()
+        ->type_name("");
+    command
+        .add_option(
+            "--set", sets_,
+            "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see docs/config.md")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+    if (!short_forms) return;
+    const auto add = [&](const char *names, const char *key, const char *type, const char *doc) {
+        add_option(command, program, names, key, type, doc);
+    };
+    add("-n,--max-tokens", "generation.max_tokens", "N", "Most tokens to write");
+    add("--temperature", "sampling.temperature", "X",
+        "Higher is more varied; 0: always the most likely token");
+    add("--top-k", "sampling.top_k", "N", "Draw from this many of the most likely tokens; 0: all");
+    add("--top-p", "sampling.top_p", "X",
+        "Draw from the most likely tokens that have this probability together");
+    add("--min-p", "sampling.min_p", "X", "Drop tokens below this share of the likeliest one's probability");
+    add("--repetition-penalty", "sampling.repetition_penalty", "X", "Above 1: say less again what was said");
+    add("--seed", "sampling.seed", "N", "The same seed writes the same text");
+    add("--backend", "backend.plugin", "NAME", "Who computes, see 'keel plugins list'");
+    add("--device", "backend.device", "WHICH", "Device of the backend: an index or part of its name");
+    add("--threads", "backend.params.threads", "N", "Threads of the backend (a parameter of cpu)");
+    add("--weights", "model.weights", "TYPE", "Keep weights as f32, f16, bf16, q8_0 or q4_0");
+    add("-c,--context", "model.context", "N", "Longest sequence, prompt included");
+    add("--kv-dtype", "kv.dtype", "TYPE", "Keep the KV cache as f32, f16, bf16, q8_0 or q4_0");
+    add("--kv-max-mib", "kv.max_mib", "MIB", "Hard cap of the KV cache");
+    add("--policy", "policy.plugin", "NAME", "What the KV cache forgets, see 'keel plugins list'");
+    add("--budget", "policy.budget.tokens", "N", "Tokens that an eviction leaves");
+    command
+        .add_flag_callback(
+            "--greedy", [this] { short_forms_.push_back("sampling.temperature=0"); },
+            "Short for --temperature 0")
+        ->group("Short forms of --set");
+    command
+        .add_flag_callback(
+            "--strict", [this] { short_forms_.push_back("strict=true"); },
+            "An op that the backend lacks is an error")
+        ->group("Short forms of --set");
+}
+
+std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> first) const {
+    first.insert(first.end(), short_forms_.begin(), short_forms_.end());
+    first.insert(first.end(), sets_.begin(), sets_.end());
+    return first;
+}
+
+pipeline::PipelineConfig PipelineArguments::load() const {
+    require_path(target_, "a pipeline file or a model folder");
+    std::error_code error;
+    const std::string extension = fs::path(target_).extension().string();
+    if (extension == ".safetensors" || extension == ".json" || fs::is_directory(target_, error)) {
+        const std::string folder = model_folder(target_).string();
+        pipeline::PipelineConfig config = pipeline::config_from_overrides(overrides(
+            {"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu", "policy.plugin=none"}));
+        fit_context(config);
+        return config;
+    }
+    return pipeline::load_config(target_, overrides({}));
+}
+
+} // namespace keel::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "program.hpp"
+
+#include "pipeline/config.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace keel::cli {
+
+// TARGET, --set and their short forms, as commands take them that run a pipeline.
+class PipelineArguments {
+  public:
+    // Declares them. `short_forms`: also -n, --seed and the like; else --set alone. Keeps a reference to `program`.
+    void add_to(CLI::App &command, Program &program, bool short_forms = true);
+
+    // The config of a pipeline file, or of a model folder: backend cpu, policy none, a context that fits the memory.
+    pipeline::PipelineConfig load() const;
+
+    const std::string &target() const { return target_; }
+
+  private:
+    void add_option(CLI::App &command, Program &program, const std::string &names, const std::string &key,
+                    const std::string &type, const std::string &doc);
+    std::vector<std::string> overrides(std::vector<std::string> first) const;
+
+    std::string target_;
+    std::vector<std::string> sets_;
+    std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line
+};
+
+// A path that has to be there; the error has a suggestion.
+void require_path(const std::filesystem::path &path, std::string_view expected);
+
+// A model folder, or a file in one: the folder.
+std::filesystem::path model_folder(const std::string &given);
+
+} // namespace keel::cli

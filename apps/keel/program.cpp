@@ -1,0 +1,70 @@
+#include "program.hpp"
+
+#include "console.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+std::string footer(const std::vector<std::pair<std::string, std::string>> &examples) {
+    if (examples.empty()) return {};
+    std::string text = "Examples:\n";
+    for (const auto &[line, meaning] : examples)
+        text += fmt::format("  {}\n{}", line, meaning.empty() ? "" : fmt::format("      {}\n", meaning));
+    text.pop_back();
+    return text;
+}
+
+// Columns that a text takes on a screen: characters, not bytes.
+size_t width(std::string_view text) {
+    return static_cast<size_t>(std::count_if(
+        text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+} // namespace
+
+CLI::App &add_command(CLI::App &app, Program &program, const std::string &name, const std::string &doc,
+                      const std::vector<std::pair<std::string, std::string>> &examples) {
+    CLI::App &command = *app.add_subcommand(name, doc);
+    command.footer(footer(examples));
+    command.set_help_flag("-h,--help", "Show this help");
+    command.add_flag("-q,--quiet", program.quiet, "Print results and errors alone")->group("Messages");
+    command.add_flag("-v,--verbose", program.verbose, "Print what is going on (--log-level debug)")
+        ->group("Messages");
+    command.add_option("--log-level", program.log_level, "debug, info, warning, error or off")
+        ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+        ->type_name("LEVEL")
+        ->group("Messages");
+    return command;
+}
+
+void set_action(CLI::App &command, Program &program, std::function<int()> action) {
+    command.callback([&program, action = std::move(action)] { program.action = action; });
+}
+
+void print_json(const nlohmann::ordered_json &json) {
+    console().out(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::string table(const std::vector<std::vector<std::string>> &rows, const std::string &indent) {
+    std::vector<size_t> widths;
+    for (const auto &row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (size_t i = 0; i < row.size(); ++i)
+            widths[i] = std::max(widths[i], width(row[i]));
+    }
+    std::string out;
+    for (const auto &row : rows) {
+        out += indent;
+        for (size_t i = 0; i < row.size(); ++i)
+            out += i + 1 == row.size() ? row[i] : row[i] + std::string(widths[i] - width(row[i]) + 2, ' ');
+        while (out.ends_with(' '))
+            out.pop_back();
+        out += '\n';
+    }
+    return out;
+}
+
+} // namespace keel::cli

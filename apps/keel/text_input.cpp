@@ -1,0 +1,63 @@
+#include "text_input.hpp"
+
+#include "base/error.hpp"
+#include "platform/paths.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace keel::cli {
+namespace {
+
+constexpr int moment_ms = 300;
+
+std::string without_last_newline(std::string text) {
+    if (text.ends_with('\n')) text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+    return text;
+}
+
+std::string read_stdin() {
+    std::string text;
+    char piece[65536];
+    for (;;) {
+        const ssize_t n = ::read(STDIN_FILENO, piece, sizeof piece);
+        if (n == 0) return text;
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) throw_error(ErrorKind::input, "standard input: cannot read: {}", std::strerror(errno));
+        text.append(piece, static_cast<size_t>(n));
+        if (text.size() > max_text_bytes)
+            throw_error(ErrorKind::input, "standard input: more than {} MiB of text", max_text_bytes >> 20);
+    }
+}
+
+bool is_ready() {
+    pollfd fd{STDIN_FILENO, POLLIN, 0};
+    int ready = 0;
+    do {
+        ready = ::poll(&fd, 1, moment_ms);
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
+}
+
+} // namespace
+
+std::string read_text(const std::string &path) {
+    return without_last_newline(path == "-" ? read_stdin() : read_text_file(path, max_text_bytes));
+}
+
+std::optional<std::string> piped_text(bool wait) {
+    struct stat status {};
+    if (::fstat(STDIN_FILENO, &status) != 0) return std::nullopt; // closed
+    if (!S_ISFIFO(status.st_mode) && !S_ISREG(status.st_mode) && !S_ISSOCK(status.st_mode))
+        return std::nullopt;
+    if (!wait && !is_ready()) return std::nullopt;
+    std::string text = without_last_newline(read_stdin());
+    if (text.empty()) return std::nullopt;
+    return text;
+}
+
+} // namespace keel::cli

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace keel::cli {
+
+inline constexpr uint64_t max_text_bytes = uint64_t{256} << 20;
+
+// All of a file, or of standard input for "-"; one newline at its end is left out, as editors and echo put one there.
+// Throws Error(input).
+std::string read_text(const std::string &path);
+
+// What was piped into the program, if anything was: not a terminal, not /dev/null. `wait`: until something comes or the
+// pipe is closed; else only a moment, because a program that was started by another one may have an idle pipe there.
+std::optional<std::string> piped_text(bool wait);
+
+} // namespace keel::cli

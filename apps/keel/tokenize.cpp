@@ -1,0 +1,157 @@
+#include "console.hpp"
+#include "pipeline_arguments.hpp"
+#include "text_input.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "text/tokenizer.hpp"
+
+#include <charconv>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TokenizeOptions {
+    std::string model, text, file;
+    bool has_text = false;
+    std::vector<std::string> decode;
+    bool pieces = false, no_special = false, json = false, count = false;
+};
+
+std::string input(const TokenizeOptions &o) {
+    if (o.has_text) return o.text == "-" ? read_text("-") : o.text;
+    if (!o.file.empty()) return read_text(o.file);
+    if (auto text = piped_text(true)) return *std::move(text);
+    throw_error(ErrorKind::usage, "there is no text: give it as TEXT or with -f FILE, or pipe it in");
+}
+
+// "1 2 3", "1,2,3" and "[1, 2, 3]" alike.
+std::vector<int32_t> parse_ids(const std::string &text, const Tokenizer &tokenizer) {
+    constexpr std::string_view between = " \t\r\n,[]";
+    std::vector<int32_t> ids;
+    for (size_t at = text.find_first_not_of(between); at != std::string::npos;
+         at = text.find_first_not_of(between, at)) {
+        const size_t end = std::min(text.find_first_of(between, at), text.size());
+        int32_t id = 0;
+        const auto [last, error] = std::from_chars(text.data() + at, text.data() + end, id);
+        if (error != std::errc() || last != text.data() + end || id < 0 || id >= tokenizer.vocab_size()) {
+            throw_error(ErrorKind::usage, "--decode: expected token ids from 0 to {}, found '{}'",
+                        tokenizer.vocab_size() - 1,
+                        printable(std::string_view(text).substr(at, end - at), 40));
+        }
+        ids.push_back(id);
+        at = end;
+    }
+    return ids;
+}
+
+// A piece in double quotes, with what cannot be seen escaped.
+std::string quoted(std::string_view piece) {
+    std::string out;
+    for (const char c : piece) {
+        if (c == '\n') {
+            out += "\\n";
+        } else if (c == '\t') {
+            out += "\\t";
+        } else if (c == '\r') {
+            out += "\\r";
+        } else if (c == '"' || c == '\\') {
+            (out += '\\') += c;
+        } else {
+            out += c;
+        }
+    }
+    return '"' + printable(out, 4096) + '"';
+}
+
+const char *kind_word(TokenKind kind) {
+    switch (kind) {
+    case TokenKind::special:
+        return "special";
+    case TokenKind::added:
+        return "added";
+    case TokenKind::unused:
+        return "unused";
+    case TokenKind::ordinary:
+        break;
+    }
+    return "";
+}
+
+int decode(const TokenizeOptions &o, const Tokenizer &tokenizer) {
+    std::string text;
+    for (const std::string &part : o.decode)
+        text += (part == "-" ? read_text("-") : part) + " ";
+    const std::vector<int32_t> ids = parse_ids(text, tokenizer);
+    const std::string decoded = tokenizer.decode(ids, o.no_special);
+    if (o.json) {
+        print_json({{"ids", ids}, {"text", decoded}});
+    } else {
+        console().out(decoded);
+        console().end_line();
+    }
+    return 0;
+}
+
+int tokenize(const TokenizeOptions &o) {
+    const auto tokenizer = load_tokenizer(model_folder(o.model));
+    if (!o.decode.empty()) return decode(o, *tokenizer);
+    const std::string text = input(o);
+    const std::vector<int32_t> ids = tokenizer->encode(text, !o.no_special);
+    if (o.json) {
+        Json json = {{"count", ids.size()}, {"ids", ids}};
+        if (o.pieces) {
+            json["pieces"] = Json::array();
+            for (const int32_t id : ids)
+                json["pieces"].push_back(tokenizer->piece(id));
+        }
+        print_json(json);
+    } else if (o.count) {
+        console().out(fmt::format("{}\n", ids.size()));
+    } else if (o.pieces) {
+        std::vector<std::vector<std::string>> rows;
+        for (const int32_t id : ids)
+            rows.push_back(
+                {std::to_string(id), quoted(tokenizer->piece(id)), kind_word(tokenizer->kind(id))});
+        console().out(table(rows));
+    } else {
+        console().out(fmt::format("{}\n", fmt::join(ids, " ")));
+    }
+    return 0;
+}
+
+} // namespace
+
+void add_tokenize(CLI::App &app, Program &program) {
+    CLI::App &command = add_command(app, program, "tokenize", "Turn text into a model's token ids, or back",
+                                    {{"keel tokenize models/tiny \"Once upon a time\" --pieces", ""},
+                                     {"keel tokenize models/tiny --decode 4094 953 310", ""},
+                                     {"keel tokenize models/tiny --count < story.txt", ""}});
+    auto o = std::make_shared<TokenizeOptions>();
+    command.add_option("MODEL", o->model, "The folder of a model")->required()->type_name("");
+    command
+        .add_option_function<std::string>(
+            "TEXT",
+            [o](const std::string &text) {
+                o->text = text;
+                o->has_text = true;
+            },
+            "The text; without it and -f: what is piped in")
+        ->type_name("");
+    command.add_option("-f,--file", o->file, "Read the text from a file; '-': from standard input")
+        ->type_name("FILE");
+    command.add_flag("--pieces", o->pieces, "One token a line: id and text");
+    command.add_flag("--count", o->count, "Only how many tokens there are");
+    command.add_flag("--no-special", o->no_special, "Without the special tokens that frame a text");
+    command
+        .add_option("--decode", o->decode, "Ids to turn into text: 1 2 3, or 1,2,3; '-': from standard input")
+        ->type_name("IDS");
+    command.add_flag("--json", o->json, "Print a JSON object");
+    set_action(command, program, [o] { return tokenize(*o); });
+}
+
+} // namespace keel::cli
