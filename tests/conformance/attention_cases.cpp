@@ -87,6 +87,7 @@ int add_scores(Scene &scene, Rng &rng, const Reduction &r, const CacheShape &cac
 }
 
 void attention_case(Suite &suite, const AttentionShape &s) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const auto kv_heads = static_cast<int64_t>(s.cache.lengths.size());
     const int64_t heads = kv_heads * s.group;
@@ -272,6 +273,7 @@ struct ScoresShape {
 };
 
 void scores_case(Suite &suite, const ScoresShape &s) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const int64_t heads = static_cast<int64_t>(s.cache.lengths.size()) * s.group;
     Case c;

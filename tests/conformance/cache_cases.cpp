@@ -52,6 +52,7 @@ struct AppendShape {
 };
 
 void append_case(Suite &suite, const AppendShape &s) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const auto heads = static_cast<int64_t>(s.cache.lengths.size());
     Case c;
@@ -114,6 +115,7 @@ struct QkvShape {
 };
 
 void qkv_case(Suite &suite, const QkvShape &s) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const auto kv_heads = static_cast<int64_t>(s.cache.lengths.size());
     const int64_t dim = s.cache.head_dim;
@@ -218,6 +220,7 @@ void qkv_cases(Suite &suite) {
 // ---- kv_gather -----------------------------------------------------------------------------------------------------
 
 void gather_case(Suite &suite, const CacheShape &shape, bool same_view, uint32_t sides, int keep_of_8) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const auto heads = static_cast<int64_t>(shape.lengths.size());
     Case c;
@@ -288,6 +291,7 @@ void gather_cases(Suite &suite) {
 
 void rerotate_case(Suite &suite, const CacheShape &shape, int64_t rot, keel_rope_mode mode, bool from_source,
                    int64_t begin, int64_t end) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const auto heads = static_cast<int64_t>(shape.lengths.size());
     Case c;

@@ -9,6 +9,7 @@ namespace {
 
 void gate_case(Suite &suite, int64_t m, int64_t n, keel_dtype a, uint64_t features, Layout layout,
                bool in_place, bool with_up, float spread, float bad) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const keel_op op = suite.op();
     const bool interleaved = (features & KEEL_GATE_INTERLEAVED) != 0;
@@ -63,6 +64,7 @@ void gate_cases(Suite &suite) {
 
 void plain_case(Suite &suite, const std::vector<int64_t> &shape, keel_dtype a, keel_dtype b,
                 keel_dtype out_dtype, Layout layout, bool in_place, float factor, float bad) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const keel_op op = suite.op();
     Case c;

@@ -26,6 +26,7 @@ Tensor filled(Rng &rng, keel_dtype dtype, const std::vector<int64_t> &shape, Lay
 
 void move_case(Suite &suite, Tensor &&x, Tensor &&out_tensor, double bound, bool in_place, Layout layout,
                const std::string &extra) {
+    if (!suite.next()) return;
     const keel_op op = suite.op();
     Case c;
     c.name = fmt::format("x={} out={} gap={} shift={} in_place={} {}", shape_text(x), shape_text(out_tensor),
@@ -162,6 +163,7 @@ void rows_cases(Suite &suite) {
     const keel_op op = suite.op();
     const auto one = [&](int64_t rows, int64_t n, int64_t k, keel_dtype a, Layout layout, int ties,
                          float bad) {
+        if (!suite.next()) return;
         Case c;
         Tensor x = random_tensor(rng, a, {rows, n}, layout, 3.0F);
         if (ties > 0 && n > 0) poison(rng, x, 17.0F, ties);

@@ -24,6 +24,7 @@ struct KeysShape {
 };
 
 void keys_case(Suite &suite, const KeysShape &s) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     const keel_op op = suite.op();
     Case c;
@@ -120,6 +121,7 @@ void keys_cases(Suite &suite) {
 }
 
 void stats_case(Suite &suite, int64_t m, int64_t heads, int64_t dim, bool second, Layout layout) {
+    if (!suite.next()) return;
     Rng &rng = suite.rng();
     Case c;
     c.name = fmt::format("m={} heads={} dim={} second={} gap={} shift={}", m, heads, dim, second, layout.gap,

@@ -78,9 +78,15 @@ bool says_fast(const std::string &kernel, const Side &side) {
 
 void Suite::begin(keel_op op) {
     op_ = op;
-    number_ = 0;
+    number_ = -1;
     report_ = {};
     rng_.seed(options_.seed ^ hash_of(op_name(op)));
+}
+
+bool Suite::next() {
+    ++number_;
+    rng_.seed((options_.seed ^ hash_of(op_name(op_))) + static_cast<uint64_t>(number_));
+    return options_.only_case >= 0 ? number_ == options_.only_case : number_ % options_.every == 0;
 }
 
 std::vector<keel_dtype> Suite::activations() const {
@@ -102,8 +108,7 @@ void Suite::note(double ratio, const std::string &name) {
 }
 
 void Suite::check(Case &&c) {
-    const int64_t number = number_++;
-    if (options_.only_case >= 0 ? number != options_.only_case : number % options_.every != 0) return;
+    const int64_t number = number_;
     c.name = fmt::format("{} case {} seed {}: {}", op_name(op_), number, options_.seed, c.name);
     ++report_.cases;
     // by turns, so that each way of handing over args meets many shapes

@@ -56,8 +56,10 @@ class Suite {
     Suite(Side &subject, Side &oracle, const Options &options)
         : subject_(subject), oracle_(oracle), options_(options) {}
 
-    // The op whose cases follow: seeds the generator, so that each op's cases are the same whichever others run.
-    void begin(keel_op op);
+    void begin(keel_op op); // the op whose cases follow
+    // Whether the next case is wanted; each case begins with this. It seeds the generator, so that a case is the same
+    // whichever others run.
+    bool next();
     Rng &rng() { return rng_; }
     bool quick() const { return options_.quick; }
     keel_op op() const { return op_; }

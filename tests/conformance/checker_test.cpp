@@ -1,0 +1,81 @@
+// The checker itself: a backend with one fault must be found out, by the op or rule that the fault breaks.
+#include "conformance/faulty_backend.hpp"
+#include "conformance/protocol.hpp"
+#include "conformance/suite.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace keel::conformance;
+
+namespace {
+
+Report run_op(Fault fault, keel_op op, bool complete = false) {
+    const Library library(faulty_plugin(fault));
+    const Library reference("reference");
+    Side subject(library, {});
+    Side oracle(reference, {});
+    Options options;
+    options.complete = complete;
+    Suite suite(subject, oracle, options);
+    cases_of(suite, op);
+    return suite.report();
+}
+
+// The first message, or nothing if no fault was found.
+std::string first_message(const Report &report) {
+    return report.messages.empty() ? "" : report.messages[0];
+}
+
+Report run_protocol(Fault fault) {
+    const Library library(faulty_plugin(fault));
+    return check_protocol(library, {}, {});
+}
+
+} // namespace
+
+TEST_CASE("a backend without a fault conforms") {
+    for (keel_op op = 1; op <= last_op; ++op) {
+        INFO(op_name(op));
+        const Report report = run_op(Fault::nothing, op, true);
+        CHECK(first_message(report) == "");
+        CHECK(report.cases > 20);
+    }
+    CHECK(first_message(run_protocol(Fault::nothing)) == "");
+}
+
+TEST_CASE("wrong numbers are found, even at one size and just beyond the bound") {
+    const std::string wrong_size = first_message(run_op(Fault::one_wrong_size, KEEL_OP_MATMUL));
+    CHECK_THAT(wrong_size, Catch::Contains("n=33") && Catch::Contains("times the bound"));
+    CHECK_THAT(first_message(run_op(Fault::slightly_off, KEEL_OP_RMS_NORM)),
+               Catch::Contains("times the bound"));
+    CHECK_THAT(first_message(run_op(Fault::hides_nan, KEEL_OP_ADD)),
+               Catch::Contains("expected nan") || Catch::Contains("expected -nan"));
+    CHECK_THAT(first_message(run_op(Fault::swaps_ties, KEEL_OP_ARGMAX_ROWS)), Catch::Contains("expected"));
+    CHECK(run_op(Fault::ignores_scales, KEEL_OP_CAST).failures > 0);
+}
+
+TEST_CASE("writes outside of the output are found") {
+    CHECK_THAT(first_message(run_op(Fault::writes_past_the_end, KEEL_OP_SCALE)),
+               Catch::Contains("outside of the output view"));
+    CHECK_THAT(first_message(run_op(Fault::writes_between_rows, KEEL_OP_COPY)),
+               Catch::Contains("outside of the output view"));
+    CHECK_THAT(first_message(run_op(Fault::writes_to_input, KEEL_OP_ADD)),
+               Catch::Contains("input was written to"));
+    CHECK_THAT(first_message(run_op(Fault::refuses_late, KEEL_OP_SOFTMAX)),
+               Catch::Contains("refused, and yet written"));
+}
+
+TEST_CASE("an ignored feature, length or block table is found") {
+    CHECK_THAT(first_message(run_op(Fault::ignores_features, KEEL_OP_SILU_MUL)),
+               Catch::Contains("unknown feature bit"));
+    CHECK(run_op(Fault::reads_beyond_length, KEEL_OP_ATTENTION).failures > 0);
+    CHECK(run_op(Fault::ignores_block_table, KEEL_OP_KV_APPEND).failures > 0);
+}
+
+TEST_CASE("faults at the border are found") {
+    CHECK_THAT(first_message(run_protocol(Fault::accepts_any_ticket)), Catch::Contains("ticket never given"));
+    CHECK_THAT(first_message(run_protocol(Fault::writes_whole_out_struct)),
+               Catch::Contains("behind an out-struct"));
+    CHECK_THAT(first_message(run_protocol(Fault::leaks_buffers)), Catch::Contains("does not come back"));
+    CHECK_THAT(first_message(run_protocol(Fault::refuses_newer_host)), Catch::Contains("newer host"));
+}
