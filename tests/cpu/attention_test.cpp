@@ -1,0 +1,215 @@
+// What the conformance program cannot know about this backend's attention: how it cuts the work, and what must not depend on that.
+#include "conformance/suite.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace keel;
+using namespace keel::conformance;
+
+namespace {
+
+const Library &cpu_library() {
+    static const Library library{std::string(KEEL_CPU_PLUGIN)};
+    return library;
+}
+
+// The instruction sets of this machine.
+std::vector<std::string> isas() {
+    std::vector<std::string> all;
+    for (const char *isa : {"scalar", "avx2", "avx512"}) {
+        try {
+            Side side(cpu_library(), {{"isa", isa}});
+            all.emplace_back(isa);
+        } catch (const Unusable &) { // not on this machine
+        }
+    }
+    return all;
+}
+
+// One call of attention and the places of what it works on.
+struct Call {
+    Scene scene;
+    int cache = none, q = none, out = none, lse = none, scores = none, positions = none;
+    uint64_t features = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES;
+    int64_t window = 0;
+    float scale = 0.125F;
+
+    Call(const CacheShape &shape, int64_t m, int64_t group, uint64_t more_features = 0) {
+        Rng rng(7);
+        features |= more_features;
+        const auto kv_heads = static_cast<int64_t>(shape.lengths.size());
+        cache = add_cache(scene, rng, shape);
+        q = scene.add(random_tensor(rng, KEEL_DTYPE_F32, {m, kv_heads * group, shape.head_dim}));
+        out = scene.add(blank(KEEL_DTYPE_F32, {m, kv_heads * group, shape.v_head_dim}));
+        lse = scene.add(blank(KEEL_DTYPE_F32, {m, kv_heads * group}));
+        scores = scene.add(blank(KEEL_DTYPE_F32, {kv_heads, scene.caches[cache].max_length}));
+        std::vector<int32_t> at;
+        for (int64_t i = 0; i < m; ++i)
+            at.push_back(shape.lengths[0] - static_cast<int32_t>(m - i));
+        positions = scene.add(integer_tensor({m}, at));
+    }
+
+    keel_status run(Stage &stage) const {
+        keel_scores reduced = {KEEL_HEADER(keel_scores), stage.tensor(scores), 2,
+                               KEEL_REDUCE_SUM,          KEEL_REDUCE_MEAN,     0};
+        keel_attention_args a = {};
+        a.h = KEEL_HEADER(keel_attention_args);
+        a.features = features;
+        a.q = stage.tensor(q);
+        a.kv = stage.cache(cache);
+        a.out = stage.tensor(out);
+        a.q_positions = stage.tensor(positions);
+        a.lse = stage.tensor(lse);
+        a.scores = &reduced;
+        a.scale = scale;
+        a.window = window;
+        return stage.run(KEEL_OP_ATTENTION, a);
+    }
+
+    std::vector<double> values(Stage &stage, int place) const {
+        return scene.tensors[place].values_of(stage.read(place));
+    }
+};
+
+CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, keel_dtype k, keel_dtype v) {
+    CacheShape shape;
+    shape.lengths = std::move(lengths);
+    shape.block_slots = block_slots;
+    shape.k_dtype = k;
+    shape.v_dtype = v;
+    return shape;
+}
+
+// Largest |y - reference| / (1 + |reference|); values that are not finite must be so in both.
+double distance(const std::vector<double> &y, const std::vector<double> &reference) {
+    REQUIRE(y.size() == reference.size());
+    double worst = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+        if (!std::isfinite(reference[i]) || !std::isfinite(y[i])) {
+            if (std::isfinite(reference[i]) != std::isfinite(y[i])) return INFINITY;
+            continue;
+        }
+        worst = std::max(worst, std::fabs(y[i] - reference[i]) / (1 + std::fabs(reference[i])));
+    }
+    return worst;
+}
+
+void compare_with_reference(const Call &call) {
+    static const Library reference("reference");
+    Side oracle(reference, {}, 1);
+    Stage want(oracle, call.scene, {});
+    REQUIRE(call.run(want) == KEEL_OK);
+    for (const std::string &isa : isas()) {
+        INFO(isa);
+        Side side(cpu_library(), {{"isa", isa}});
+        Stage got(side, call.scene, {.planned = true});
+        REQUIRE(call.run(got) == KEEL_OK);
+        CHECK(distance(call.values(got, call.out), call.values(want, call.out)) < 1e-5);
+        CHECK(distance(call.values(got, call.lse), call.values(want, call.lse)) < 1e-5);
+        CHECK(distance(call.values(got, call.scores), call.values(want, call.scores)) < 1e-5);
+    }
+}
+
+// Puts a value into every element of one slot of K or V.
+void poison_slot(Call &call, int tensor, int64_t head, int64_t slot, float value) {
+    const CacheSpec &spec = call.scene.caches[call.cache];
+    Tensor &t = call.scene.tensors[tensor];
+    const Tensor &table = call.scene.tensors[spec.table];
+    const int32_t block =
+        table.integers_of(table.image)[static_cast<size_t>(head * table.shape[1] + slot / spec.block_slots)];
+    std::vector<double> values = t.values();
+    const int64_t row = block * int64_t{spec.block_slots} + slot % spec.block_slots;
+    for (int64_t d = 0; d < t.row_length(); ++d)
+        values[static_cast<size_t>(row * t.row_length() + d)] = static_cast<double>(value);
+    t.set({values.begin(), values.end()});
+}
+
+} // namespace
+
+TEST_CASE("a long cache cut into parts gives what one pass gives") {
+    // 2 x 512 slots is the shortest cache that is cut; heads of different lengths are cut differently
+    for (const int32_t length : {1023, 1024, 1025, 1600, 2300}) {
+        INFO(length);
+        compare_with_reference({cache_of({length, 700, 3}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 1, 2});
+        compare_with_reference({cache_of({length}, 16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0), 3, 8});
+    }
+    compare_with_reference({cache_of({1500}, 256, KEEL_DTYPE_BF16, KEEL_DTYPE_F32), 20, 9});
+}
+
+TEST_CASE("parts that a model's window hides count nothing") {
+    Call call(cache_of({2300}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F16), 2, 4, KEEL_ATTENTION_WINDOW);
+    std::vector<int32_t> positions;
+    Tensor &t = call.scene.tensors[call.scene.caches[call.cache].positions];
+    for (int64_t j = 0; j < t.elements(); ++j)
+        positions.push_back(static_cast<int32_t>(j));
+    t.set_integers(positions);
+    for (const int64_t window : {1, 64, 700}) {
+        call.window = window;
+        compare_with_reference(call);
+    }
+}
+
+TEST_CASE("the result does not depend on the number of threads, to the bit") {
+    for (const int64_t m : {1, 70}) {
+        const Call call(cache_of({2100, 900}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), m, 4);
+        std::vector<std::vector<uint8_t>> first;
+        for (const uint32_t threads : {1U, 2U, 5U}) {
+            Side side(cpu_library(), {{"threads", std::to_string(threads)}}, threads);
+            Stage stage(side, call.scene, {});
+            REQUIRE(call.run(stage) == KEEL_OK);
+            std::vector<std::vector<uint8_t>> images;
+            for (const int place : {call.out, call.lse, call.scores})
+                images.push_back(stage.read(place));
+            if (first.empty()) first = images;
+            CHECK(images == first);
+        }
+    }
+}
+
+TEST_CASE("an infinity in a value reaches the queries that see it, and no other") {
+    for (const int64_t group : {1, 12}) { // few rows and many take different ways
+        Call call(cache_of({100}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 6, group);
+        poison_slot(call, call.scene.caches[call.cache].v, 0, 97, INFINITY);
+        poison_slot(call, call.scene.caches[call.cache].k, 0, 98, NAN);
+        compare_with_reference(call);
+        Side side(cpu_library(), {});
+        Stage stage(side, call.scene, {});
+        REQUIRE(call.run(stage) == KEEL_OK);
+        const std::vector<double> out = call.values(stage, call.out);
+        const size_t query = static_cast<size_t>(group) * 64;
+        CHECK(std::isfinite(out[2 * query])); // sees slots up to 96
+        CHECK_FALSE(std::isfinite(out[3 * query]));
+        CHECK(std::isnan(out[4 * query])); // and the key that is no number
+    }
+}
+
+TEST_CASE("a block table that leads out of the arena is refused before anything is written") {
+    for (const int32_t wrong : {-1, 1 << 30}) {
+        Call call(cache_of({200}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 1, 2);
+        Tensor &table = call.scene.tensors[call.scene.caches[call.cache].table];
+        std::vector<int32_t> blocks = table.integers_of(table.image);
+        blocks[3] = wrong; // of slots 192..199
+        table.set_integers(blocks);
+        Side side(cpu_library(), {});
+        Stage stage(side, call.scene, {});
+        CHECK(call.run(stage) == KEEL_E_INVALID_ARG);
+        CHECK(side.error().find("block table of head 0, entry 3") != std::string::npos);
+        CHECK(stage.read(call.out) == call.scene.tensors[call.out].image);
+    }
+}
+
+TEST_CASE("a plan names the way that attention takes, the dtypes and the instruction set") {
+    for (const std::string &isa : isas()) {
+        Side side(cpu_library(), {{"isa", isa}});
+        const Call one(cache_of({80}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 1, 4);
+        Stage decode(side, one.scene, {.planned = true});
+        REQUIRE(one.run(decode) == KEEL_OK);
+        CHECK(decode.kernel() == "attention decode f16/q8_0 " + isa);
+        const Call many(cache_of({80}, 64, KEEL_DTYPE_Q4_0, KEEL_DTYPE_BF16), 40, 4);
+        Stage prefill(side, many.scene, {.planned = true});
+        REQUIRE(many.run(prefill) == KEEL_OK);
+        CHECK(prefill.kernel() == "attention prefill q4_0/bf16 " + isa);
+    }
+}
