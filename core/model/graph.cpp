@@ -221,7 +221,6 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
         executor_.run(*ops.final_norm, norm_args(last, weights_.final_norm(), h));
         executor_.run(*ops.output, matmul_args(h, {}, logits, false));
     }
-    executor_.stream().end_of_step();
 }
 
 void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv) {
@@ -252,7 +251,6 @@ void Graph::queue_argmax() {
     rows.x = row.c();
     rows.index = next_id_.c();
     executor_.run(*argmax_, rows);
-    executor_.stream().end_of_step();
 }
 
 namespace {

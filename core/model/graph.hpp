@@ -26,8 +26,9 @@ class Graph {
     Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
 
     // One step over m = ids.size() tokens, 1..max_tokens. Their cache slots were made by KvCache::append; `positions` are their RoPE
-    // positions, [m], or [m, kv_heads] with head_positions. Queues everything; the logits of the last `logit_rows` tokens stand in logits() when the stream
-    // gets there. `kv[layer]` are the cache's views.
+    // positions, [m], or [m, kv_heads] with head_positions. Queues everything and submits
+    // nothing of its own accord, so that what follows (argmax, a read) goes along in one submit. The logits of the
+    // last `logit_rows` tokens stand in logits() when the stream gets there. `kv[layer]` are the cache's views.
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                  std::span<const keel_kv_view *const> kv, uint32_t logit_rows);
     // As forward, with ids that lie on the device already: [1]. For decoding without the host.

@@ -91,8 +91,7 @@ void Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
             if (last) {
                 if (rows > 0) read_logits(); // the wait belongs to the prefill
             } else {
-                pipeline_.executor().stream().wait();
-                settle();
+                settle(); // submitted, not waited for: the next chunk is queued behind it
             }
         }
         done += n;
@@ -127,6 +126,7 @@ void Session::settle() {
     if (settled_) return;
     settled_ = true;
     cache_->after_step(step_kind_);
+    pipeline_.executor().stream().end_of_step();
 }
 
 void Session::read_logits() {
