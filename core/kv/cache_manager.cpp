@@ -401,6 +401,9 @@ void CacheManager::equalize(uint32_t layer, KeepLists &keep) {
 
 // Moves the cache to keep_, then the keys' rotations; finishes the records and drops those of layers where all stayed.
 void CacheManager::compact(std::vector<EvictionRecord> &records) {
+    // A fork's shared blocks have to be copied: if kv.max_mib has no room for that, nothing is moved at all.
+    std::string why;
+    if (!cache_->can_compact(keep_, &why)) throw_error(ErrorKind::resource, "{}", why);
     for (EvictionRecord &record : records) {
         const auto begin = Clock::now();
         const KeepLists &keep = keep_[record.layer];

@@ -236,30 +236,41 @@ bool KvCache::is_identity(uint32_t layer, const KeepLists &keep) const {
     return true; // rising and as many as there are: all of them
 }
 
+// A shared block is not written into. A head that keeps everything is not written at all.
+bool KvCache::needs_fresh(uint32_t layer, uint32_t h, size_t kept, size_t i) const {
+    const Head &own = heads_[layer * shape().kv_heads + h];
+    return kept != own.positions.size() && arena_->is_shared(layer, own.blocks[i]);
+}
+
+bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) const {
+    uint64_t wanted = 0;
+    for (uint32_t l = 0; l < keep.size(); ++l) {
+        for (uint32_t h = 0; h < shape().kv_heads; ++h) {
+            const size_t kept = keep[l][h].size();
+            for (size_t i = 0; i < static_cast<size_t>(blocks_for(static_cast<int64_t>(kept))); ++i)
+                wanted += needs_fresh(l, h, kept, i) ? 1 : 0;
+        }
+    }
+    if (arena_->can_take(wanted)) return true;
+    if (why != nullptr) {
+        *why =
+            fmt::format("evicting from a cache that shares blocks with a fork copies {:.1f} MiB first, which "
+                        "would pass kv.max_mib = {:.1f}",
+                        static_cast<double>(wanted * shape().block_bytes()) / 1048576,
+                        static_cast<double>(shape().max_bytes) / 1048576);
+    }
+    return false;
+}
+
 bool KvCache::unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table) {
     const KvShape &s = shape();
     const auto width = static_cast<size_t>(s.blocks_per_head());
     bool changed = false;
     table.assign(size_t{s.kv_heads} * width, -1);
-    uint64_t wanted = 0;
-    const auto fresh_needed = [&](uint32_t h, size_t i) {
-        const bool untouched = static_cast<int64_t>(keep[h].size()) == length(layer, h);
-        return !untouched && arena_->is_shared(layer, head(layer, h).blocks[i]);
-    };
-    const auto blocks = [&](uint32_t h) {
-        return static_cast<size_t>(blocks_for(static_cast<int64_t>(keep[h].size())));
-    };
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
-        for (size_t i = 0; i < blocks(h); ++i)
-            wanted += fresh_needed(h, i) ? 1 : 0;
-    }
-    if (!arena_->can_take(wanted)) {
-        throw_error(ErrorKind::resource,
-                    "compacting a shared cache needs {} more blocks than kv.max_mib allows", wanted);
-    }
-    for (uint32_t h = 0; h < s.kv_heads; ++h) {
-        for (size_t i = 0; i < blocks(h); ++i) {
-            const bool fresh = fresh_needed(h, i);
+        const size_t kept = keep[h].size();
+        for (size_t i = 0; i < static_cast<size_t>(blocks_for(static_cast<int64_t>(kept))); ++i) {
+            const bool fresh = needs_fresh(layer, h, kept, i);
             table[h * width + i] = fresh ? arena_->take(layer) : head(layer, h).blocks[i];
             changed = changed || fresh;
         }

@@ -56,6 +56,8 @@ class KvCache {
     // After the last layer's compaction publish() has to follow, before anything else reads the cache.
     uint64_t compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
                      std::span<const Tensor> sides = {});
+    // Would compact() of all layers find the blocks that copying shared ones takes? If not and `why` is given: in words.
+    bool can_compact(std::span<const KeepLists> keep, std::string *why = nullptr) const;
     // Queues lengths and tables as compact() left them: one write each for all layers.
     void publish() { queue_books(); }
     // Brings the views up to date where another fork exchanged the arenas.
@@ -97,6 +99,8 @@ class KvCache {
     void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
     void refresh_view(uint32_t layer);
     void queue_books(); // lengths, and tables where they changed
+    bool needs_fresh(uint32_t layer, uint32_t head, size_t kept,
+                     size_t block) const; // to compact into block i
     bool is_identity(uint32_t layer, const KeepLists &keep) const;
     // The table of a compaction whose target blocks are this cache's own: fresh ones in place of shared ones.
     bool unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table);

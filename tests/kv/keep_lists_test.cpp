@@ -1,0 +1,102 @@
+#include "kv/eviction_log.hpp"
+#include "kv/keep_lists.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <limits>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<int32_t> best(const std::vector<float> &scores, const std::vector<uint8_t> &mask,
+                          int64_t budget) {
+    std::vector<int32_t> order, keep;
+    keep_best({std::ssize(scores), budget, mask.data()}, scores.data(), "policy p, layer 3, head 1", order,
+              keep);
+    return keep;
+}
+
+std::vector<int32_t> listed(const std::vector<int32_t> &list, const std::vector<uint8_t> &mask,
+                            int64_t budget) {
+    std::vector<int32_t> keep;
+    keep_listed({std::ssize(mask), budget, mask.data()}, list, "policy p, layer 3, head 1", keep);
+    return keep;
+}
+
+using Slots = std::vector<int32_t>;
+
+} // namespace
+
+TEST_CASE("The best scores stay within the budget, protected slots first") {
+    const std::vector<uint8_t> free(6, 0), ends = {1, 0, 0, 0, 0, 1};
+    CHECK(best({5, 1, 4, 2, 3, 0}, free, 3) == Slots{0, 2, 4});
+    CHECK(best({5, 1, 4, 2, 3, 0}, ends, 3) == Slots{0, 2, 5});
+    CHECK(best({0, 9, 9, 9, 9, 0}, ends, 1) == Slots{0, 5}); // protected ones stay whatever the budget
+    CHECK(best({5, 1, 4, 2, 3, 0}, free, 9) == Slots{0, 1, 2, 3, 4, 5});
+    CHECK(best({5, 1, 4, 2, 3, 0}, free, 0).empty());
+    const float inf = std::numeric_limits<float>::infinity();
+    CHECK(best({-inf, inf, 0, -inf, inf, 1}, free, 3) == Slots{1, 4, 5});
+}
+
+TEST_CASE("Of equal scores the newer slot stays") {
+    CHECK(best({1, 1, 1, 1, 1}, std::vector<uint8_t>(5, 0), 2) == Slots{3, 4});
+    CHECK(best({2, 1, 2, 1, 2}, std::vector<uint8_t>(5, 0), 2) == Slots{2, 4});
+    CHECK(best({0.0f, -0.0f, 0.0f}, std::vector<uint8_t>(3, 0), 1) == Slots{2});
+}
+
+TEST_CASE("A score that is no number names policy, layer, head and slot") {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    CHECK(error_text(
+              [&] {
+                  best({1, 2, nan}, std::vector<uint8_t>(3, 1), 3);
+              },
+              ErrorKind::plugin) == "policy p, layer 3, head 1: the score of slot 2 is NaN");
+}
+
+TEST_CASE("A policy's list is checked, protected slots are added, the oldest others are cut") {
+    const std::vector<uint8_t> free(6, 0), ends = {1, 0, 0, 0, 0, 1};
+    CHECK(listed({1, 3}, free, 6) == Slots{1, 3});
+    CHECK(listed({1, 3}, ends, 6) == Slots{0, 1, 3, 5});
+    CHECK(listed({1, 3, 4}, ends, 3) == Slots{0, 4, 5});
+    CHECK(listed({0, 1, 2, 3, 4, 5}, free, 2) == Slots{4, 5});
+    CHECK_THAT(error_text(
+                   [&] {
+                       listed({1, 1}, free, 6);
+                   },
+                   ErrorKind::plugin),
+               Contains("policy p, layer 3, head 1") && Contains("not strictly rising"));
+    CHECK_THAT(error_text([&] { listed({1, 6}, free, 6); }, ErrorKind::plugin), Contains("slot 6"));
+    CHECK_THAT(error_text([&] { listed({-1}, free, 6); }, ErrorKind::plugin), Contains("slot -1"));
+}
+
+TEST_CASE("The eviction log is one JSON object a line, there as soon as it is written") {
+    const TempFolder folder;
+    const auto path = folder / "log.jsonl";
+    EvictionLog log(path.string(), "odd\"name");
+    EvictionRecord record;
+    record.tokens = 77;
+    record.trigger = KEEL_TRIGGER_CHUNK;
+    record.layer = 2;
+    record.kept_max = 9;
+    log.write(record);
+    const std::vector<float> scores = {4, 3, 2, 1, 0, 99, 99, 99};
+    const std::vector<int32_t> lengths = {5};
+    record.summarize(scores, lengths, 8, 1);
+    log.write(record);
+    std::ifstream in(path);
+    std::string first, second;
+    std::getline(in, first);
+    std::getline(in, second);
+    CHECK_THAT(first, Contains(R"("tokens":77)") && Contains(R"("trigger":"chunk")") &&
+                          Contains(R"("policy":"odd\"name")") && Contains(R"("kept_max":9)"));
+    CHECK(first.find("scores") == std::string::npos);
+    CHECK_THAT(second, Contains(R"("scores":{"min":0,"p25":1,"median":2,"p75":3,"max":4}})"));
+    CHECK_THAT(error_text([&] { EvictionLog((folder / "no/such/log").string(), "p"); }),
+               Contains("policy.log"));
+}

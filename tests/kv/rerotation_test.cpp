@@ -1,0 +1,232 @@
+#include "kv/rig.hpp"
+#include "kv/scripted_policy.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <numeric>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<double> frequencies() {
+    std::vector<double> f;
+    for (int i = 0; i < 16; ++i)
+        f.push_back(std::pow(10000.0, -i / 16.0));
+    return f;
+}
+
+KvShape test_shape(keel_dtype dtype) {
+    KvShape s;
+    s.layers = 2;
+    s.heads = 4;
+    s.kv_heads = 2;
+    s.head_dim = 32;
+    s.key_dtype = s.value_dtype = dtype;
+    s.block_slots = 8;
+    s.max_slots = 64;
+    s.sequences = 2;
+    return s;
+}
+
+Script window_script() {
+    Script script;
+    script.needs.granularity = KEEL_KEEP_TOKEN;
+    script.needs.output = KEEL_OUTPUT_KEEP;
+    script.needs.flags = KEEL_POLICY_BLOCKWISE;
+    script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
+        for (int32_t s = 0; s < in.lengths[0]; ++s)
+            out.keep[s] = s; // the core cuts the oldest
+        out.keep_count[0] = in.lengths[0];
+        return KEEL_OK;
+    };
+    return script;
+}
+
+struct Run {
+    Run(const std::string &device, const KvShape &shape, Script &script, CacheConfig config)
+        : rig(device, shape, frequencies()) {
+        config.policy = scripted(script);
+        config.rope_frequencies = frequencies();
+        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(), config);
+        manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
+    }
+    void step(int64_t n, StepKind kind) {
+        feed(*manager, n);
+        manager->after_step(kind);
+    }
+    void feed(CacheManager &to, int64_t n) {
+        const int64_t first = to.tokens_seen();
+        const auto next = to.next_positions(n);
+        const std::vector<int32_t> positions(next.begin(), next.end());
+        std::vector<int64_t> tokens(static_cast<size_t>(n));
+        std::iota(tokens.begin(), tokens.end(), first);
+        to.append(n);
+        rig.write(to.cache(), tokens, positions);
+    }
+
+    Rig rig;
+    std::unique_ptr<CachePlan> plan;
+    std::unique_ptr<CacheManager> manager;
+};
+
+CacheConfig window_config(KvPositions positions) {
+    CacheConfig config;
+    config.budget_unit = BudgetUnit::tokens;
+    config.budget = 24;
+    config.slack = 3;
+    config.protect_prefix = 4;
+    config.positions = positions;
+    config.trained_context = 40;
+    return config;
+}
+
+// Tokens 0..3 and the newest, at positions that are their slots.
+void expect_slots(Run &run, CacheManager &manager, double bound) {
+    const int64_t length = manager.cache().max_length(), seen = manager.tokens_seen();
+    std::vector<int64_t> tokens(static_cast<size_t>(length)), slots(static_cast<size_t>(length));
+    std::iota(slots.begin(), slots.end(), 0);
+    for (int64_t j = 0; j < length; ++j)
+        tokens[static_cast<size_t>(j)] = j < 4 ? j : seen - (length - j);
+    // The cache's own query stands at `seen`, the independent one at its slot.
+    const auto query = run.rig.tokens().query(1, seen);
+    const auto slot_query = run.rig.tokens().query(1, length);
+    for (uint32_t l = 0; l < 2; ++l) {
+        const auto expected = run.rig.expected(l, slot_query, {tokens, tokens}, {slots, slots});
+        CHECK(largest_difference(run.rig.attention(manager.cache(), l, query), expected) < bound);
+        CHECK(run.rig.device_positions(manager.cache(), l, 1).front() == seen - length);
+    }
+}
+
+} // namespace
+
+TEST_CASE("Re-rotated, attention equals that computed from scratch with positions that are the slots") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        Script script = window_script();
+        Run run(device, test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::rerotated));
+        run.step(20, StepKind::prefill_chunk);
+        run.step(20, StepKind::prefill_end);
+        expect_slots(run, *run.manager, 1e-5);
+        for (int i = 0; i < 50; ++i)
+            run.step(1, StepKind::decode);
+        run.manager->evict();
+        expect_slots(run, *run.manager, 1e-5);
+    }
+}
+
+TEST_CASE("Rounding does not pile up in re-rotated keys: a thousand evictions are no worse than one") {
+    for (const std::string &device : kv_devices()) {
+        if (device == "copying") continue;
+        for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
+            INFO(device << ' ' << keel_dtype_name(dtype));
+            Script script = window_script();
+            CacheConfig config = window_config(KvPositions::rerotated);
+            config.slack = 0;
+            config.budget = 8;
+            KvShape shape = test_shape(dtype);
+            shape.layers = 1;
+            Run run(device, shape, script, config);
+            // How far the prefix's keys are from the true ones, turned to where they are.
+            const auto error = [&] {
+                const auto keys = run.rig.keys(run.manager->cache(), 0);
+                const auto positions = run.manager->cache().positions(0, 1);
+                const auto stride = static_cast<size_t>(run.manager->cache().max_length());
+                double sum = 0;
+                for (size_t j = 0; j < 4; ++j) {
+                    const auto truth = run.rig.tokens().key(static_cast<int64_t>(j), 0, 1, positions[j]);
+                    for (size_t d = 0; d < 32; ++d)
+                        sum += std::pow(double{keys[(stride + j) * 32 + d]} - double{truth[d]}, 2);
+                }
+                return std::sqrt(sum);
+            };
+            run.step(9, StepKind::prefill_end);
+            CHECK(run.manager->evictions() == 1);
+            double early = 0, late = 0, sink = 0;
+            for (int i = 0; i < 1000; ++i) {
+                run.step(1, StepKind::decode);
+                (i < 20 ? early : i >= 980 ? late : sink) += error() / 20;
+            }
+            CHECK(run.manager->evictions() == 1001);
+            CHECK(late < 1.25 * early);
+            CHECK(early < (dtype == KEEL_DTYPE_Q4_0 ? 1.5 : 0.1));
+        }
+    }
+}
+
+TEST_CASE("Automatic positions are absolute within the trained context and closed up beyond") {
+    Script script = window_script();
+    Run run("reference", test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::automatic));
+    run.step(30, StepKind::prefill_end);
+    CHECK(run.manager->cache().max_length() == 24);
+    CHECK(run.manager->cache().positions(0, 0)[3] == 3); // 30 + 4 is within 40
+    CHECK(run.manager->cache().positions(0, 0)[4] == 10);
+    for (int i = 0; i < 200; ++i) {
+        run.step(1, StepKind::decode);
+        REQUIRE(run.manager->tokens_seen() - run.manager->cache().positions(0, 0)[0] <= 40);
+    }
+    CHECK(run.manager->cache().positions(0, 0)[0] > 3);
+}
+
+TEST_CASE("Scattered slots close up too, and quantized ones are refused") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        Script script = window_script();
+        script.needs.granularity = KEEL_KEEP_HEAD_RAGGED;
+        script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
+            for (uint32_t h = 0; h < in.kv_heads; ++h) {
+                int32_t n = 0;
+                for (int32_t s = 0; s < in.lengths[h]; s += 2 + static_cast<int32_t>(h))
+                    out.keep[h * in.stride + n++] = s;
+                out.keep_count[h] = n;
+            }
+            return KEEL_OK;
+        };
+        Run run(device, test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::rerotated));
+        run.step(40, StepKind::prefill_end);
+        const auto query = run.rig.tokens().query(1, 40);
+        std::vector<std::vector<int64_t>> tokens(2), slots(2);
+        for (int64_t h = 0; h < 2; ++h) {
+            for (int64_t t = 0; t < 40; ++t) {
+                if (t < 4 || t % (2 + h) == 0) tokens[static_cast<size_t>(h)].push_back(t);
+            }
+            // Distances from the newest key follow the slots; the newest key itself stays where it was.
+            const auto n = std::ssize(tokens[static_cast<size_t>(h)]);
+            for (int64_t j = 0; j < n; ++j)
+                slots[static_cast<size_t>(h)].push_back(tokens[static_cast<size_t>(h)].back() - (n - 1 - j));
+        }
+        for (uint32_t l = 0; l < 2; ++l)
+            CHECK(largest_difference(run.rig.attention(run.manager->cache(), l, query),
+                                     run.rig.expected(l, query, tokens, slots)) < 1e-5);
+    }
+    Script script = window_script();
+    script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
+        for (int32_t s = 0; s < in.lengths[0]; s += 2)
+            out.keep[out.keep_count[0]++] = s;
+        return KEEL_OK;
+    };
+    Run run("reference", test_shape(KEEL_DTYPE_Q8_0), script, window_config(KvPositions::rerotated));
+    CHECK_THAT(error_text([&] { run.step(40, StepKind::prefill_end); }),
+               Contains("policy.positions") && Contains("scattered"));
+}
+
+TEST_CASE("A fork and a truncated cache re-rotate their own prefix") {
+    Script script = window_script();
+    Run run("reference", test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::rerotated));
+    run.step(40, StepKind::prefill_end);
+    auto fork = run.manager->fork();
+    for (int i = 0; i < 9; ++i) {
+        run.feed(*fork, 1);
+        fork->after_step(StepKind::decode);
+    }
+    fork->evict();
+    expect_slots(run, *fork, 1e-5);
+    expect_slots(run, *run.manager, 1e-5);
+    run.manager->reset();
+    run.step(40, StepKind::prefill_end);
+    expect_slots(run, *run.manager, 1e-5);
+}
