@@ -1,0 +1,109 @@
+#include "console.hpp"
+#include "interrupt.hpp"
+#include "pipeline_arguments.hpp"
+
+#include "base/error.hpp"
+#include "eval/bench_report.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+struct BenchArguments {
+    PipelineArguments pipeline;
+    std::vector<int64_t> prefill, depths;
+    bool has_prefill = false, has_depths = false;
+    BenchOptions bench;
+    int64_t probe_mib = -1; // -1: as large as it should be
+    bool json = false;
+};
+
+void show_progress(const char *stage, uint64_t done, uint64_t total) {
+    check_interrupt();
+    const bool loading = std::string_view(stage) == "loading";
+    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
+}
+
+int run_bench_command(const BenchArguments &a) {
+    const pipeline::PipelineConfig config = a.pipeline.load();
+    PipelineOptions options;
+    options.host = std::make_shared<HostServices>();
+    options.progress = show_progress;
+    options.need_tokenizer = false; // random ids will do
+    const InterruptGuard guard(*options.host);
+    Pipeline pipeline(config, options);
+    console().clear_progress();
+
+    BenchOptions bench = a.bench;
+    bench.progress = show_progress;
+    bench.prefill = a.has_prefill ? a.prefill : default_prefill(pipeline.context());
+    bench.depths = a.has_depths ? a.depths : default_depths(pipeline.context(), bench.decode);
+    std::erase(bench.prefill, 0); // `--prefill 0`: none
+    if (a.probe_mib >= 0) bench.probe_bytes = static_cast<uint64_t>(a.probe_mib) << 20;
+    BenchReport report;
+    try {
+        report = run_bench(pipeline, bench);
+    } catch (const Error &) {
+        check_interrupt(); // a cancelled measurement is no fault
+        throw;
+    }
+    console().clear_progress();
+    if (a.json) {
+        print_json(bench_json(report, KEEL_VERSION));
+    } else {
+        console().out(bench_table(report, KEEL_VERSION));
+    }
+    return 0;
+}
+
+} // namespace
+
+void add_bench(CLI::App &app, Program &program) {
+    CLI::App &command = add_command(
+        app, program, "bench",
+        "Measure prefill and decode, beside what this machine's memory and processor can do",
+        {{"keel bench models/tiny", ""},
+         {"keel bench my.yaml --prefill 128,512,2048 --depth 0,2048 --decode 64 --repeat 5", ""},
+         {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "decode alone"},
+         {"keel bench my.yaml --json > bench.json", "with the sample of every repeat; see docs/bench.md"}});
+    auto a = std::make_shared<BenchArguments>();
+    a->pipeline.add_to(command, program);
+    command
+        .add_option_function<std::vector<int64_t>>(
+            "--prefill",
+            [a](const std::vector<int64_t> &lengths) {
+                a->prefill = lengths;
+                a->has_prefill = true;
+            },
+            "Prompt lengths to measure; 0: none (default: 128,512)")
+        ->type_name("N,N...")
+        ->delimiter(',')
+        ->take_all();
+    command.add_option("--decode", a->bench.decode, "Tokens to decode at each depth; 0: none")
+        ->type_name("N")
+        ->capture_default_str();
+    command
+        .add_option_function<std::vector<int64_t>>(
+            "--depth",
+            [a](const std::vector<int64_t> &depths) {
+                a->depths = depths;
+                a->has_depths = true;
+            },
+            "Tokens that are in the cache when decoding begins (default: 0,512)")
+        ->type_name("N,N...")
+        ->delimiter(',')
+        ->take_all();
+    command.add_option("-r,--repeat", a->bench.repeat, "How often to measure everything, interleaved")
+        ->type_name("N")
+        ->capture_default_str();
+    command
+        .add_option("--probe-mib", a->probe_mib,
+                    "Buffer of the memory probe; 0: no probes (default: 1024, or four times the cache)")
+        ->type_name("MIB")
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+    command.add_flag("--json", a->json, "Print one JSON object");
+    set_action(command, program, [a] { return run_bench_command(*a); });
+}
+
+} // namespace keel::cli

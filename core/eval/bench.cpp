@@ -1,0 +1,319 @@
+#include "eval/bench.hpp"
+
+#include "eval/bandwidth_probe.hpp"
+#include "eval/flops_probe.hpp"
+#include "platform/machine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+namespace keel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
+}
+
+// Bytes of K and V in use: what the attention of a decode step reads.
+uint64_t kv_in_use(const KvCache &cache) {
+    const KvShape &shape = cache.shape();
+    const uint64_t slot = keel_dtype_row_bytes(shape.key_dtype, shape.head_dim) +
+                          keel_dtype_row_bytes(shape.value_dtype, shape.head_dim);
+    uint64_t slots = 0;
+    for (uint32_t layer = 0; layer < shape.layers; ++layer) {
+        for (uint32_t head = 0; head < shape.kv_heads; ++head)
+            slots += static_cast<uint64_t>(cache.length(layer, head));
+    }
+    return slots * slot;
+}
+
+// Depth 0 begins behind one token: a model's first step is a prompt.
+int64_t tokens_before(int64_t depth) {
+    return std::max<int64_t>(depth, 1);
+}
+
+void require_context(const Pipeline &pipeline, int64_t tokens, const std::string &what) {
+    if (tokens <= pipeline.context() || !pipeline.config().policy.evicts_nothing()) return;
+    throw_error(
+        ErrorKind::usage,
+        "{} needs a context of {} tokens, the pipeline has {}; ask for less or set model.context (the "
+        "model was made for {})",
+        what, tokens, pipeline.context(), pipeline.model().max_positions);
+}
+
+void check(const Pipeline &pipeline, const BenchOptions &o) {
+    constexpr int64_t most = int64_t{1} << 24;
+    const auto in_range = [](const char *what, int64_t value, int64_t low, int64_t high) {
+        if (value < low || value > high)
+            throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", what, low, high, value);
+    };
+    in_range("repeats", o.repeat, 1, 1000);
+    in_range("tokens to decode", o.decode, 0, most);
+    for (const int64_t n : o.prefill) {
+        in_range("prefill length", n, 1, most);
+        require_context(pipeline, n, fmt::format("prefill of {}", n));
+    }
+    for (const int64_t depth : o.depths) {
+        in_range("depth", depth, 0, most);
+        if (o.decode > 0)
+            require_context(pipeline, tokens_before(depth) + o.decode,
+                            fmt::format("decoding {} tokens at depth {}", o.decode, depth));
+    }
+    if (o.prefill.empty() && (o.depths.empty() || o.decode == 0))
+        throw_error(ErrorKind::usage, "nothing to measure: no prefill length, and no depth to decode at");
+}
+
+class Bench {
+  public:
+    Bench(Pipeline &pipeline, const BenchOptions &options)
+        : pipeline_(pipeline), options_(options), session_(pipeline) {
+        std::mt19937_64 random(options.seed);
+        int64_t longest = 1;
+        for (const int64_t n : options.prefill)
+            longest = std::max(longest, n);
+        for (const int64_t depth : options.depths)
+            longest = std::max(longest, tokens_before(depth) + options.decode);
+        const auto vocab = static_cast<uint64_t>(pipeline.model().vocab_size);
+        for (int64_t i = 0; i < longest; ++i)
+            ids_.push_back(static_cast<int32_t>(random() % vocab));
+        for (const int64_t n : options.prefill)
+            total_ += n;
+        if (options.decode > 0) {
+            for (const int64_t depth : options.depths)
+                total_ += tokens_before(depth) + options.decode;
+        }
+        total_ *= options.repeat;
+    }
+
+    BenchReport run() {
+        make_probes();
+        warm_up();
+        std::vector<std::vector<double>> prefill(options_.prefill.size());
+        if (options_.decode > 0) decode_.resize(options_.depths.size());
+        for (int64_t round = 0; round < options_.repeat; ++round) {
+            measure_peak();
+            for (size_t i = 0; i < prefill.size(); ++i)
+                prefill[i].push_back(prefill_rate(options_.prefill[i]));
+            for (size_t i = 0; i < decode_.size(); ++i)
+                decode_once(options_.depths[i], decode_[i]);
+        }
+        for (size_t i = 0; i < prefill.size(); ++i)
+            add_prefill(options_.prefill[i], std::move(prefill[i]));
+        for (size_t i = 0; i < decode_.size(); ++i)
+            add_decode(options_.depths[i], decode_[i]);
+        describe();
+        return std::move(report_);
+    }
+
+  private:
+    struct DecodeSamples {
+        std::vector<double> rates, probe, ratios;
+        uint64_t kv_bytes = 0, kv_read = 0;
+        double submits = 0, waits = 0;
+    };
+
+    void make_probes() {
+        const MemoryInfo memory = memory_info();
+        const MachineInfo machine = machine_info();
+        report_.cpu = machine.cpu;
+        report_.memory_bytes = memory.total;
+        ThreadTeam &team = pipeline_.host().team();
+        report_.threads = team.cpus();
+        const uint64_t bytes =
+            options_.probe_bytes.value_or(probe_buffer_bytes(machine.last_level_cache, memory.available));
+        peak_before_probe_ = peak_resident_bytes();
+        if (bytes == 0) return;
+        require_memory(bytes, "the bandwidth probe", "give it a smaller buffer, or none", memory);
+        probe_ = std::make_unique<BandwidthProbe>(team, bytes);
+        if (probe_->bytes() == 0) { // smaller than a unit per thread
+            probe_.reset();
+            return;
+        }
+        report_.probe_isa = probe_->isa();
+        report_.probe_bytes = probe_->bytes();
+    }
+
+    // The first steps touch memory for the first time, and make what is made once.
+    void warm_up() {
+        const auto n = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(ids_.size()), 16));
+        session_.prefill(std::span(ids_).first(n));
+        for (int i = 0; i < 2 && session_.can_take(1); ++i) {
+            session_.decode(ids_.front());
+            (void)session_.greedy();
+        }
+        if (probe_) probe_->measure();
+        advance(0);
+    }
+
+    void measure_peak() {
+        if (!probe_) return;
+        const FlopsReading reading = measure_flops(pipeline_.host().team());
+        report_.peak_flops = std::max(report_.peak_flops, reading.flops);
+    }
+
+    double probe_bandwidth() {
+        if (!probe_) return 0;
+        const BandwidthProbe::Reading reading = probe_->measure();
+        plain_.push_back(reading.plain);
+        prefetched_.push_back(reading.prefetched);
+        return reading.best();
+    }
+
+    void advance(int64_t tokens) {
+        done_ += tokens;
+        if (options_.progress)
+            options_.progress("bench", static_cast<uint64_t>(done_), static_cast<uint64_t>(total_));
+        // A pressed Ctrl-C makes sessions stop early: what is measured then means nothing.
+        if (pipeline_.host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+    }
+
+    double prefill_rate(int64_t n) {
+        session_.reset();
+        const auto start = Clock::now();
+        session_.prefill(std::span(ids_).first(static_cast<size_t>(n)));
+        (void)session_.logits();
+        const double rate = static_cast<double>(n) / seconds_since(start);
+        advance(n);
+        return rate;
+    }
+
+    void decode_once(int64_t depth, DecodeSamples &samples) {
+        const int64_t before = tokens_before(depth);
+        const double bandwidth = probe_bandwidth();
+        session_.reset();
+        session_.prefill(std::span(ids_).first(static_cast<size_t>(before)));
+        (void)session_.logits();
+        advance(before);
+        const uint64_t kv_before = kv_in_use(session_.cache().cache());
+        const auto start = Clock::now();
+        for (int64_t i = 0; i < options_.decode; ++i) {
+            session_.decode(ids_[static_cast<size_t>(before + i)]);
+            (void)session_.greedy(); // a token comes out of every step, as in a run
+        }
+        const double rate = static_cast<double>(options_.decode) / seconds_since(start);
+        const uint64_t kv_after = kv_in_use(session_.cache().cache());
+        samples.rates.push_back(rate);
+        samples.kv_read = (kv_before + kv_after) / 2;
+        const SessionStats &stats = session_.stats();
+        samples.kv_bytes = stats.kv_bytes;
+        const auto tokens = static_cast<double>(options_.decode);
+        samples.submits = static_cast<double>(stats.decode_stream.submits) / tokens;
+        samples.waits = static_cast<double>(stats.decode_stream.waits) / tokens;
+        if (bandwidth > 0) {
+            samples.probe.push_back(bandwidth);
+            samples.ratios.push_back(rate * bytes_read(samples) / bandwidth);
+        }
+        advance(options_.decode);
+    }
+
+    double bytes_read(const DecodeSamples &samples) const {
+        return static_cast<double>(pipeline_.weights().bytes_per_token(pipeline_.device()) + samples.kv_read);
+    }
+
+    void add_prefill(int64_t n, std::vector<double> rates) {
+        PrefillResult result;
+        result.tokens = n;
+        result.rate = Spread::of(std::move(rates));
+        result.flop = prefill_flop(pipeline_.model(), n);
+        result.flops = result.flop / static_cast<double>(n) * result.rate.median;
+        if (report_.peak_flops > 0) result.of_peak = result.flops / report_.peak_flops;
+        report_.prefill.push_back(std::move(result));
+    }
+
+    void add_decode(int64_t depth, DecodeSamples &samples) {
+        DecodeResult result;
+        result.depth = depth;
+        result.tokens = options_.decode;
+        result.rate = Spread::of(std::move(samples.rates));
+        result.kv_bytes = samples.kv_bytes;
+        result.kv_read_per_token = samples.kv_read;
+        result.bytes_per_second = result.rate.median * bytes_read(samples);
+        result.probe = Spread::of(std::move(samples.probe));
+        if (!samples.ratios.empty()) result.of_bandwidth = Spread::of(std::move(samples.ratios)).median;
+        result.submits = samples.submits;
+        result.waits = samples.waits;
+        report_.decode.push_back(std::move(result));
+    }
+
+    void describe() {
+        const ModelConfig &model = pipeline_.model();
+        Device &device = pipeline_.device();
+        BenchReport &r = report_;
+        r.backend = device.plugin();
+        r.device = device.device_info().name;
+        r.description = device.info().description;
+        r.sync = to_string(pipeline_.executor().stream().strategy());
+        r.model = pipeline_.source().path();
+        r.architecture = model.architecture->name;
+        r.weights = pipeline_.weights().dtype_name();
+        r.policy = *pipeline_.config().policy.plugin;
+        r.parameters = model.parameter_count();
+        r.weight_bytes_per_token = pipeline_.weights().bytes_per_token(device);
+        r.weight_bytes = pipeline_.weights().bytes(device);
+        r.kv_bytes_per_token = pipeline_.kv_shape().bytes_per_token();
+        r.key_dtype = pipeline_.kv_shape().key_dtype;
+        r.value_dtype = pipeline_.kv_shape().value_dtype;
+        for (const PlannedOp *op : pipeline_.graph().decode_ops())
+            r.fallbacks += op->rung() == Rung::native ? 0 : 1;
+        r.load_seconds = pipeline_.load_seconds();
+        r.repeat = options_.repeat;
+        r.read_plain = Spread::of(plain_).median;
+        r.read_prefetched = Spread::of(prefetched_).median;
+        // The probe's buffer is resident all the time; what came before it stands by itself.
+        const uint64_t peak = peak_resident_bytes();
+        r.peak_resident_bytes =
+            std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);
+    }
+
+    Pipeline &pipeline_;
+    const BenchOptions &options_;
+    Session session_;
+    std::unique_ptr<BandwidthProbe> probe_;
+    std::vector<int32_t> ids_;
+    std::vector<DecodeSamples> decode_; // by depth
+    std::vector<double> plain_, prefetched_;
+    int64_t done_ = 0, total_ = 0; // tokens
+    uint64_t peak_before_probe_ = 0;
+    BenchReport report_;
+};
+
+} // namespace
+
+double prefill_flop(const ModelConfig &m, int64_t tokens) {
+    const auto d = [](int64_t value) { return static_cast<double>(value); };
+    const double n = d(tokens);
+    const double attention_weights = d(m.hidden_size) * (2 * d(m.q_size()) + 2 * d(m.kv_size()));
+    const double ffn_weights = 3 * d(m.hidden_size) * d(m.intermediate_size);
+    const double matrices = 2 * n * d(m.layers) * (attention_weights + ffn_weights);
+    const double output = 2 * d(m.hidden_size) * d(m.vocab_size);
+    // Query i sees i + 1 keys; for each a product with the key and one with the value.
+    const double attention = 4 * d(m.layers) * d(m.q_size()) * n * (n + 1) / 2;
+    return matrices + output + attention;
+}
+
+std::vector<int64_t> default_prefill(int64_t context) {
+    std::vector<int64_t> lengths;
+    for (const int64_t n : {128, 512}) {
+        if (n <= context) lengths.push_back(n);
+    }
+    if (lengths.empty()) lengths.push_back(std::max<int64_t>(context / 2, 1));
+    return lengths;
+}
+
+std::vector<int64_t> default_depths(int64_t context, int64_t decode) {
+    std::vector<int64_t> depths;
+    for (const int64_t depth : {0, 512}) {
+        if (tokens_before(depth) + decode <= context) depths.push_back(depth);
+    }
+    return depths;
+}
+
+BenchReport run_bench(Pipeline &pipeline, const BenchOptions &options) {
+    check(pipeline, options);
+    return Bench(pipeline, options).run();
+}
+
+} // namespace keel
