@@ -1,0 +1,66 @@
+#include "kv/rig.hpp"
+#include "kv/scripted_policy.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+std::atomic<uint64_t> allocations{0};
+}
+
+void *operator new(size_t size) {
+    ++allocations;
+    if (void *memory = std::malloc(size == 0 ? 1 : size)) return memory;
+    throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void *memory, size_t) noexcept {
+    std::free(memory);
+}
+
+using namespace keel;
+using namespace keel::test;
+
+TEST_CASE("A decode step of a warm cache allocates no memory and writes only what changed") {
+    KvShape shape;
+    shape.layers = 2;
+    shape.heads = shape.kv_heads = 2;
+    shape.head_dim = 32;
+    shape.block_slots = 8;
+    shape.max_slots = 128;
+    Script script;
+    script.needs.granularity = KEEL_KEEP_TOKEN;
+    script.needs.output = KEEL_OUTPUT_KEEP;
+    Rig rig("reference", shape);
+    CacheConfig config;
+    config.policy = scripted(script);
+    config.budget_unit = BudgetUnit::tokens;
+    config.budget = 100;
+    CachePlan plan(rig.executor(), shape, rig.executor().device().host(), config);
+    CacheManager manager(plan, KEEL_BUFFER_DEVICE);
+    const auto step = [&](StepKind kind, int64_t n) {
+        manager.before_append(n, kind);
+        manager.next_positions(n);
+        manager.append(n);
+        manager.after_step(kind);
+    };
+    step(StepKind::prefill_end, 17);
+    step(StepKind::decode, 1);
+    const auto writes = rig.executor().stream().counters().writes;
+    uint64_t in_steps = 0, in_block_steps = 0;
+    for (int token = 18; token < 64; ++token) {
+        const uint64_t before = allocations;
+        step(StepKind::decode, 1);
+        (token % 8 == 0 ? in_block_steps : in_steps) += allocations - before;
+    }
+    CHECK(in_steps == 0);
+    // A note of what is committed, for K and V of each head's new block.
+    CHECK(in_block_steps <= 5 * 2 * 2 * 2);
+    // The lengths each time; the tables at 24, 32, 40, 48 and 56.
+    CHECK(rig.executor().stream().counters().writes - writes == 46 + 5);
+}
