@@ -36,7 +36,7 @@ std::string need_name(uint64_t bit) {
     for (const NamedNeed &need : named_needs) {
         if (need.bit == bit) return need.name;
     }
-    return fmt::format("need bit {}", std::countr_zero(bit));
+    return fmt::format("bit {}", std::countr_zero(bit));
 }
 
 bool is_quantized(keel_dtype dtype) {
@@ -60,11 +60,12 @@ CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<H
         needs_.projection = nullptr; // the probe's
     }
     check_needs();
-    if (keeps_all()) return;
-    check_allocator();
-    check_budget();
-    check_positions();
-    plan_ops();
+    if (!keeps_all()) {
+        check_allocator();
+        check_budget();
+        check_positions();
+        plan_ops();
+    }
     if (!config_.log.empty()) log_ = std::make_unique<EvictionLog>(config_.log, config_.policy.name);
 }
 

@@ -367,8 +367,7 @@ TEST_CASE("A need that the core does not compute is refused by its name") {
     CHECK(refusal(test_shape(), script, tokens_budget(32)) ==
           "policy scripted needs window_scores, which this version of Keel does not compute");
     script.needs.needs = 1ull << 40;
-    CHECK_THAT(refusal(test_shape(), script, tokens_budget(32)),
-               Contains("policy scripted needs need bit 40") || Contains("policy scripted needs bit 40"));
+    CHECK_THAT(refusal(test_shape(), script, tokens_budget(32)), Contains("policy scripted needs bit 40"));
     CHECK(script.created == script.destroyed);
 }
 
