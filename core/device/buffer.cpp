@@ -2,6 +2,9 @@
 
 #include "device/device.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace keel {
 
 Buffer::Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size, keel_buffer_kind kind)
@@ -15,11 +18,12 @@ Buffer::~Buffer() {
 }
 
 void Buffer::write(uint64_t offset, const void *src, uint64_t bytes) {
-    if (bytes == 0) return;
     if (offset > size_ || bytes > size_ - offset) {
         throw_error(ErrorKind::internal, "a write of {} bytes at {} ends beyond a buffer of {}", bytes,
                     offset, size_);
     }
+    if (bytes == 0) return;
+    device_->require_alive("buffer_write");
     device_->check(device_->table().buffer_write(device_->ctx(), handle_, offset, src, bytes),
                    "buffer_write");
     device_->stream().write_queued(bytes);
@@ -34,24 +38,57 @@ void Buffer::read(uint64_t offset, void *dst, uint64_t bytes) const {
 }
 
 void *Buffer::map() const {
-    if (!map_tried_) {
-        map_tried_ = true;
-        const keel_backend &table = device_->table();
-        if (table.buffer_map != nullptr && table.buffer_map(device_->ctx(), handle_, &mapped_) != KEEL_OK)
-            mapped_ = nullptr;
+    const keel_backend &table = device_->table();
+    if (map_tried_ || table.buffer_map == nullptr) return mapped_;
+    device_->require_alive("buffer_map");
+    const keel_status status = table.buffer_map(device_->ctx(), handle_, &mapped_);
+    if (status == KEEL_E_DEVICE_LOST) device_->check(status, "buffer_map");
+    if (status != KEEL_OK) {
+        mapped_ = nullptr;
         take_message(); // a refusal is an answer here, not an error
     }
+    map_tried_ = true;
     return mapped_;
 }
 
 void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
     if (bytes == 0) return;
     const keel_backend &table = device_->table();
-    if (kind_ != KEEL_BUFFER_RESERVE || table.buffer_commit == nullptr) {
+    if (kind_ != KEEL_BUFFER_RESERVE || table.buffer_commit == nullptr)
         throw_error(ErrorKind::internal, "commit on a buffer that is not reserved address space");
-    }
-    device_->check(table.buffer_commit(device_->ctx(), handle_, offset, bytes, on ? 1u : 0u),
+    if (offset > size_ || bytes > size_ - offset)
+        throw_error(ErrorKind::internal, "commit of {} bytes at {} beyond {} reserved", bytes, offset, size_);
+    if (!on && device_->is_lost())
+        return; // its memory goes with it; what is being undone must not fail again
+    device_->require_alive("buffer_commit");
+    device_->check(device_->with_memory([&] {
+        return table.buffer_commit(device_->ctx(), handle_, offset, bytes, on ? 1u : 0u);
+    }),
                    "buffer_commit");
+    uint64_t begin = offset, end = offset + bytes;
+    auto at = committed_.upper_bound(begin);
+    if (at != committed_.begin() && std::prev(at)->second >= begin) --at;
+    while (at != committed_.end() && at->first <= end) { // all that touch the range
+        const auto [b, e] = *at;
+        at = committed_.erase(at);
+        if (on) {
+            begin = std::min(begin, b);
+            end = std::max(end, e);
+            continue;
+        }
+        if (b < begin) committed_.emplace(b, begin);
+        if (e > end) at = std::next(committed_.emplace(end, e).first);
+    }
+    if (on) committed_.emplace(begin, end);
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> Buffer::resident(uint64_t begin, uint64_t end) const {
+    if (kind_ != KEEL_BUFFER_RESERVE) return {{begin, end}};
+    std::vector<std::pair<uint64_t, uint64_t>> parts;
+    for (const auto &[b, e] : committed_) {
+        if (b < end && e > begin) parts.emplace_back(std::max(b, begin), std::min(e, end));
+    }
+    return parts;
 }
 
 keel_buffer *BufferPool::take(uint64_t size, keel_buffer_kind kind, uint64_t *actual) {
@@ -69,17 +106,6 @@ keel_buffer *BufferPool::take(uint64_t size, keel_buffer_kind kind, uint64_t *ac
 void BufferPool::put(keel_buffer *buffer, uint64_t size, keel_buffer_kind kind) {
     free_[kind].emplace(size, buffer);
     stats_.held_bytes += size;
-}
-
-std::vector<keel_buffer *> BufferPool::drain() {
-    std::vector<keel_buffer *> all;
-    for (auto &free : free_) {
-        for (const auto &[size, buffer] : free)
-            all.push_back(buffer);
-        free.clear();
-    }
-    stats_.held_bytes = 0;
-    return all;
 }
 
 } // namespace keel

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace keel {
@@ -31,6 +32,8 @@ class Buffer {
     void *map() const;
     // RESERVE only: puts memory behind a range or gives whole pages of it back. Ordered in the stream.
     void commit(uint64_t offset, uint64_t bytes, bool on);
+    // The parts [begin, end) of a range that hold memory, in order: all of it, but for RESERVE what was committed.
+    std::vector<std::pair<uint64_t, uint64_t>> resident(uint64_t begin, uint64_t end) const;
 
   private:
     std::shared_ptr<Device> device_;
@@ -39,6 +42,7 @@ class Buffer {
     keel_buffer_kind kind_;
     mutable void *mapped_ = nullptr;
     mutable bool map_tried_ = false;
+    std::map<uint64_t, uint64_t> committed_; // RESERVE only: begin -> end, apart and not touching
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 
@@ -51,8 +55,17 @@ class BufferPool {
 
     // A free buffer of at least `size` that wastes at most a quarter of itself, or NULL.
     keel_buffer *take(uint64_t size, keel_buffer_kind kind, uint64_t *actual);
-    void put(keel_buffer *, uint64_t size, keel_buffer_kind kind);
-    std::vector<keel_buffer *> drain(); // all of them, for destruction
+    void put(keel_buffer *, uint64_t size, keel_buffer_kind kind); // DEVICE and HOST_VISIBLE only
+    // Hands all of them out, for destruction.
+    template <typename Destroy>
+    void drain(const Destroy &destroy) {
+        for (auto &free : free_) {
+            for (const auto &[size, buffer] : free)
+                destroy(buffer);
+            free.clear();
+        }
+        stats_.held_bytes = 0;
+    }
     Stats &stats() { return stats_; }
 
   private:

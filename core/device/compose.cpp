@@ -3,21 +3,6 @@
 namespace keel {
 namespace {
 
-// Contiguous memory of the shape and dtype of `like`, for a composition's intermediate result.
-Tensor temporary(Device &device, const keel_tensor &like, keel_dtype dtype) {
-    const int64_t *d = like.shape;
-    switch (like.rank) {
-    case 1:
-        return Tensor::allocate(device, dtype, {d[0]});
-    case 2:
-        return Tensor::allocate(device, dtype, {d[0], d[1]});
-    case 3:
-        return Tensor::allocate(device, dtype, {d[0], d[1], d[2]});
-    default:
-        return Tensor::allocate(device, dtype, {d[0], d[1], d[2], d[3]});
-    }
-}
-
 // A smaller op with its features cleared, without a plan.
 template <typename Args>
 Args plain(const Args &args, uint64_t features) {
@@ -39,7 +24,7 @@ class ComposedMatmul final : public Composition {
         keel_matmul_args inner = plain(a, 0);
         inner.bias = nullptr;
         if (accumulate) {
-            self->product_ = temporary(ex.device(), *a.out, a.out->dtype);
+            self->product_ = ex.scratch(*a.out);
             inner.out = self->product_.c();
         }
         if (!(self->matmul_ = ex.plan_native(KEEL_OP_MATMUL, inner, label, weight))) return nullptr;
@@ -118,7 +103,7 @@ class ComposedScaledAdd final : public Composition {
     static std::unique_ptr<Composition> make(Executor &ex, const keel_elementwise_args &a,
                                              const std::string &label) {
         auto self = std::unique_ptr<ComposedScaledAdd>(new ComposedScaledAdd);
-        self->scaled_ = temporary(ex.device(), *a.out, a.out->dtype);
+        self->scaled_ = ex.scratch(*a.out);
         if (!(self->scale_ = ex.plan_native(KEEL_OP_SCALE, scale(a, self->scaled_), label))) return nullptr;
         if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, add(a, self->scaled_), label))) return nullptr;
         return self;
@@ -153,7 +138,7 @@ class ComposedQkv final : public Composition {
     static std::unique_ptr<Composition> make(Executor &ex, const keel_qkv_args &a, const std::string &label) {
         if ((a.features & ~uint64_t{KEEL_QKV_NORM}) != 0) return nullptr;
         auto self = std::unique_ptr<ComposedQkv>(new ComposedQkv);
-        self->k_ = temporary(ex.device(), *a.k, a.k->dtype);
+        self->k_ = ex.scratch(*a.k);
         const bool norm = (a.features & KEEL_QKV_NORM) != 0;
         if (norm &&
             !(self->q_norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm_of(a, a.q, a.q_norm, a.q_out), label)))

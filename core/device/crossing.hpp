@@ -5,35 +5,51 @@
 #include "device/weight.hpp"
 
 #include <map>
+#include <vector>
 
 namespace keel {
 
 // Runs an op of one device's pipeline on another device. Where the first maps its buffers for the host and the second imports host
 // memory, both work on the same bytes and only wait for each other; otherwise inputs are copied over and outputs back.
-class Crossing {
+class Crossing final : private BufferWatch {
   public:
     Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to);
+    ~Crossing();
+    Crossing(const Crossing &) = delete;
+    Crossing &operator=(const Crossing &) = delete;
 
     Device &to() const { return *to_; }
+    // True if buffers that the first device maps need not be copied.
     bool shares() const { return shares_; }
-    // Bytes that one call with these args copies when memory is not shared.
-    static uint64_t bytes(keel_op op, const keel_op_args *args);
+    // Bytes that one call with these args copies, there and back. Tensors without a buffer (a template's) are taken to lie where the
+    // devices share memory, if they share any, and apart from each other.
+    uint64_t bytes(keel_op op, const keel_op_args *args);
     keel_status run(keel_op op, const keel_op_args *args, const Weight *weight, keel_plan *plan);
     uint64_t copied_bytes() const { return copied_; }
 
   private:
-    struct Import {
-        void *host;
-        uint64_t size;
-        BufferPtr buffer;
+    // Part of a buffer of the first device that tensors of the args touch; overlapping ones are one region, so that what is in place
+    // stays in place and no output is overwritten with the stale rest of another.
+    struct Region {
+        keel_buffer *source = nullptr;
+        uint64_t begin = 0, end = 0;       // bytes of the source
+        bool fill = false;                 // its content is needed on the other side
+        bool back = false;                 // it is written there
+        std::vector<size_t> tensors;       // indices into ArgsCopy::tensors()
+        const keel_tensor *same = nullptr; // templates only
     };
+
+    std::vector<Region> regions_of(const ArgsCopy &copy);
+    void copy_over(const Region &, Buffer &target, uint64_t pad);
+    void copy_back(const Region &, const Buffer &staged, uint64_t pad);
     BufferPtr import(keel_buffer *handle);
+    void before_destroy(const keel_buffer *buffer) noexcept override { imports_.erase(buffer); }
 
     std::shared_ptr<Device> from_, to_;
     bool shares_;
     uint64_t copied_ = 0;
-    std::map<keel_buffer *, Import>
-        imports_; // by the first device's handle; checked against its mapping at each use
+    // The first device's buffers as the second's; NULL: cannot be imported. Gone before the first device destroys the memory.
+    std::map<const keel_buffer *, BufferPtr> imports_;
 };
 
 } // namespace keel

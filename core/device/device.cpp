@@ -56,8 +56,7 @@ std::shared_ptr<Device> Device::open_reference(std::shared_ptr<HostServices> hos
 
 Device::~Device() {
     if (ctx_ == nullptr) return;
-    for (keel_buffer *buffer : pool_.drain())
-        table().buffer_destroy(ctx_, buffer);
+    trim();
     table().ctx_destroy(ctx_);
 }
 
@@ -72,11 +71,12 @@ uint32_t Device::select() {
     uint32_t wanted = 0;
     const char *begin = spec_.selector.data(), *end = begin + spec_.selector.size();
     const bool any = spec_.selector.empty() || spec_.selector == "auto";
-    const bool by_index = !any && std::from_chars(begin, end, wanted).ptr == end;
-    if (by_index && wanted >= count) {
+    const auto [stop, problem] = std::from_chars(begin, end, wanted);
+    const bool by_index = !any && stop == end && problem != std::errc::invalid_argument;
+    if (by_index && (problem != std::errc{} || wanted >= count)) {
         throw_error(ErrorKind::input,
                     "backend {} has {} device(s), there is no device {}; `keel plugins show {}` lists them",
-                    plugin(), count, wanted, plugin());
+                    plugin(), count, spec_.selector, plugin());
     }
     std::string names;
     for (uint32_t i = 0; i < count; ++i) {
@@ -100,6 +100,11 @@ void Device::read_info() {
     if (table().ctx_info != nullptr) check(table().ctx_info(ctx_, &info_), "ctx_info");
     info_.description[sizeof info_.description - 1] = 0;
     if (info_.activation_dtype == KEEL_DTYPE_NONE) info_.activation_dtype = KEEL_DTYPE_F32;
+    if (info_.activation_dtype > KEEL_DTYPE_BF16) {
+        throw_error(ErrorKind::plugin,
+                    "backend {}: its activation dtype is {}, expected f32, f16 or bf16; {}", plugin(),
+                    info_.activation_dtype, "this is a fault of the plugin: report it to its author");
+    }
     if (!is_power_of_two(info_.kv_block_slots) || info_.kv_block_slots > 4096) info_.kv_block_slots = 64;
     if (info_.prefill_chunk == 0 || info_.prefill_chunk > 65536) info_.prefill_chunk = 512;
     if (info_.buffer_align < 64 || !is_power_of_two(info_.buffer_align)) info_.buffer_align = 64;
@@ -107,8 +112,11 @@ void Device::read_info() {
 
 keel_mem_info Device::mem_info() const {
     keel_mem_info info = {KEEL_HEADER(keel_mem_info)};
-    if (table().mem_info == nullptr || table().mem_info(ctx_, &info) != KEEL_OK)
+    if (lost_ || table().mem_info == nullptr) return info;
+    if (table().mem_info(ctx_, &info) != KEEL_OK) {
+        take_message();
         info = {KEEL_HEADER(keel_mem_info)};
+    }
     return info;
 }
 
@@ -117,15 +125,27 @@ BufferPtr Device::create(uint64_t size, keel_buffer_kind kind, void *host, keel_
     desc.size = size;
     desc.kind = kind;
     desc.host = host;
+    require_alive("buffer_create");
     keel_buffer *handle = nullptr;
-    *status = table().buffer_create(ctx_, &desc, &handle);
+    *status = with_memory([&] { return table().buffer_create(ctx_, &desc, &handle); });
     if (*status != KEEL_OK) return nullptr;
     if (handle == nullptr) fail(KEEL_E_INTERNAL, "buffer_create gave no buffer");
     ++pool_.stats().created;
-    return std::make_shared<Buffer>(shared_from_this(), handle, size, kind);
+    return adopt(handle, size, kind);
+}
+
+BufferPtr Device::adopt(keel_buffer *handle, uint64_t size, keel_buffer_kind kind) {
+    try {
+        return std::make_shared<Buffer>(shared_from_this(), handle, size, kind);
+    } catch (...) { // no memory for the books
+        destroy(handle);
+        throw;
+    }
 }
 
 BufferPtr Device::allocate(uint64_t size, keel_buffer_kind kind) {
+    if (kind != KEEL_BUFFER_DEVICE && kind != KEEL_BUFFER_HOST_VISIBLE)
+        throw_error(ErrorKind::internal, "allocate() of a buffer of kind {}", kind);
     size = std::max<uint64_t>(size, 1);
     if (info_.max_buffer_bytes != 0 && size > info_.max_buffer_bytes) {
         throw_error(ErrorKind::resource, "backend {}: a buffer of {} bytes is wanted, device '{}' allows {}",
@@ -133,13 +153,13 @@ BufferPtr Device::allocate(uint64_t size, keel_buffer_kind kind) {
     }
     uint64_t actual = size;
     if (keel_buffer *reused = pool_.take(size, kind, &actual)) {
-        return std::make_shared<Buffer>(shared_from_this(), reused, actual, kind);
+        return adopt(reused, actual, kind);
     }
     keel_status status = KEEL_OK;
     BufferPtr buffer = create(size, kind, nullptr, &status);
-    if (status == KEEL_E_OUT_OF_MEMORY && pool_.stats().held_bytes > 0) {
-        trim();
-        buffer = create(size, kind, nullptr, &status);
+    if (status == KEEL_E_UNSUPPORTED && kind == KEEL_BUFFER_HOST_VISIBLE) {
+        take_message();
+        return allocate(size, KEEL_BUFFER_DEVICE);
     }
     if (status != KEEL_OK) fail(status, fmt::format("a buffer of {} bytes", size));
     return buffer;
@@ -147,8 +167,10 @@ BufferPtr Device::allocate(uint64_t size, keel_buffer_kind kind) {
 
 BufferPtr Device::import_host(void *memory, uint64_t size) {
     keel_status status = KEEL_OK;
+    if ((device_info_.flags & KEEL_DEVICE_IMPORTS_HOST) == 0) return nullptr;
     BufferPtr buffer = create(size, KEEL_BUFFER_IMPORT, memory, &status);
-    if (buffer == nullptr && status != KEEL_E_UNSUPPORTED)
+    // Invalid: of a kind that its driver does not take (mapped by another driver, say).
+    if (buffer == nullptr && status != KEEL_E_UNSUPPORTED && status != KEEL_E_INVALID_ARG)
         fail(status, fmt::format("importing {} bytes of host memory", size));
     if (buffer == nullptr) take_message();
     return buffer;
@@ -170,16 +192,27 @@ Buffer *Device::find(const keel_buffer *handle) const {
 }
 
 void Device::trim() {
-    for (keel_buffer *buffer : pool_.drain())
-        table().buffer_destroy(ctx_, buffer);
+    pool_.drain([this](keel_buffer *buffer) { destroy(buffer); });
 }
 
-void Device::give_back(keel_buffer *handle, uint64_t size, keel_buffer_kind kind) {
+void Device::destroy(keel_buffer *handle) noexcept {
+    for (BufferWatch *watch : watches_)
+        watch->before_destroy(handle);
+    table().buffer_destroy(ctx_, handle);
+}
+
+void Device::give_back(keel_buffer *handle, uint64_t size, keel_buffer_kind kind) noexcept {
     if (!lost_ && (kind == KEEL_BUFFER_DEVICE || kind == KEEL_BUFFER_HOST_VISIBLE)) {
-        pool_.put(handle, size, kind);
-    } else {
-        table().buffer_destroy(ctx_, handle);
+        try {
+            return pool_.put(handle, size, kind);
+        } catch (...) { // no memory to keep it
+        }
     }
+    destroy(handle);
+}
+
+void Device::require_alive(const char *what) const {
+    if (lost_) throw_error(ErrorKind::runtime, "backend {}: {}: the device was lost before", plugin(), what);
 }
 
 void Device::check(keel_status status, const char *what) {

@@ -25,6 +25,18 @@ struct DeviceSpec {
     std::shared_ptr<void> keep_alive; // the plugin's library and whatever `params` points into
 };
 
+// The message that a plugin left on this thread, or an empty string; clears it.
+std::string take_message();
+
+// Hears of buffers just before the backend destroys them (not when they only go back to the pool).
+class BufferWatch {
+  public:
+    virtual void before_destroy(const keel_buffer *buffer) noexcept = 0;
+
+  protected:
+    ~BufferWatch() = default;
+};
+
 // An opened device of a backend: context, stream, buffers. Not thread-safe. Lives as long as the last Buffer or Weight on it.
 class Device : public std::enable_shared_from_this<Device> {
   public:
@@ -39,26 +51,42 @@ class Device : public std::enable_shared_from_this<Device> {
     const keel_backend &table() const { return spec_.table; }
     keel_ctx *ctx() const { return ctx_; }
     const keel_device_info &device_info() const { return device_info_; }
-    const keel_ctx_info &info() const {
-        return info_;
-    }                               // defaults filled in: no member is zero but max_buffer_bytes and sync*
+    // Defaults filled in: no member is zero but max_buffer_bytes and sync*.
+    const keel_ctx_info &info() const { return info_; }
     keel_mem_info mem_info() const; // zeroes where unknown
     const std::shared_ptr<HostServices> &host() const { return spec_.host; }
     Stream &stream() { return stream_; }
     bool is_lost() const { return lost_; }
 
     // size bytes, not zeroed; from the pool where one fits. When memory is short the pool is emptied and the backend asked again.
+    // HOST_VISIBLE becomes DEVICE where the backend has no such kind. Only these two kinds.
     BufferPtr allocate(uint64_t size, keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
     // The host's memory as a buffer; NULL where the backend does not import. `host` outlives the buffer.
+    // or not this memory.
     BufferPtr import_host(void *host, uint64_t size);
     // Address space without memory behind it (see Buffer::commit); NULL where the backend has none.
     BufferPtr reserve(uint64_t size);
     Buffer *find(const keel_buffer *handle) const; // the live Buffer with that handle, or NULL
     void trim();                                   // gives the pool's free buffers back to the system
     const BufferPool::Stats &pool_stats() { return pool_.stats(); }
+    // The watch is removed before it dies.
+    void add_watch(BufferWatch *watch) { watches_.push_back(watch); }
+    void remove_watch(BufferWatch *watch) noexcept { std::erase(watches_, watch); }
+
+    // Runs a call that may answer KEEL_E_OUT_OF_MEMORY (and then has changed nothing): if so, once more with the pool emptied.
+    template <typename Call>
+    keel_status with_memory(const Call &call) {
+        const keel_status status = call();
+        if (status != KEEL_E_OUT_OF_MEMORY || pool_.stats().held_bytes == 0) return status;
+        take_message();
+        trim();
+        return call();
+    }
 
     // Turns a status into an Error that names plugin, what was called, and the plugin's own message.
     void check(keel_status status, const char *what);
+    // Throws if the device was lost: from then on it is only destroyed.
+    void require_alive(const char *what) const;
     [[noreturn]] void fail(keel_status status, const std::string &what);
 
   private:
@@ -66,8 +94,10 @@ class Device : public std::enable_shared_from_this<Device> {
     explicit Device(DeviceSpec spec) : spec_(std::move(spec)), stream_(*this) {}
     uint32_t select();
     void read_info();
+    BufferPtr adopt(keel_buffer *, uint64_t size, keel_buffer_kind kind);
     BufferPtr create(uint64_t size, keel_buffer_kind kind, void *host, keel_status *status);
-    void give_back(keel_buffer *, uint64_t size, keel_buffer_kind kind);
+    void give_back(keel_buffer *, uint64_t size, keel_buffer_kind kind) noexcept;
+    void destroy(keel_buffer *) noexcept;
 
     DeviceSpec spec_;
     keel_ctx *ctx_ = nullptr;
@@ -76,10 +106,8 @@ class Device : public std::enable_shared_from_this<Device> {
     Stream stream_;
     BufferPool pool_;
     std::unordered_map<const keel_buffer *, Buffer *> live_;
+    std::vector<BufferWatch *> watches_;
     bool lost_ = false;
 };
-
-// The message that a plugin left on this thread, or an empty string; clears it.
-std::string take_message();
 
 } // namespace keel

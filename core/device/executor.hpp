@@ -7,7 +7,9 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace keel {
@@ -63,6 +65,7 @@ class PlannedOp {
     std::shared_ptr<Device> device_; // where it runs
     keel_plan *plan_ = nullptr;      // on device_
     std::unique_ptr<Composition> composition_;
+    std::unique_ptr<ArgsTemplate> template_; // where the backend may still refuse a call: to settle it anew
 };
 using OpHandle = std::unique_ptr<PlannedOp>;
 
@@ -104,6 +107,9 @@ class Executor {
     void run_any(PlannedOp &op, keel_op_args *args);
 
     void set_observer(Observer observer) { observer_ = std::move(observer); }
+    // Memory for a composition's intermediate result, good until the next composed op: all of them use the same.
+    Tensor scratch(const keel_tensor &like);
+
     // How buffers that ops share are best made, once all is planned: visible to the host if an op runs elsewhere.
     keel_buffer_kind placement() const;
     bool any_fallback() const { return crossings_planned_ > 0; }
@@ -115,6 +121,7 @@ class Executor {
     OpHandle try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight,
                         std::string *reason);
     bool settle_elsewhere(PlannedOp &op, keel_op_args *args);
+    bool settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<Device> &target, Rung rung);
     void check_template(keel_op op, keel_op_args *args, const std::string &label, const Weight *weight);
     void demote(PlannedOp &op, keel_op_args *args);
     void run_here(PlannedOp &op, keel_op_args *args);
@@ -126,6 +133,8 @@ class Executor {
     std::shared_ptr<Device> reference_;
     std::vector<std::unique_ptr<Crossing>> crossings_;
     uint64_t crossings_planned_ = 0;
+    BufferPtr scratch_;                                   // the largest so far
+    std::set<std::pair<keel_op, std::string>> warned_of_; // demotions: op and reason
     Observer observer_;
     int depth_ = 0; // above 0: inside a composition
 };

@@ -42,7 +42,7 @@ keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const 
     }
 }
 
-ArgsCopy::ArgsCopy(keel_op op, const keel_op_args *args) {
+ArgsCopy::ArgsCopy(keel_op op, const keel_op_args *args) : op_(op) {
     switch (op) {
 #define KEEL_X(ID, slot, Args)                                                                               \
     case KEEL_OP_##ID:                                                                                       \
@@ -59,12 +59,34 @@ ArgsCopy::ArgsCopy(keel_op op, const keel_op_args *args) {
     visit_policy(op);
 }
 
+ArgsTemplate::ArgsTemplate(keel_op op, const keel_op_args *args) : copy_(op, args) {
+    const auto slots = copy_.tensors();
+    tensors_.resize(slots.size());
+    for (size_t i = 0; i < slots.size(); ++i) {
+        tensors_[i] = **slots[i].tensor;
+        tensors_[i].buffer = nullptr;
+        *slots[i].tensor = &tensors_[i];
+    }
+    copy_.args()->plan = nullptr;
+}
+
+void clear_weight(keel_op op, keel_op_args *args) {
+    if (op == KEEL_OP_MATMUL) {
+        reinterpret_cast<keel_matmul_args *>(args)->weight = nullptr;
+        reinterpret_cast<keel_matmul_args *>(args)->w = nullptr;
+    } else if (op == KEEL_OP_EMBED) {
+        reinterpret_cast<keel_embed_args *>(args)->weight = nullptr;
+        reinterpret_cast<keel_embed_args *>(args)->w = nullptr;
+    }
+}
+
 void ArgsCopy::add(const keel_tensor *&tensor, Role role, const char *name) {
     if (tensor != nullptr) slots_[n_slots_++] = {&tensor, role, name};
 }
 
 const keel_kv_view *ArgsCopy::copy_kv(const keel_kv_view *view, keel_kv_view &to, Role role,
                                       const char *const (&names)[5]) {
+    if (view == nullptr) throw_error(ErrorKind::internal, "an op on no KV view");
     to = *view;
     add(to.k, role, names[0]);
     add(to.v, role, names[1]);

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
-#include <string_view>
+#include <vector>
 
 namespace keel {
 
@@ -31,6 +31,7 @@ class ArgsCopy {
     ArgsCopy(const ArgsCopy &) = delete;
     ArgsCopy &operator=(const ArgsCopy &) = delete;
 
+    keel_op op() const { return op_; }
     keel_op_args *args() { return reinterpret_cast<keel_op_args *>(storage_.data()); }
     template <typename Args>
     Args &as() {
@@ -51,6 +52,7 @@ class ArgsCopy {
     void visit_policy(keel_op op);
 
     static constexpr size_t max_sides = 16;
+    keel_op op_;
     alignas(16) std::array<std::byte, 256> storage_{};
     keel_kv_view kv_[2]{};
     keel_rope_tables tables_{};
@@ -61,5 +63,23 @@ class ArgsCopy {
     keel_weight **weight_ = nullptr;
     const keel_tensor **weight_tensor_ = nullptr;
 };
+
+// A template of an op's args that can be kept: a deep copy, its tensors' descriptors included, without buffers. What was planned with it
+// can be planned again elsewhere when the caller's own is long gone.
+class ArgsTemplate {
+  public:
+    ArgsTemplate(keel_op op, const keel_op_args *args);
+    ArgsTemplate(const ArgsTemplate &) = delete;
+    ArgsTemplate &operator=(const ArgsTemplate &) = delete;
+
+    keel_op_args *args() { return copy_.args(); }
+
+  private:
+    ArgsCopy copy_;
+    std::vector<keel_tensor> tensors_;
+};
+
+// Makes the args of an op with a weight name none. Other ops are left alone.
+void clear_weight(keel_op op, keel_op_args *args);
 
 } // namespace keel

@@ -40,11 +40,9 @@ void Stream::set_strategy(const SyncStrategy &wanted) {
 void Stream::op_queued(const char *op) {
     ++counters_.ops;
     ++pending_;
+    dirty_ = true;
     if (strategy_.kind == SyncStrategy::Kind::eager) {
-        flush();
-        ++counters_.waits;
-        device_.check(device_.table().wait(device_.ctx(), ticket_), op);
-        waited_ = true;
+        wait_as(op);
     } else if (strategy_.kind == SyncStrategy::Kind::batched && pending_ >= strategy_.ops) {
         flush();
     }
@@ -53,8 +51,8 @@ void Stream::op_queued(const char *op) {
 void Stream::write_queued(uint64_t bytes) {
     ++counters_.writes;
     counters_.written_bytes += bytes;
-    // A write has copied its source when it returns, so it needs no submit of its own; but it makes the stream dirty.
-    if (pending_ == 0) waited_ = false;
+    // A write has copied its source when it returns: it goes with the next submit and asks for none of its own.
+    dirty_ = true;
 }
 
 void Stream::end_of_step() {
@@ -62,34 +60,47 @@ void Stream::end_of_step() {
 }
 
 uint64_t Stream::flush() {
-    if (pending_ == 0 && waited_) return ticket_;
-    pending_ = 0;
-    ++counters_.submits;
-    uint64_t ticket = 0;
-    device_.check(device_.table().flush(device_.ctx(), &ticket), "flush");
-    ticket_ = ticket;
-    waited_ = false;
+    submit_as("flush");
     return ticket_;
 }
 
 void Stream::wait() {
-    if (pending_ == 0 && waited_) return;
-    flush();
+    wait_as("wait");
+}
+
+// Submits what was queued since the last time, ops or writes. `what` is blamed for an error.
+void Stream::submit_as(const char *what) {
+    if (!dirty_) return;
+    device_.require_alive(what);
+    ++counters_.submits;
+    uint64_t ticket = 0;
+    device_.check(device_.table().flush(device_.ctx(), &ticket), what);
+    ticket_ = ticket;
+    pending_ = 0;
+    dirty_ = false;
+    in_flight_ = true;
+}
+
+void Stream::wait_as(const char *what) {
+    submit_as(what);
+    if (!in_flight_) return;
+    device_.require_alive(what);
     ++counters_.waits;
-    device_.check(device_.table().wait(device_.ctx(), ticket_), "wait");
-    waited_ = true;
+    device_.check(device_.table().wait(device_.ctx(), ticket_), what);
+    in_flight_ = false;
 }
 
 void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t bytes) {
     if (bytes == 0) return;
+    device_.require_alive("buffer_read");
     // The backend's buffer_read submits and waits by itself; it is counted as what it is.
-    if (pending_ > 0) ++counters_.submits;
-    if (pending_ > 0 || !waited_) ++counters_.waits;
+    if (dirty_) ++counters_.submits;
+    if (dirty_ || in_flight_) ++counters_.waits;
     ++counters_.reads;
     counters_.read_bytes += bytes;
-    pending_ = 0;
-    waited_ = true;
     device_.check(device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes), "buffer_read");
+    pending_ = 0;
+    dirty_ = in_flight_ = false;
 }
 
 } // namespace keel

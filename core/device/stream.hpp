@@ -39,20 +39,24 @@ class Stream {
     void op_queued(const char *op); // after each op that the backend took
     void write_queued(uint64_t bytes);
     void end_of_step(); // a natural end: everything but eager submits here
-    uint64_t flush();   // submits what is pending; the ticket. Nothing pending: the last one
-    void wait();        // flush, then wait for all
+    uint64_t flush();   // submits what is queued, ops and writes; the ticket. Nothing queued: the last one
+    void wait();        // flush, then wait for all; nothing in flight: no call at all
     void read(keel_buffer *, uint64_t offset, void *dst, uint64_t bytes); // waits, then copies to the host
 
     const Counters &counters() const { return counters_; }
-    bool pending() const { return pending_ > 0; }
+    bool pending() const { return pending_ > 0; } // ops that were not submitted yet
 
   private:
+    void submit_as(const char *what);
+    void wait_as(const char *what);
+
     Device &device_;
     SyncStrategy strategy_{SyncStrategy::Kind::lazy, 0};
     Counters counters_;
-    uint64_t pending_ = 0; // ops and writes since the last flush
-    uint64_t ticket_ = 0;
-    bool waited_ = true; // nothing is in flight behind ticket_
+    uint64_t pending_ = 0;   // ops since the last submit
+    uint64_t ticket_ = 0;    //
+    bool dirty_ = false;     // ops or writes since the last submit
+    bool in_flight_ = false; // submitted work that was not waited for
 };
 
 } // namespace keel

@@ -3,6 +3,10 @@
 #include "base/error.hpp"
 #include "device/device.hpp"
 
+#include <algorithm>
+#include <fmt/ranges.h>
+#include <iterator>
+
 namespace keel {
 namespace {
 
@@ -10,17 +14,34 @@ void set_contiguous(keel_tensor &t, std::initializer_list<int64_t> dims) {
     if (dims.size() == 0 || dims.size() > KEEL_MAX_RANK)
         throw_error(ErrorKind::internal, "a tensor of rank {}", dims.size());
     t.rank = static_cast<uint32_t>(dims.size());
+    std::fill(std::begin(t.shape), std::end(t.shape), 0);
+    std::fill(std::begin(t.stride), std::end(t.stride), 0);
     std::copy(dims.begin(), dims.end(), t.shape);
-    uint64_t stride = keel_dtype_row_bytes(t.dtype, static_cast<uint64_t>(t.shape[t.rank - 1]));
+    const int64_t block = keel_dtype_block(t.dtype), width = t.shape[t.rank - 1];
+    if (block == 0 || width % block != 0 ||
+        std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; }))
+        throw_error(ErrorKind::internal, "a {} tensor of [{}]", keel_dtype_name(t.dtype),
+                    fmt::join(dims, ", "));
+    int64_t stride = 0;
+    bool fits = !__builtin_mul_overflow(width / block, int64_t{keel_dtype_bytes(t.dtype)}, &stride);
     for (uint32_t i = t.rank - 1; i-- > 0;) {
-        t.stride[i] = static_cast<int64_t>(stride);
-        stride *= static_cast<uint64_t>(t.shape[i]);
+        t.stride[i] = stride;
+        fits = !__builtin_mul_overflow(stride, t.shape[i], &stride) && fits;
     }
+    if (!fits) {
+        throw_error(ErrorKind::resource, "a {} tensor of [{}] is larger than any memory",
+                    keel_dtype_name(t.dtype), fmt::join(dims, ", "));
+    }
+}
+
+void require_dims(const keel_tensor &t, const char *what) {
+    if (t.rank == 0) throw_error(ErrorKind::internal, "{} of an empty tensor", what);
 }
 
 } // namespace
 
 uint64_t extent_bytes(const keel_tensor &t) {
+    if (t.rank == 0 || t.rank > KEEL_MAX_RANK) return 0;
     uint64_t bytes = keel_dtype_row_bytes(t.dtype, static_cast<uint64_t>(t.shape[t.rank - 1]));
     if (t.shape[t.rank - 1] == 0) return 0;
     for (uint32_t i = 0; i + 1 < t.rank; ++i) {
@@ -47,14 +68,19 @@ Tensor Tensor::shape(keel_dtype dtype, std::initializer_list<int64_t> dims) {
 }
 
 Tensor::Tensor(BufferPtr buffer, uint64_t offset, keel_dtype dtype, std::initializer_list<int64_t> dims)
-    : Tensor(shape(dtype, dims)) {
-    if (offset > buffer->size() || bytes() > buffer->size() - offset) {
+    : Tensor(shape(dtype, dims).at(std::move(buffer), offset)) {}
+
+Tensor Tensor::at(BufferPtr buffer, uint64_t offset) const {
+    if (buffer == nullptr) throw_error(ErrorKind::internal, "a tensor in no buffer");
+    if (offset > buffer->size() || extent_bytes(desc_) > buffer->size() - offset) {
         throw_error(ErrorKind::internal, "a tensor of {} bytes at {} ends beyond its buffer of {}", bytes(),
                     offset, buffer->size());
     }
-    desc_.buffer = buffer->handle();
-    desc_.offset = offset;
-    buffer_ = std::move(buffer);
+    Tensor t(*this);
+    t.desc_.buffer = buffer->handle();
+    t.desc_.offset = offset;
+    t.buffer_ = std::move(buffer);
+    return t;
 }
 
 Tensor Tensor::allocate(Device &device, keel_dtype dtype, std::initializer_list<int64_t> dims,
@@ -71,9 +97,9 @@ uint64_t Tensor::bytes() const {
 }
 
 Tensor Tensor::rows(int64_t begin, int64_t n) const {
-    if (begin < 0 || n < 0 || begin + n > desc_.shape[0]) {
-        throw_error(ErrorKind::internal, "rows {}..{} of a tensor with {}", begin, begin + n, desc_.shape[0]);
-    }
+    require_dims(desc_, "rows");
+    if (begin < 0 || n < 0 || begin > desc_.shape[0] || n > desc_.shape[0] - begin)
+        throw_error(ErrorKind::internal, "{} rows from {} of a tensor with {}", n, begin, desc_.shape[0]);
     Tensor t(*this);
     const int64_t stride =
         desc_.rank == 1 ? static_cast<int64_t>(keel_dtype_bytes(desc_.dtype)) : desc_.stride[0];
@@ -85,10 +111,11 @@ Tensor Tensor::rows(int64_t begin, int64_t n) const {
 }
 
 Tensor Tensor::columns(int64_t begin, int64_t n) const {
+    require_dims(desc_, "columns");
     const int64_t block = keel_dtype_block(desc_.dtype);
     const int64_t width = desc_.shape[desc_.rank - 1];
-    if (begin < 0 || n < 0 || begin + n > width || begin % block != 0 || n % block != 0) {
-        throw_error(ErrorKind::internal, "columns {}..{} of a {} tensor with {}", begin, begin + n,
+    if (begin < 0 || n < 0 || begin > width || n > width - begin || begin % block != 0 || n % block != 0) {
+        throw_error(ErrorKind::internal, "{} columns from {} of a {} tensor with {}", n, begin,
                     keel_dtype_name(desc_.dtype), width);
     }
     Tensor t(*this);
@@ -98,6 +125,7 @@ Tensor Tensor::columns(int64_t begin, int64_t n) const {
 }
 
 Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
+    require_dims(desc_, "reshape");
     Tensor t(*this);
     set_contiguous(t.desc_, dims);
     int64_t before = 1, after = 1;
@@ -116,11 +144,15 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
 }
 
 void Tensor::write(const void *src) const {
+    require_dims(desc_, "a host write");
+    if (buffer_ == nullptr) throw_error(ErrorKind::internal, "a host write to a tensor without memory");
     if (!is_contiguous(desc_)) throw_error(ErrorKind::internal, "a host write to a strided tensor");
     buffer_->write(desc_.offset, src, bytes());
 }
 
 void Tensor::read(void *dst) const {
+    require_dims(desc_, "a host read");
+    if (buffer_ == nullptr) throw_error(ErrorKind::internal, "a host read of a tensor without memory");
     if (!is_contiguous(desc_)) throw_error(ErrorKind::internal, "a host read of a strided tensor");
     buffer_->read(desc_.offset, dst, bytes());
 }

@@ -23,6 +23,9 @@ class Tensor {
     static Tensor allocate(Device &device, keel_dtype dtype, std::initializer_list<int64_t> dims,
                            keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
 
+    // The same shape and strides at `offset` of a buffer.
+    Tensor at(BufferPtr buffer, uint64_t offset) const;
+
     const keel_tensor *c() const {
         return desc_.rank == 0 ? nullptr : &desc_;
     } // for args structs; valid as long as *this

@@ -12,19 +12,21 @@ Weight::Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, S
 void Weight::check_sources() const {
     int64_t rows = 0;
     for (const WeightSource &s : sources_) {
-        rows += s.rows;
         const uint32_t block = keel_dtype_block(s.dtype);
-        if (s.cols != cols_ || s.dtype != dtype_ || block == 0 || s.cols % block != 0 ||
+        if (s.cols != cols_ || s.dtype != dtype_ || block == 0 || s.cols <= 0 || s.cols % block != 0 ||
+            s.rows < 0 || s.mapping == nullptr || __builtin_add_overflow(rows, s.rows, &rows) ||
             (join_ == KEEL_JOIN_INTERLEAVE && s.rows != sources_.front().rows)) {
             throw_error(ErrorKind::internal, "weight {}: sources that cannot be joined", name_);
         }
-        const uint64_t bytes =
-            static_cast<uint64_t>(s.rows) * keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols));
-        if (s.offset > s.mapping_bytes || bytes > s.mapping_bytes - s.offset) {
+        uint64_t bytes = 0;
+        const bool absurd =
+            __builtin_mul_overflow(static_cast<uint64_t>(s.rows),
+                                   keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols)), &bytes);
+        if (absurd || s.offset > s.mapping_bytes || bytes > s.mapping_bytes - s.offset) {
             throw_error(ErrorKind::internal, "weight {} ends beyond its mapping", name_);
         }
     }
-    if (rows != rows_)
+    if (rows != rows_ || sources_.empty())
         throw_error(ErrorKind::internal, "weight {}: sources of {} rows, expected {}", name_, rows, rows_);
 }
 
@@ -36,14 +38,20 @@ Weight::~Weight() {
 
 void Weight::prepare(Device &device) {
     if (is_ready(device)) return;
-    if (sources_.empty()) {
-        sources_ = make_sources_();
-        check_sources();
+    device.require_alive("weight_prepare");
+    const auto entry = on_.try_emplace(&device).first;
+    try {
+        if (sources_.empty()) {
+            sources_ = make_sources_();
+            check_sources();
+        }
+        entry->second.device = device.shared_from_this();
+        if (!prepare_native(device, entry->second)) prepare_rows(device, entry->second);
+    } catch (...) {
+        on_.erase(entry);
+        if (!sources_needed()) sources_.clear();
+        throw;
     }
-    OnDevice on;
-    on.device = device.shared_from_this();
-    if (!prepare_native(device, on)) prepare_rows(device, on);
-    on_.emplace(&device, std::move(on));
     if (!sources_needed()) sources_.clear();
 }
 
@@ -71,17 +79,21 @@ bool Weight::prepare_native(Device &device, OnDevice &on) {
     desc.join = join_;
     desc.use = use_;
     desc.max_m = max_m_;
-    const keel_status status = table.weight_prepare(device.ctx(), &desc, &on.handle);
+    const keel_status status =
+        device.with_memory([&] { return table.weight_prepare(device.ctx(), &desc, &on.handle); });
+    if (status != KEEL_OK) on.handle = nullptr;
     if (status == KEEL_E_UNSUPPORTED) {
         take_message();
-        on.handle = nullptr;
         return false;
     }
     if (status != KEEL_OK) device.fail(status, fmt::format("weight {}", name_));
+    if (on.handle == nullptr)
+        device.fail(KEEL_E_INTERNAL, fmt::format("weight {}: weight_prepare gave no weight", name_));
     on.info = {KEEL_HEADER(keel_weight_info)};
     const keel_status told = table.weight_info(device.ctx(), on.handle, &on.info);
     if (told != KEEL_OK) {
         table.weight_destroy(device.ctx(), on.handle);
+        on.handle = nullptr;
         device.fail(told, fmt::format("weight {}", name_));
     }
     on.info.layout[sizeof on.info.layout - 1] = 0;

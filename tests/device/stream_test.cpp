@@ -1,0 +1,190 @@
+#include "mini_pipeline.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <numeric>
+#include <set>
+
+using namespace keel;
+using namespace keel::test;
+
+namespace {
+
+using Kind = SyncStrategy::Kind;
+
+// A device with `n` floats in a buffer and a planned op that adds 1 to each.
+struct Counting {
+    explicit Counting(WrappingBackend &w, SyncStrategy sync)
+        : device(w.open()), executor(device, {false, nullptr, sync}),
+          x(Tensor::allocate(*device, KEEL_DTYPE_F32, {4})),
+          one(Tensor::allocate(*device, KEEL_DTYPE_F32, {4})) {
+        const std::vector<float> ones(4, 1.0F), zeros(4, 0.0F);
+        one.write(ones.data());
+        x.write(zeros.data());
+        args.a = args.out = x.c();
+        args.b = one.c();
+        add = executor.plan(KEEL_OP_ADD, args, "counting");
+        w.clear_calls();
+    }
+    void run(int times) {
+        for (int i = 0; i < times; ++i)
+            executor.run(*add, args);
+    }
+
+    std::shared_ptr<Device> device;
+    Executor executor;
+    Tensor x, one;
+    keel_elementwise_args args = {KEEL_HEADER(keel_elementwise_args)};
+    OpHandle add;
+};
+
+} // namespace
+
+TEST_CASE("eager submits and waits after every op") {
+    WrappingBackend w;
+    w.asynchronous = true;
+    Counting c(w, {Kind::eager, 0});
+    c.run(3);
+    CHECK(w.count("add") == 3);
+    CHECK(w.count("flush") == 3);
+    CHECK(w.count("wait") == 3);
+    REQUIRE(w.calls().size() == 9);
+    CHECK(w.calls()[0].slot == "add");
+    CHECK(w.calls()[1].slot == "flush");
+    CHECK(w.calls()[2].slot == "wait");
+    CHECK(w.calls()[1].ticket == w.calls()[2].ticket);
+    const Stream::Counters n = c.executor.stream().counters();
+    CHECK(n.ops == 3);
+    CHECK(n.submits == 3);
+    CHECK(n.waits == 3);
+    c.executor.stream().end_of_step();
+    c.executor.stream().wait();
+    CHECK(w.calls().size() == 9); // nothing is left to submit or to wait for
+    CHECK(c.x.read<float>() == std::vector<float>(4, 3.0F));
+}
+
+TEST_CASE("batched submits every N ops, the rest at the end of the step, and never waits") {
+    WrappingBackend w;
+    w.asynchronous = true;
+    Counting c(w, {Kind::batched, 4});
+    c.run(10);
+    CHECK(w.count("flush") == 2);
+    CHECK(c.executor.stream().pending());
+    c.executor.stream().end_of_step();
+    CHECK(w.count("flush") == 3);
+    CHECK(w.count("wait") == 0);
+    CHECK_FALSE(c.executor.stream().pending());
+    c.executor.stream().end_of_step(); // nothing new: no call
+    CHECK(w.count("flush") == 3);
+    CHECK(c.x.read<float>() == std::vector<float>(4, 10.0F));
+    CHECK(SyncStrategy{Kind::batched}.ops == 50);
+}
+
+TEST_CASE("lazy submits once at the end of a step and waits only for a read") {
+    WrappingBackend w;
+    w.asynchronous = true;
+    Counting c(w, {Kind::lazy, 0});
+    c.run(120);
+    CHECK(w.count("flush") == 0);
+    c.executor.stream().end_of_step();
+    CHECK(w.count("flush") == 1);
+    CHECK(w.count("wait") == 0);
+    c.executor.stream().wait(); // submitted already: no second submit
+    CHECK(w.count("flush") == 1);
+    CHECK(w.count("wait") == 1);
+    c.executor.stream().wait();
+    CHECK(w.count("wait") == 1);
+    CHECK(c.x.read<float>() == std::vector<float>(4, 120.0F));
+}
+
+TEST_CASE("a write without an op is submitted before a wait, and not at the end of a step") {
+    WrappingBackend w;
+    w.asynchronous = true;
+    Counting c(w, {Kind::lazy, 0});
+    c.executor.stream().wait(); // what the set-up wrote
+    w.clear_calls();
+    const std::vector<float> sevens(4, 7.0F);
+    c.x.write(sevens.data());
+    c.executor.stream().end_of_step();
+    CHECK(w.count("flush") == 0);
+    c.executor.stream().wait();
+    CHECK(w.count("flush") == 1);
+    CHECK(w.count("wait") == 1);
+    c.run(1);
+    c.executor.stream().flush();
+    c.x.write(sevens.data()); // behind a submit: dirty again
+    const uint64_t ticket = c.executor.stream().flush();
+    CHECK(w.count("flush") == 3);
+    CHECK(c.executor.stream().flush() == ticket);
+    CHECK(w.count("flush") == 3);
+    CHECK(c.x.read<float>() == sevens);
+}
+
+TEST_CASE("auto is what the backend's context asks for") {
+    const auto resolved = [](keel_sync sync, uint32_t ops) {
+        WrappingBackend w;
+        w.sync = sync;
+        w.sync_ops = ops;
+        Executor executor(w.open(), {});
+        return to_string(executor.stream().strategy());
+    };
+    CHECK(resolved(KEEL_SYNC_LAZY, 0) == "lazy");
+    CHECK(resolved(KEEL_SYNC_EAGER, 0) == "eager");
+    CHECK(resolved(KEEL_SYNC_BATCHED, 12) == "batched: 12");
+    CHECK(resolved(KEEL_SYNC_BATCHED, 0) == "batched: 50");
+    CHECK(resolved(77, 0) == "lazy");
+    WrappingBackend without;
+    without.hide("ctx_info");
+    Executor executor(without.open(), {});
+    CHECK(to_string(executor.stream().strategy()) == "lazy");
+}
+
+TEST_CASE("every strategy gives the same tokens on an asynchronous device") {
+    REQUIRE(std::set<int32_t>(expected_tokens().begin(), expected_tokens().end()).size() >= 3);
+    for (const SyncStrategy sync :
+         {SyncStrategy{Kind::eager, 0}, SyncStrategy{Kind::batched, 1}, SyncStrategy{Kind::batched, 7},
+          SyncStrategy{Kind::lazy, 0}, SyncStrategy{}}) {
+        INFO(to_string(sync));
+        WrappingBackend w;
+        w.asynchronous = true;
+        {
+            MiniPipeline p(w.open(), {true, nullptr, sync});
+            CHECK(p.generate() == expected_tokens());
+            CHECK(p.logits() == expected_logits());
+        }
+        CHECK(w.live().none());
+    }
+}
+
+TEST_CASE("a decode step under lazy submits once and waits once, for the token") {
+    WrappingBackend w;
+    w.asynchronous = true;
+    MiniPipeline p(w.open(), {true, nullptr, {Kind::lazy, 0}});
+    const std::vector<int32_t> tokens = p.generate(2);
+    const Stream::Counters before = p.executor.stream().counters();
+    w.clear_calls();
+    p.step(tokens.back());
+    const Stream::Counters after = p.executor.stream().counters();
+    CHECK(after.waits - before.waits == 1);
+    CHECK(after.reads - before.reads == 1);
+    CHECK(after.read_bytes - before.read_bytes == 4);
+    CHECK(after.ops - before.ops == w.ops());
+    CHECK(after.submits - before.submits == 1); // what the read submits by itself
+    CHECK(w.count("flush") == 0);
+    CHECK(w.count("wait") == 0);
+    CHECK(w.count("buffer_read") == 1);
+    CHECK(w.calls().back().slot == "buffer_read");
+    CHECK(after.writes - before.writes == w.count("buffer_write"));
+    CHECK(w.count("buffer_create") == 0); // a step allocates nothing
+}
+
+TEST_CASE("a decode step under eager waits once for each op") {
+    WrappingBackend w;
+    MiniPipeline p(w.open(), {true, nullptr, {Kind::eager, 0}});
+    p.generate(1);
+    w.clear_calls();
+    p.step(1);
+    CHECK(w.ops() == 2 * 9 + 4);
+    CHECK(w.count("flush") == w.ops());
+    CHECK(w.count("wait") == w.ops());
+}
