@@ -33,7 +33,7 @@ CLI::App &add_command(CLI::App &app, Program &program, const std::string &name, 
     command.add_flag("-q,--quiet", program.quiet, "Print results and errors alone")->group("Messages");
     command.add_flag("-v,--verbose", program.verbose, "Print what is going on (--log-level debug)")
         ->group("Messages");
-    command.add_option("--log-level", program.log_level, "debug, info, warning, error or off")
+    command.add_option("--log-level", program.log_level, "How much to say on standard error")
         ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
         ->type_name("LEVEL")
         ->group("Messages");

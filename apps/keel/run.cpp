@@ -26,6 +26,7 @@ struct RunOptions {
 
 // -p, then -f, then a pipe, then the config.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
+    if (o.has_prompt && !o.file.empty()) throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
     if (o.has_prompt) return o.prompt == "-" ? read_text("-") : o.prompt;
     if (!o.file.empty()) return read_text(o.file);
     const bool has_own = !config.generation.prompt->empty();
@@ -183,8 +184,7 @@ void add_run(CLI::App &app, Program &program) {
             "The text to go on from; '-': from standard input")
         ->type_name("TEXT");
     command.add_option("-f,--file", o->file, "Read the prompt from a file; '-': from standard input")
-        ->type_name("FILE")
-        ->excludes("--prompt");
+        ->type_name("FILE");
     command.add_option("--stop", o->stop, "End where this text would come; can be repeated")
         ->type_name("TEXT")
         ->expected(1)

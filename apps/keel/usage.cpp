@@ -46,7 +46,7 @@ std::string unexpected(const CLI::App &command, const std::string &word) {
     if (!names.empty()) {
         return fmt::format("unknown command '{}'{}", shown,
                            nearest_word(word, names).empty()
-                               ? fmt::format("; there are {}", fmt::join(names, ", "))
+                               ? fmt::format("; the commands are {}", fmt::join(names, ", "))
                                : did_you_mean(word, names));
     }
     return fmt::format("one argument too many: '{}'; a text with spaces needs quotes", shown);
@@ -66,7 +66,7 @@ std::string usage_text(const CLI::App &app, const CLI::ParseError &error) {
     for (char &c : text) {
         if (c == '\n') c = ' ';
     }
-    return fmt::format("{} ({} --help)", text, full_name(command));
+    return fmt::format("{}; see '{} --help'", text, full_name(command));
 }
 
 } // namespace keel::cli

@@ -120,6 +120,10 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
         throw_error(ErrorKind::input, "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
                     config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
     }
+    if (options.check_only) {
+        cache_plan_ = std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
+        return;
+    }
     load_weights(options);
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!options.quiet_fallbacks) report_fallbacks();

@@ -33,8 +33,10 @@ std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
 struct PipelineOptions {
     std::shared_ptr<HostServices> host; // NULL: one of its own
     Progress progress;
-    uint32_t max_logit_rows = 1;  // evaluation wants logits of many tokens at once
-    bool need_tokenizer = true;   // false: a model folder without one will do (benchmarks)
+    uint32_t max_logit_rows = 1; // evaluation wants logits of many tokens at once
+    bool need_tokenizer = true;  // false: a model folder without one will do (benchmarks)
+    bool check_only =
+        false; // stop before the first weight is read; what is known by then can be asked for, nothing runs
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway)
 };
 

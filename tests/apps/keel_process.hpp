@@ -1,0 +1,92 @@
+#pragma once
+
+#include "support/run_process.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace keel::test {
+
+inline const std::string source_folder = KEEL_SOURCE_DIR;
+inline const std::string tiny = source_folder + "/models/tiny";
+inline const std::string quickstart = source_folder + "/configs/quickstart.yaml";
+
+// The built program, run once.
+inline ProcessResult run_keel(std::vector<std::string> arguments, const ProcessOptions &options = {}) {
+    arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
+    return run_process(arguments, options);
+}
+
+inline nlohmann::json parse_json(const ProcessResult &result) {
+    INFO(result.out << result.err);
+    REQUIRE(result.code == 0);
+    return nlohmann::json::parse(result.out);
+}
+
+inline bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+// A failure as users should meet it: the exit code, and one line on standard error, none of it on standard output.
+// Returns that line.
+inline std::string failure(const ProcessResult &result, int code = 2) {
+    INFO("stdout: " << result.out << "\nstderr: " << result.err);
+    CHECK(result.code == code);
+    CHECK(result.signal == 0);
+    CHECK(result.out.empty());
+    CHECK(result.err.starts_with("keel: error: "));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+    CHECK(result.err.ends_with('\n'));
+    return result.err;
+}
+
+inline std::string read_file(const std::filesystem::path &path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A copy of models/tiny that a test may damage.
+class TinyCopy {
+  public:
+    TinyCopy() {
+        for (const char *name :
+             {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+            std::filesystem::copy_file(tiny + "/" + name, folder_ / name);
+    }
+    std::string path() const { return folder_.path().string(); }
+    std::string read(std::string_view name) const { return read_file(folder_ / name); }
+    void write(std::string_view name, std::string_view content) const { folder_.write(name, content); }
+
+    void change_config(const std::string &key, const nlohmann::json &value) const {
+        auto config = nlohmann::json::parse(read("config.json"));
+        config[key] = value;
+        write("config.json", config.dump());
+    }
+    // Where a tensor's data begins in the file.
+    static size_t data_offset(const std::string &file, const std::string &tensor) {
+        uint64_t length = 0;
+        for (size_t i = 0; i < 8; ++i)
+            length |= uint64_t{static_cast<unsigned char>(file[i])} << (8 * i);
+        const auto header = nlohmann::json::parse(file.substr(8, length));
+        return 8 + length + header.at(tensor).at("data_offsets").at(0).get<size_t>();
+    }
+    // Writes a NaN over an element of a BF16 tensor.
+    void put_nan(const std::string &tensor, size_t element) const {
+        std::string file = read("model.safetensors");
+        const size_t at = data_offset(file, tensor) + 2 * element;
+        file[at] = '\xC0';
+        file[at + 1] = '\x7F';
+        write("model.safetensors", file);
+    }
+
+  private:
+    TempFolder folder_;
+};
+
+} // namespace keel::test

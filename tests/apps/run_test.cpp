@@ -1,0 +1,242 @@
+#include "apps/keel_process.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+namespace fs = std::filesystem;
+using namespace keel::test;
+
+namespace {
+
+const std::vector<std::string> stat_keys = {"load_seconds",
+                                            "first_token_seconds",
+                                            "prefill_tokens",
+                                            "prefill_seconds",
+                                            "prefill_tokens_per_second",
+                                            "decode_tokens",
+                                            "decode_seconds",
+                                            "decode_tokens_per_second",
+                                            "kv_bytes",
+                                            "kv_peak_bytes",
+                                            "evictions",
+                                            "evicted_bytes",
+                                            "submits_per_token",
+                                            "waits_per_token"};
+
+} // namespace
+
+TEST_CASE("A model folder is enough to write text, and the closing line goes to standard error") {
+    const ProcessResult r = run_keel({"run", tiny, "-p", "Once upon a time", "-n", "12", "--greedy"});
+    INFO(r.err);
+    CHECK(r.code == 0);
+    CHECK(r.out.size() > 10);
+    CHECK(r.out.ends_with('\n'));
+    CHECK(contains(r.err, "time to first token"));
+    CHECK(contains(r.err, "tokens/s"));
+    CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 1);
+}
+
+TEST_CASE("run --json prints one object with text, ids, stop reason and stats, and no other text") {
+    const ProcessResult r =
+        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--json", "--ignore-eos"});
+    const auto json = parse_json(r);
+    CHECK(json.at("ids").size() == 7);
+    CHECK(json.at("stop").at("reason") == "max_tokens");
+    CHECK(json.at("prompt") == "Once upon a time");
+    CHECK_FALSE(json.at("text").get<std::string>().empty());
+    for (const std::string &key : stat_keys) {
+        INFO(key);
+        CHECK(json.at("stats").at(key).is_number());
+    }
+    CHECK(json.at("stats").at("prefill_tokens") == 6);
+    CHECK(json.at("stats").at("decode_tokens") == 6); // the last token needs no step of its own
+    // the text is that of the streaming form
+    const ProcessResult streamed =
+        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--ignore-eos", "-q"});
+    CHECK(streamed.out == json.at("text").get<std::string>() + "\n");
+    CHECK(streamed.err.empty());
+    CHECK(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--ignore-eos",
+                    "--no-stream", "--echo"})
+              .out == "Once upon a time" + streamed.out);
+}
+
+TEST_CASE("The prompt comes from -p, a file, a pipe, or the pipeline, in this order") {
+    const TempFolder folder;
+    const std::string file = folder.write("prompt.txt", "The wolf said\n").string();
+    const auto prompt = [](std::vector<std::string> arguments, const ProcessOptions &options = {}) {
+        arguments.insert(arguments.end(), {"-n", "1", "--json"});
+        return parse_json(run_keel(std::move(arguments), options)).at("prompt").get<std::string>();
+    };
+    ProcessOptions piped;
+    piped.input = "A goose\n";
+    CHECK(prompt({"run", quickstart}) == "Once upon a time");
+    CHECK(prompt({"run", quickstart}, piped) == "A goose");
+    CHECK(prompt({"run", tiny}, piped) == "A goose");
+    CHECK(prompt({"run", quickstart, "-f", "-"}, piped) == "A goose");
+    CHECK(prompt({"run", quickstart, "-f", file}, piped) ==
+          "The wolf said"); // without the newline at its end
+    CHECK(prompt({"run", quickstart, "-p", "The king"}, piped) == "The king");
+    // a pipe that was left open by whoever started the program does not hold it up
+    ProcessOptions idle;
+    idle.input_stays_open = true;
+    idle.timeout = std::chrono::seconds(30);
+    CHECK(prompt({"run", quickstart}, idle) == "Once upon a time");
+    CHECK(contains(failure(run_keel({"run", quickstart, "-p", "a", "-f", file})), "-p and -f"));
+    CHECK(contains(failure(run_keel({"run", tiny})), "there is no prompt"));
+}
+
+TEST_CASE("Text from a pipe that is not UTF-8 does no harm") {
+    ProcessOptions piped;
+    piped.input = "caf\xE9 \xF0\x9F and \xFF";
+    const auto json = parse_json(run_keel({"run", tiny, "-n", "2", "--json"}, piped));
+    CHECK(contains(json.at("prompt"), "\xEF\xBF\xBD"));
+}
+
+TEST_CASE("Short forms of --set do what the key does, and their errors name the option") {
+    const auto ids = [](std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"-n", "10", "--json"});
+        return parse_json(run_keel(std::move(arguments))).at("ids");
+    };
+    CHECK(ids({"run", quickstart, "--seed", "5"}) == ids({"run", quickstart, "--set", "sampling.seed=5"}));
+    CHECK(ids({"run", quickstart, "--seed", "5"}) != ids({"run", quickstart, "--seed", "6"}));
+    CHECK(ids({"run", quickstart, "--greedy"}) ==
+          ids({"run", quickstart, "--set", "sampling.temperature=0"}));
+    CHECK(ids({"run", tiny, "-p", "The", "--threads", "1", "--kv-dtype", "f32", "--weights", "f32",
+               "--context", "64", "--greedy"})
+              .size() == 10);
+
+    CHECK(contains(failure(run_keel({"run", quickstart, "--temperature", "warm"})), "--temperature"));
+    CHECK_FALSE(contains(failure(run_keel({"run", quickstart, "--temperature", "warm"})), "--set"));
+    CHECK(contains(failure(run_keel({"run", quickstart, "--set", "sampling.temprature=1"})), "did you mean"));
+    CHECK(contains(failure(run_keel({"run", quickstart, "--set", "sampling"})), "sampling"));
+    CHECK(contains(failure(run_keel({"run", quickstart, "--policy", "sliding_windw"})), "sliding_windw"));
+    CHECK(contains(failure(run_keel({"run", quickstart, "--kv-dtype", "f17"})), "--kv-dtype"));
+}
+
+TEST_CASE("--stop ends the text in front of the stop string") {
+    const auto full =
+        parse_json(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json"}));
+    const std::string text = full.at("text");
+    const size_t space = text.find(' ', 5);
+    REQUIRE(space != std::string::npos);
+    const std::string word = text.substr(space, 3);
+    const auto cut = parse_json(
+        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json", "--stop", word}));
+    CHECK(cut.at("stop").at("reason") == "stop_string");
+    CHECK(cut.at("stop").at("detail") == word);
+    CHECK(cut.at("text") == text.substr(0, text.find(word)));
+}
+
+TEST_CASE("A full context stops the run, says so and names the key") {
+    const auto json = parse_json(run_keel(
+        {"run", tiny, "-p", "Once upon a time", "--context", "16", "-n", "100", "--ignore-eos", "--json"}));
+    CHECK(json.at("stop").at("reason") == "cache_full");
+    CHECK(contains(json.at("stop").at("detail"), "model.context"));
+    const ProcessResult plain =
+        run_keel({"run", tiny, "-p", "Once upon a time", "--context", "16", "-n", "100", "--ignore-eos"});
+    CHECK(plain.code == 0);
+    CHECK(contains(plain.err, "keel: stopped: "));
+    CHECK(contains(plain.err, "model.context"));
+    // a prompt that does not fit cannot begin
+    CHECK(contains(
+        failure(run_keel({"run", tiny, "-p", "Once upon a time there was a king", "--context", "4"})),
+        "model.context"));
+}
+
+TEST_CASE("A sliding window goes on past the context's worth of tokens and counts its evictions") {
+    const auto json = parse_json(run_keel({"run", quickstart, "-n", "150", "--ignore-eos", "--json"}));
+    CHECK(json.at("stop").at("reason") == "max_tokens");
+    CHECK(json.at("stats").at("evictions").get<int>() > 0);
+}
+
+TEST_CASE("--explain shows who runs each op on standard error; --explain-only stops there") {
+    const ProcessResult r = run_keel({"run", quickstart, "-n", "1", "--explain"});
+    CHECK(r.code == 0);
+    CHECK(contains(r.err, "matmul"));
+    CHECK(contains(r.err, "backend cpu"));
+    const ProcessResult only = run_keel({"run", quickstart, "--explain-only"});
+    CHECK(only.code == 0);
+    CHECK(contains(only.out, "matmul"));
+    CHECK(only.err.empty());
+    const auto json = parse_json(run_keel({"run", quickstart, "--explain-only", "--json"}));
+    CHECK(json.at("backend") == "cpu");
+    REQUIRE_FALSE(json.at("decode").empty());
+    for (const auto &row : json.at("decode"))
+        CHECK(row.at("rung") == "native");
+}
+
+TEST_CASE("Ctrl-C ends the text and still prints the closing line; exit code 130") {
+    ProcessOptions options;
+    bool sent = false;
+    options.on_output = [&](pid_t pid, const std::string &out) {
+        if (!sent && out.size() > 20) sent = ::kill(pid, SIGINT) == 0;
+    };
+    const ProcessResult r =
+        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "2000", "--ignore-eos"}, options);
+    INFO(r.err);
+    REQUIRE(sent);
+    CHECK(r.code == 130);
+    CHECK(r.out.ends_with('\n'));
+    CHECK(contains(r.err, "interrupted"));
+    CHECK(contains(r.err, "time to first token"));
+}
+
+TEST_CASE("A second Ctrl-C ends the program at once") {
+    ProcessOptions options;
+    options.on_output = [&](pid_t pid, const std::string &) { ::kill(pid, SIGINT); };
+    CHECK(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "2000", "--ignore-eos"}, options).code ==
+          130);
+}
+
+TEST_CASE(
+    "Output that nobody reads ends the program without a word; output that cannot be written is an error") {
+    ProcessOptions closed;
+    closed.close_output = true;
+    const ProcessResult r =
+        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "500", "--ignore-eos"}, closed);
+    CHECK(r.code == 0);
+    CHECK(r.signal == 0);
+    CHECK(r.err.empty());
+    CHECK(run_keel({"run", "--help"}, closed).code == 0);
+    ProcessOptions full;
+    full.output_file = "/dev/full";
+    CHECK(contains(failure(run_keel({"run", tiny, "-p", "Once", "-n", "5"}, full), 1), "standard output"));
+}
+
+TEST_CASE("Every shipped config runs, without a fallback") {
+    size_t runs = 0;
+    for (const auto &entry : fs::directory_iterator(source_folder + "/configs")) {
+        if (entry.path().extension() != ".yaml") continue;
+        INFO(entry.path());
+        const auto json = parse_json(run_keel(
+            {"run", entry.path().string(), "--max-tokens", "8", "--strict", "--ignore-eos", "--json"}));
+        CHECK(json.at("ids").size() == 8);
+        CHECK(json.at("stop").at("reason") == "max_tokens");
+        ++runs;
+    }
+    CHECK(runs >= 5);
+}
+
+TEST_CASE("The greedy text is the one of Hugging Face transformers") {
+    const auto golden = nlohmann::json::parse(read_file(source_folder + "/tests/golden/tiny_greedy.json"));
+    for (const auto &expected : golden.at("cases")) {
+        const std::string text = expected.at("text");
+        if (text.empty()) continue; // -p "" is the beginning-of-text token alone
+        const auto json = parse_json(run_keel({"run", source_folder + "/configs/greedy_f32.yaml", "-p", text,
+                                               "-n", "20", "--ignore-eos", "--json"}));
+        INFO(text);
+        const std::vector<int> ids = json.at("ids");
+        const std::vector<int> greedy = expected.at("greedy");
+        CHECK(ids == std::vector<int>(greedy.begin(), greedy.begin() + 20));
+        return; // one is enough here: the model's own tests run them all
+    }
+    FAIL("no case with a text");
+}
+
+TEST_CASE("The same works from another folder, with relative paths") {
+    ProcessOptions options;
+    options.folder = source_folder + "/configs";
+    CHECK(run_keel({"run", "quickstart.yaml", "-n", "2"}, options).code == 0);
+    CHECK(run_keel({"run", "../models/tiny", "-p", "The", "-n", "2"}, options).code == 0);
+    CHECK(run_keel({"run", "../models/tiny/model.safetensors", "-p", "The", "-n", "2"}, options).code == 0);
+}
