@@ -96,9 +96,13 @@ void Console::message(std::string_view head, std::string_view text, int colour) 
 void Console::faint(std::string_view text) noexcept {
     const std::lock_guard lock(mutex_);
     clear_locked();
-    if (err_is_terminal_ && !is_dumb()) write_err("\x1b[2m");
+    const bool faint = err_is_terminal_ && !is_dumb();
+    const bool ends_line = text.ends_with('\n');
+    if (ends_line) text.remove_suffix(1);
+    if (faint) write_err("\x1b[2m");
     write_err(text);
-    if (err_is_terminal_ && !is_dumb()) write_err("\x1b[0m");
+    if (faint) write_err("\x1b[0m");
+    if (ends_line) write_err("\n");
 }
 
 void Console::progress(std::string_view what, uint64_t done, uint64_t total, Unit unit) noexcept {
@@ -121,8 +125,8 @@ void Console::progress(std::string_view what, uint64_t done, uint64_t total, Uni
     if (share > 0.02) tail += fmt::format(", {:.0f} s left", left);
     const size_t width = columns();
     std::string line = fmt::format("{:<8}", what);
-    if (line.size() + tail.size() + 16 <= width) {
-        const size_t cells = std::min<size_t>(30, width - line.size() - tail.size() - 4);
+    constexpr size_t cells = 24; // always as many, so that the bar does not jump
+    if (line.size() + tail.size() + cells + 8 <= width) {
         const auto full = static_cast<size_t>(share * static_cast<double>(cells));
         line += fmt::format(" [{}{}]", std::string(full, '#'), std::string(cells - full, '.'));
     }
