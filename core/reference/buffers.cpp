@@ -8,6 +8,7 @@ namespace keel::reference {
 namespace {
 
 constexpr uint64_t alignment = 64;
+constexpr uint64_t most_bytes = uint64_t{1} << 40; // above, the system is not even asked
 
 keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) {
     *n = 1;
@@ -69,8 +70,7 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
             buffer->data = static_cast<std::byte *>(desc.host);
         } else {
             // A RESERVE buffer is plain memory too: the system backs its pages when they are first touched.
-            if (desc.size > UINT64_MAX / 2)
-                refuse(KEEL_E_OUT_OF_MEMORY, "a buffer of more than half of all addresses");
+            if (desc.size > most_bytes) refuse(KEEL_E_OUT_OF_MEMORY, "a buffer beyond any machine's memory");
             const uint64_t rounded = (desc.size + alignment - 1) / alignment * alignment;
             buffer->data = static_cast<std::byte *>(std::aligned_alloc(alignment, rounded));
             if (buffer->data == nullptr) {

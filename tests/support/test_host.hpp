@@ -19,8 +19,8 @@ namespace keel::test {
 class TestHost {
   public:
     explicit TestHost(uint32_t workers = 2) : workers_(workers) {
-        table_ = {KEEL_HEADER(keel_host), this, log,      set_error,       alloc,
-                  release,                worker_count, parallel_region, cancelled, get_extension};
+        table_ = {KEEL_HEADER(keel_host), this,      log,          set_error, alloc, release, worker_count,
+                  parallel_region,        cancelled, get_extension};
     }
     TestHost(const TestHost &) = delete;
     TestHost &operator=(const TestHost &) = delete;
@@ -30,7 +30,8 @@ class TestHost {
             stopping_ = true;
         }
         wake_.notify_all();
-        for (std::thread &thread : team_) thread.join();
+        for (std::thread &thread : team_)
+            thread.join();
     }
 
     const keel_host *table() const { return &table_; }
@@ -52,8 +53,10 @@ class TestHost {
     }
     static void *KEEL_CALL alloc(const keel_host *host, uint64_t size, uint64_t align) {
         void *memory = nullptr;
-        if (size > UINT64_MAX / 4) return nullptr;
-        if (posix_memalign(&memory, std::max<uint64_t>(align, sizeof(void *)), std::max<uint64_t>(size, 1)) != 0) return nullptr;
+        if (size > uint64_t{1} << 40) return nullptr; // sanitizers stop the process rather than say no
+        if (posix_memalign(&memory, std::max<uint64_t>(align, sizeof(void *)), std::max<uint64_t>(size, 1)) !=
+            0)
+            return nullptr;
         ++self(host).live_;
         return memory;
     }
@@ -79,11 +82,13 @@ class TestHost {
             meeting.arrived = 0;
             meeting.round.fetch_add(1);
         } else {
-            while (meeting.round.load() == round) std::this_thread::yield();
+            while (meeting.round.load() == round)
+                std::this_thread::yield();
         }
     }
 
-    static keel_status KEEL_CALL parallel_region(const keel_host *host, uint32_t n, keel_region_fn fn, void *user) {
+    static keel_status KEEL_CALL parallel_region(const keel_host *host, uint32_t n, keel_region_fn fn,
+                                                 void *user) {
         TestHost &my = self(host);
         if (n == 0) n = my.workers_;
         if (n > 256 || inside_region()) return KEEL_E_INVALID_ARG;
@@ -167,28 +172,37 @@ class ParamValues {
             const keel_param_spec &spec = *plugin.params[i];
             const auto given = left.find(spec.key);
             const bool is_default = given == left.end();
-            if (is_default && spec.default_utf8 == nullptr) throw std::string("parameter '") + spec.key + "' is required";
+            if (is_default && spec.default_utf8 == nullptr)
+                throw std::string("parameter '") + spec.key + "' is required";
             texts_.push_back(is_default ? spec.default_utf8 : given->second);
             if (!is_default) left.erase(given);
             values_.push_back(value_of(spec, texts_.back(), is_default));
         }
         if (!left.empty()) throw "the plugin has no parameter '" + left.begin()->first + "'";
-        for (const keel_param &value : values_) pointers_.push_back(&value);
+        for (const keel_param &value : values_)
+            pointers_.push_back(&value);
     }
     const keel_param *const *data() const { return pointers_.empty() ? nullptr : pointers_.data(); }
     uint32_t size() const { return static_cast<uint32_t>(pointers_.size()); }
 
   private:
     static keel_param value_of(const keel_param_spec &spec, const std::string &text, bool is_default) {
-        keel_param value = {KEEL_HEADER(keel_param), spec.key, spec.type, is_default ? 1u : 0u, 0, 0, nullptr};
+        keel_param value = {
+            KEEL_HEADER(keel_param), spec.key, spec.type, is_default ? 1u : 0u, 0, 0, nullptr};
         switch (spec.type) {
         case KEEL_PARAM_INT:
             value.i = std::strtoll(text.c_str(), nullptr, 10);
             value.f = static_cast<double>(value.i);
             break;
-        case KEEL_PARAM_FLOAT: value.f = std::strtod(text.c_str(), nullptr); break;
-        case KEEL_PARAM_BOOL: value.i = text == "true" || text == "1" ? 1 : 0; break;
-        default: value.s = text.c_str(); break;
+        case KEEL_PARAM_FLOAT:
+            value.f = std::strtod(text.c_str(), nullptr);
+            break;
+        case KEEL_PARAM_BOOL:
+            value.i = text == "true" || text == "1" ? 1 : 0;
+            break;
+        default:
+            value.s = text.c_str();
+            break;
         }
         return value;
     }
