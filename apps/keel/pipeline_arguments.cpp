@@ -136,18 +136,24 @@ std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> f
     return first;
 }
 
-pipeline::PipelineConfig PipelineArguments::load() const {
-    require_path(target_, "a pipeline file or a model folder");
+pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides) {
+    require_path(target, "a pipeline file or a model folder");
     std::error_code error;
-    const std::string extension = fs::path(target_).extension().string();
-    if (extension == ".safetensors" || extension == ".json" || fs::is_directory(target_, error)) {
-        const std::string folder = model_folder(target_).string();
-        pipeline::PipelineConfig config = pipeline::config_from_overrides(overrides(
-            {"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu", "policy.plugin=none"}));
+    const std::string extension = fs::path(target).extension().string();
+    if (extension == ".safetensors" || extension == ".json" || fs::is_directory(target, error)) {
+        const std::string folder = model_folder(target).string();
+        std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu",
+                                     "policy.plugin=none"};
+        all.insert(all.end(), overrides.begin(), overrides.end());
+        pipeline::PipelineConfig config = pipeline::config_from_overrides(all);
         fit_context(config);
         return config;
     }
-    return pipeline::load_config(target_, overrides({}));
+    return pipeline::load_config(target, overrides);
+}
+
+pipeline::PipelineConfig PipelineArguments::load() const {
+    return load_target(target_, overrides({}));
 }
 
 } // namespace keel::cli

@@ -31,6 +31,9 @@ class PipelineArguments {
     std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line
 };
 
+// The config of a pipeline file, or of a model folder, with overrides as --set takes them.
+pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides);
+
 // A path that has to be there; the error has a suggestion.
 void require_path(const std::filesystem::path &path, std::string_view expected);
 

@@ -264,8 +264,7 @@ class Bench {
         r.read_prefetched = Spread::of(prefetched_).median;
         // The probe's buffer is resident all the time; what came before it stands by itself.
         const uint64_t peak = peak_resident_bytes();
-        r.peak_resident_bytes =
-            std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);
+        r.peak_resident_bytes = std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);
     }
 
     Pipeline &pipeline_;

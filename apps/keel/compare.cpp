@@ -1,0 +1,178 @@
+#include "console.hpp"
+#include "interrupt.hpp"
+#include "pipeline_arguments.hpp"
+
+#include "base/error.hpp"
+#include "eval/compare_report.hpp"
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <system_error>
+
+namespace keel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CompareArguments {
+    PipelineArguments pipeline;
+    std::string against;
+    std::vector<std::string> against_sets;
+    std::string prompt;
+    bool has_prompt = false;
+    int64_t tokens = 0; // random ones; 0: the prompt
+    int64_t steps = 8;
+    double bound = -1; // below 0: the table's
+    std::string save;
+    bool no_save = false, no_resync = false, json = false;
+};
+
+// "reference": the same pipeline, computed by the core's reference.
+pipeline::PipelineConfig second_config(const CompareArguments &a, const pipeline::PipelineConfig &first) {
+    if (a.against == "reference") {
+        if (!a.against_sets.empty())
+            throw_error(ErrorKind::usage,
+                        "--against-set goes with a second pipeline; the reference computes the first");
+        pipeline::PipelineConfig config = first;
+        config.backend.plugin.value = "reference";
+        config.backend.params.clear();
+        config.backend.device.value = "auto";
+        config.fallback.value = "reference";
+        return config;
+    }
+    return load_target(a.against, a.against_sets);
+}
+
+std::vector<int32_t> prompt_ids(const CompareArguments &a, const Pipeline &pipeline) {
+    constexpr int64_t random_tokens = 32;
+    const std::string text = a.has_prompt ? a.prompt : *pipeline.config().generation.prompt;
+    if (a.has_prompt && pipeline.tokenizer() == nullptr)
+        throw_error(ErrorKind::usage, "{}: the model has no tokenizer, --prompt needs one; --tokens does not",
+                    pipeline.source().path());
+    if (a.tokens == 0 && !text.empty() && pipeline.tokenizer() != nullptr)
+        return pipeline.tokenizer()->encode(text);
+    std::mt19937_64 random(1);
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < (a.tokens > 0 ? a.tokens : random_tokens); ++i)
+        ids.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(pipeline.model().vocab_size)));
+    return ids;
+}
+
+bool is_taken(const fs::path &folder) {
+    std::error_code error;
+    return fs::exists(folder, error) && !fs::is_empty(folder, error);
+}
+
+// Where the inputs of the first op beyond its bound go; never over something that is there.
+std::optional<fs::path> save_folder(const CompareArguments &a) {
+    if (a.no_save) return std::nullopt;
+    if (!a.save.empty()) {
+        if (is_taken(a.save))
+            throw_error(ErrorKind::usage, "--save {}: something is there already; name a new folder", a.save);
+        return fs::path(a.save);
+    }
+    constexpr int most = 1000;
+    for (int i = 1; i <= most; ++i) {
+        const fs::path folder = i == 1 ? "keel-compare" : "keel-compare-" + std::to_string(i);
+        if (!is_taken(folder)) return folder;
+    }
+    throw_error(ErrorKind::usage,
+                "keel-compare to keel-compare-{} are there already; name a folder with --save", most);
+}
+
+void show_progress(const char *stage, uint64_t done, uint64_t total) {
+    check_interrupt();
+    const bool loading = std::string_view(stage) == "loading";
+    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
+}
+
+int run_compare_command(const CompareArguments &a) {
+    CompareOptions compare;
+    compare.save = save_folder(a);
+    const pipeline::PipelineConfig config = a.pipeline.load();
+    const pipeline::PipelineConfig against = second_config(a, config);
+    PipelineOptions options;
+    options.host = std::make_shared<HostServices>();
+    options.progress = show_progress;
+    options.need_tokenizer = false;
+    const InterruptGuard guard(*options.host);
+    Pipeline first(config, options);
+    Pipeline second(against, options);
+    console().clear_progress();
+
+    compare.prompt = prompt_ids(a, first);
+    compare.steps = a.steps;
+    compare.resync = !a.no_resync;
+    if (a.bound >= 0) compare.bound = a.bound;
+    compare.progress = show_progress;
+    CompareReport report;
+    try {
+        report = compare_pipelines(first, second, compare);
+    } catch (const Error &) {
+        check_interrupt(); // a cancelled comparison is no fault
+        throw;
+    }
+    console().clear_progress();
+    if (a.json) {
+        print_json(compare_json(report));
+    } else {
+        console().out(compare_table(report));
+    }
+    return report.passed() ? 0 : 1;
+}
+
+} // namespace
+
+void add_compare(CLI::App &app, Program &program) {
+    CLI::App &command = add_command(
+        app, program, "compare",
+        "Run two pipelines in step and report the first op whose numbers differ by more than they may",
+        {{"keel compare models/tiny --against reference", "the backend against the core's plain loops"},
+         {"keel compare a.yaml --against b.yaml --prompt \"Once upon a time\" --steps 32", ""},
+         {"keel compare models/tiny --weights q4_0 --against models/tiny --against-set model.weights=bf16",
+          ""},
+         {"keel compare my.yaml --against reference --json | jq .finding",
+          "null if every op is within its bound; the exit code says the same: 0, else 1"}});
+    auto a = std::make_shared<CompareArguments>();
+    a->pipeline.add_to(command, program);
+    command.add_option("--against", a->against, "'reference', or a second pipeline file or model folder")
+        ->required()
+        ->type_name("TARGET");
+    command
+        .add_option("--against-set", a->against_sets, "Change a key of the second pipeline; can be repeated")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+    CLI::Option *prompt = command
+                              .add_option_function<std::string>(
+                                  "-p,--prompt",
+                                  [a](const std::string &text) {
+                                      a->prompt = text;
+                                      a->has_prompt = true;
+                                  },
+                                  "The text to compare over (default: the pipeline's, else 32 random tokens)")
+                              ->type_name("TEXT");
+    command.add_option("--tokens", a->tokens, "This many random tokens instead of a text")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+        ->excludes(prompt);
+    command.add_option("--steps", a->steps, "Tokens to decode behind it, the second pipeline's choice")
+        ->type_name("N")
+        ->capture_default_str();
+    command
+        .add_option("--bound", a->bound,
+                    "Largest error for all ops (default: by op and dtype, see docs/bench.md)")
+        ->type_name("X")
+        ->check(CLI::Range(0.0, 1e6));
+    command
+        .add_option("--save", a->save,
+                    "New folder for the inputs of the first op beyond its bound (default: keel-compare)")
+        ->type_name("DIR");
+    command.add_flag("--no-save", a->no_save, "Save nothing")->excludes("--save");
+    command.add_flag("--no-resync", a->no_resync,
+                     "Let errors add up: do not hand the second's results to the first after each op");
+    command.add_flag("--json", a->json, "Print one JSON object");
+    set_action(command, program, [a] { return run_compare_command(*a); });
+}
+
+} // namespace keel::cli

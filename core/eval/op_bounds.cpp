@@ -1,0 +1,64 @@
+#include "eval/op_bounds.hpp"
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+// One table for all dtypes: what a value stored in it may be off by, and what sums over such values may be, both against the largest
+// value of the row.
+struct Coarseness {
+    keel_dtype dtype;
+    double
+        rounding; // half a step where rounding is certain, a whole one where equal inputs may fall to either side
+    double products; // of dot products with values in this dtype where the other side has them exact
+};
+constexpr Coarseness table[] = {
+    {KEEL_DTYPE_F32, 1e-6, 1e-4},    {KEEL_DTYPE_F16, 1e-3, 4e-3}, // 11 bits: a step is 2^-10
+    {KEEL_DTYPE_BF16, 8e-3, 3e-2},                                 // 8 bits: 2^-7
+    {KEEL_DTYPE_Q8_0, 1.2e-2, 3e-2},                               // a step is 1/127 of the block's largest
+    {KEEL_DTYPE_Q4_0, 0.15, 0.3},                                  // 1/8 of it
+};
+
+const Coarseness &coarseness(keel_dtype dtype) {
+    for (const Coarseness &row : table) {
+        if (row.dtype == dtype) return row;
+    }
+    return table[0];
+}
+
+constexpr double exact_sums = 1e-4;   // float sums in another order: matmul, attention, scores
+constexpr double exact_others = 1e-5; // one or two roundings
+constexpr double fast_blocks = 3e-2; // activations quantized to 8 bits for products with 8- and 4-bit weights
+constexpr double fast_sums = 8e-3;   // both sides rounded to bf16 for the products
+constexpr double fast_attention = 4e-3; // probabilities and values in 16 bits at most
+
+bool is_attention(keel_op op) {
+    return op == KEEL_OP_ATTENTION || op == KEEL_OP_ATTENTION_SCORES;
+}
+
+} // namespace
+
+keel_dtype coarser(keel_dtype a, keel_dtype b) {
+    return coarseness(a).rounding >= coarseness(b).rounding ? a : b;
+}
+
+double op_bound(keel_op op, const OpDifference &d, keel_dtype output, bool is_kv_row) {
+    const double stored = output == KEEL_DTYPE_F32 ? 0 : coarseness(output).rounding;
+    if (is_kv_row) return exact_others + stored;
+    double bound = exact_others;
+    if (op == KEEL_OP_MATMUL) {
+        const bool blocks = keel_dtype_block(d.weight_a) > 1 || keel_dtype_block(d.weight_b) > 1;
+        bound = !d.fast ? exact_sums : blocks ? fast_blocks : fast_sums;
+    } else if (is_attention(op)) {
+        bound = d.fast ? fast_attention : exact_sums;
+        if (d.kv_a != d.kv_b) bound = std::max(bound, coarseness(coarser(d.kv_a, d.kv_b)).products);
+    }
+    if (d.weight_a != d.weight_b) {
+        const Coarseness &worse = coarseness(coarser(d.weight_a, d.weight_b));
+        bound = std::max(bound, op == KEEL_OP_EMBED ? worse.rounding : worse.products);
+    }
+    return bound + stored;
+}
+
+} // namespace keel
