@@ -1,7 +1,7 @@
 #include "config_check.hpp"
 
 #include "fit.hpp"
-#include "model_tensors.hpp"
+#include "model/model_tensors.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"

@@ -1,7 +1,7 @@
 #include "console.hpp"
 #include "fit.hpp"
 #include "interrupt.hpp"
-#include "model_tensors.hpp"
+#include "model/model_tensors.hpp"
 #include "pipeline_arguments.hpp"
 #include "verify.hpp"
 

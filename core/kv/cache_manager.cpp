@@ -185,7 +185,7 @@ void CacheManager::truncate(int64_t n) {
 void CacheManager::reset() {
     cache_->clear();
     seen_ = tail_ = since_every_n_ = 0;
-    evictions_ = evicted_bytes_ = 0;
+    evictions_ = evicted_slots_ = evicted_bytes_ = 0;
     start_ = Clock::now();
     if (rerotation_) rerotation_->truncate(*cache_);
     if (policy_) policy_->reset();
@@ -425,10 +425,13 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
     std::erase_if(records, [](const EvictionRecord &r) { return r.kept_min == r.held_max; });
     if (records.empty()) return;
     ++evictions_;
+    int64_t most = 0;
     for (const EvictionRecord &record : records) {
+        most = std::max(most, record.held_max - record.kept_min);
         evicted_bytes_ += record.freed_bytes;
         if (plan_.log() != nullptr) plan_.log()->write(record);
     }
+    evicted_slots_ += static_cast<uint64_t>(most);
 }
 
 bool CacheManager::should_close(uint32_t layer, int64_t slack) const {

@@ -68,7 +68,10 @@ class CacheManager {
     std::unique_ptr<CacheManager> fork() const;
 
     int64_t tokens_seen() const { return seen_; }
-    uint64_t evictions() const { return evictions_; }         // times that slots went
+    uint64_t evictions() const { return evictions_; } // times that slots went
+    uint64_t evicted_slots() const {
+        return evicted_slots_;
+    } // of the head that lost most, summed over evictions
     uint64_t evicted_bytes() const { return evicted_bytes_; } // of blocks given back by them
 
   private:
@@ -98,7 +101,7 @@ class CacheManager {
     uint64_t sequence_ = 0;
     int64_t seen_ = 0, since_every_n_ = 0;
     int64_t tail_ = 0; // newest tokens that are in all heads: what may be taken back
-    uint64_t evictions_ = 0, evicted_bytes_ = 0;
+    uint64_t evictions_ = 0, evicted_slots_ = 0, evicted_bytes_ = 0;
     std::vector<int32_t> positions_; // of the tokens to come
     std::vector<EvictionRecord> records_;
 

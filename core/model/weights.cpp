@@ -2,6 +2,7 @@
 
 #include "base/convert.hpp"
 #include "base/error.hpp"
+#include "model/model_tensors.hpp"
 #include "platform/memory.hpp"
 
 #include <array>
@@ -125,6 +126,7 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
                            const LoadOptions &options)
     : source_(std::move(source)) {
     const ModelConfig &c = source_->config();
+    check_model_tensors(*source_); // all of them before the first is read
     require_memory(memory_needed(*source_, options.dtype), source_->path(),
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)", memory_info());
     Loader load(executor, source_, options);

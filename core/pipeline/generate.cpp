@@ -107,7 +107,8 @@ std::string closing_line(const GenerateResult &r) {
                                    s.decode_tokens, s.decode_rate());
     line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
     line += fmt::format(" | {} evictions", s.evictions);
-    if (s.evictions > 0) line += fmt::format(" freed {}", format_bytes(s.evicted_bytes));
+    if (s.evictions > 0)
+        line += fmt::format(" of {} tokens, {} freed", s.evicted_tokens, format_bytes(s.evicted_bytes));
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);

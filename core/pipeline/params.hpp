@@ -15,7 +15,7 @@ inline std::vector<GivenParam> given_params(const PluginSection &section) {
                           : param.is_sequence ? GivenParam::Form::list
                           : param.quoted      ? GivenParam::Form::quoted
                                               : GivenParam::Form::plain;
-        given.push_back({param.key, param.text, form, param.where});
+        given.push_back({param.key, param.text, form, param.where, param.key_where});
     }
     return given;
 }

@@ -121,7 +121,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
                     config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
     }
     if (options.check_only) {
-        cache_plan_ = std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
+        cache_plan_ = make_cache_plan();
         return;
     }
     load_weights(options);
@@ -197,6 +197,26 @@ CacheConfig Pipeline::make_cache_config() const {
     return c;
 }
 
+// Errors of the plan begin with the key they are about; the config knows where that was written.
+std::unique_ptr<CachePlan> Pipeline::make_cache_plan() {
+    try {
+        return std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
+    } catch (const Error &e) {
+        const std::string_view message = e.what();
+        const SourceLocation *where = &config_.policy.plugin.where;
+        size_t longest = 0;
+        pipeline::visit_settings(config_, [&](std::string_view path, const auto &member) {
+            if constexpr (requires { member.where; }) {
+                if (path.size() > longest && message.starts_with(path) && !member.is_default()) {
+                    longest = path.size();
+                    where = &member.where;
+                }
+            }
+        });
+        throw Error(e.kind(), fmt::format("{}: {}", to_string(*where), message));
+    }
+}
+
 void Pipeline::load_weights(const PipelineOptions &options) {
     const auto chunk = static_cast<uint32_t>(
         std::min<int64_t>(executor_->device().info().prefill_chunk, kv_shape_.max_slots));
@@ -215,7 +235,7 @@ void Pipeline::load_weights(const PipelineOptions &options) {
     graph.kv = kv_template_->view();
     graph.rope_rows = std::max<int64_t>(kv_shape_.max_slots, chunk);
     graph_ = std::make_unique<Graph>(*executor_, *weights_, graph);
-    cache_plan_ = std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
+    cache_plan_ = make_cache_plan();
 }
 
 // A fallback is never silent.

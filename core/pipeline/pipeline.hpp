@@ -76,6 +76,7 @@ class Pipeline {
   private:
     KvShape make_kv_shape() const;
     CacheConfig make_cache_config() const;
+    std::unique_ptr<CachePlan> make_cache_plan();
     void load_weights(const PipelineOptions &options);
     void report_fallbacks() const;
 

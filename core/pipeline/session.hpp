@@ -15,7 +15,8 @@ struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
     uint64_t evictions = 0;                         // times that a trigger fired and slots went
-    uint64_t evicted_bytes = 0;                     // given back by them
+    uint64_t evicted_tokens = 0;                    // by the head that lost most, summed over evictions
+    uint64_t evicted_bytes = 0;                     // of blocks that became empty
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
     Stream::Counters stream;        // of all steps
     Stream::Counters decode_stream; // of decode steps alone

@@ -226,13 +226,13 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
             if (cure.empty())
                 cure = keys.empty() ? "; it takes no parameters"
                                     : fmt::format("; it takes: {}", fmt::join(keys, ", "));
-            throw_error(ErrorKind::input, "{}: unknown key '{}' for {}{}", to_string(param.at),
+            throw_error(ErrorKind::input, "{}: unknown key '{}' for {}{}", to_string(param.where_key()),
                         printable(param.key), owner_, cure);
         }
         const GivenParam *&slot = by_row[static_cast<size_t>(row - specs_.begin())];
         if (slot != nullptr) {
             throw_error(ErrorKind::input, "{}: '{}' of {} is given twice, first at {}; remove one",
-                        to_string(param.at), param.key, owner_, to_string(slot->at));
+                        to_string(param.where_key()), param.key, owner_, to_string(slot->where_key()));
         }
         slot = &param;
     }

@@ -33,7 +33,10 @@ struct GivenParam {
     std::string key;
     std::string text; // of a scalar
     Form form = Form::plain;
-    SourceLocation at;
+    SourceLocation at;     // of the value
+    SourceLocation key_at; // of the key; nothing known: the value's
+
+    const SourceLocation &where_key() const { return key_at.file.empty() ? at : key_at; }
 };
 
 // A plugin's parameters, complete and in the order of its table, in the form that its create calls take.

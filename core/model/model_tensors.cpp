@@ -1,9 +1,9 @@
-#include "model_tensors.hpp"
+#include "model/model_tensors.hpp"
 
 #include <fmt/format.h>
 #include <unordered_set>
 
-namespace keel::cli {
+namespace keel {
 
 std::vector<std::string> check_model_tensors(const ModelSource &source) {
     const ModelConfig &c = source.config();
@@ -38,4 +38,4 @@ std::vector<std::string> check_model_tensors(const ModelSource &source) {
     return unused;
 }
 
-} // namespace keel::cli
+} // namespace keel
