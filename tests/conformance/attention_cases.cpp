@@ -156,13 +156,13 @@ CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, int64_t 
 
 void length_grid(Suite &suite) {
     for (const uint32_t block : {16U, 32U, 64U}) {
-        for (const int64_t length : sizes(suite.quick(), {64, 128, 256}, 32)) {
+        for (const int64_t length : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
             const auto n = static_cast<int32_t>(length);
             attention_case(suite, {.m = 1, .group = 1 + n % 4, .cache = cache_of({n, n / 2, 0}, block)});
             attention_case(
                 suite, {.m = std::min<int64_t>(n, 1 + n % 9), .group = 3, .cache = cache_of({n, n}, block)});
         }
-        for (const int64_t m : sizes(suite.quick(), {64, 128}, suite.quick() ? 8 : 32)) {
+        for (const int64_t m : sizes(suite.quick(), {32, 64, 128, 256}, suite.quick() ? 8 : 32)) {
             const auto n = static_cast<int32_t>(m);
             attention_case(suite, {.m = m, .group = 2, .cache = cache_of({n, n + 21}, block, 16)});
         }
@@ -345,7 +345,7 @@ void attention_scores_cases(Suite &suite) {
                             .features = features,
                             .ranges = {0, 2, 5, 1000}});
     }
-    for (const int64_t length : sizes(suite.quick(), {64, 128, 256}, 32)) {
+    for (const int64_t length : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
         const auto n = static_cast<int32_t>(length);
         scores_case(suite, {.m = 1 + n % 6, .group = 1 + n % 3, .cache = cache_of({n, n / 3}, 32)});
     }

@@ -104,11 +104,11 @@ void matmul_grid(Suite &suite) {
             if (k % unit == 0) matmul_case(suite, {m, n, k, w});
             if (k % unit == 0) matmul_case(suite, {1, n, k, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
         }
-        for (const int64_t n : sizes(quick, {64, 128, 256}, 32))
+        for (const int64_t n : sizes(quick, {64, 128, 256, 512}, 32))
             matmul_case(
                 suite,
                 {n % 2 == 0 ? 1 : 3, n, 96, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, n % 3 == 0 ? 0 : 1});
-        for (const int64_t m : sizes(quick, {32, 64, 128}, quick ? 8 : 32))
+        for (const int64_t m : sizes(quick, {32, 64, 128, 256, 512}, quick ? 8 : 32))
             matmul_case(suite, {m, 37, 64, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
     }
     // larger than any tile, in all directions

@@ -43,6 +43,9 @@ static keel_status device_info(const keel_host *, uint32_t index, keel_device_in
 }
 
 static keel_status ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) {
+    keel_host known; // an older host, without what we call, is refused rather than read beyond its end
+    if (keel_adopt(&known, sizeof known, host, KEEL_PREFIX(keel_host, parallel_region)) != KEEL_OK)
+        return KEEL_E_VERSION;
     if (desc->device != 0)
         throw sdk::Failure(KEEL_E_NOT_FOUND, "device %u: there is only device 0", desc->device);
     const sdk::Params params(desc->params, desc->n_params);
