@@ -23,7 +23,7 @@ struct AttentionShape {
     CacheShape cache;
     uint64_t features = KEEL_ATTENTION_CAUSAL;
     keel_dtype a = KEEL_DTYPE_F32;
-    Layout layout;
+    Layout layout = {};
     Reduction reduction;
     int64_t window = 7;
     bool in_place = false;
@@ -269,7 +269,7 @@ struct ScoresShape {
     Reduction reduction;
     std::vector<int32_t> ranges = {3, 9, 20, 31};
     keel_dtype a = KEEL_DTYPE_F32;
-    Layout layout;
+    Layout layout = {};
 };
 
 void scores_case(Suite &suite, const ScoresShape &s) {

@@ -46,7 +46,7 @@ struct AppendShape {
     int64_t m = 3;
     CacheShape cache;
     keel_dtype a = KEEL_DTYPE_F32;
-    Layout layout;
+    Layout layout = {};
     bool per_head = false;
     float bad = 0;
 };
@@ -110,7 +110,7 @@ struct QkvShape {
     uint64_t features = 0;
     keel_rope_mode mode = KEEL_ROPE_HALF_SPLIT;
     keel_dtype a = KEEL_DTYPE_F32;
-    Layout layout;
+    Layout layout = {};
     bool per_head = false, in_place = false, only_q = false;
 };
 

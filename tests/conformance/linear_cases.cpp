@@ -18,7 +18,7 @@ struct MatmulShape {
     int64_t m, n, k;
     keel_dtype w = KEEL_DTYPE_F32, x = KEEL_DTYPE_F32, out = KEEL_DTYPE_F32;
     uint64_t features = 0;
-    Layout layout;
+    Layout layout = {};
     int sources = 0; // 0: W is a plain tensor
     keel_join join = KEEL_JOIN_ROWS;
     uint32_t use = KEEL_USE_MATMUL;

@@ -10,7 +10,7 @@ namespace {
 struct NormShape {
     std::vector<int64_t> shape;
     keel_dtype a = KEEL_DTYPE_F32;
-    Layout layout;
+    Layout layout = {};
     bool in_place = false;
     bool bias = true;
     float spread = 1.0F;

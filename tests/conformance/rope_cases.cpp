@@ -52,7 +52,7 @@ void rope_cases(Suite &suite) {
         int64_t m, heads, kv_heads, dim, rot;
         keel_dtype a = KEEL_DTYPE_F32;
         uint64_t features = 0;
-        Layout layout;
+        Layout layout = {};
         bool per_head = false, in_place = false;
         float bad = 0;
     };
