@@ -113,7 +113,7 @@ TEST_CASE("Short forms of --set do what the key does, and their errors name the 
     CHECK(contains(failure(run_keel({"run", quickstart, "--kv-dtype", "f17"})), "--kv-dtype"));
 }
 
-TEST_CASE("--stop ends the text in front of the stop string") {
+TEST_CASE("The option --stop ends the text in front of the stop string") {
     const auto full =
         parse_json(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json"}));
     const std::string text = full.at("text");
@@ -149,7 +149,7 @@ TEST_CASE("A sliding window goes on past the context's worth of tokens and count
     CHECK(json.at("stats").at("evictions").get<int>() > 0);
 }
 
-TEST_CASE("--explain shows who runs each op on standard error; --explain-only stops there") {
+TEST_CASE("The option --explain shows who runs each op on standard error; --explain-only stops there") {
     const ProcessResult r = run_keel({"run", quickstart, "-n", "1", "--explain"});
     CHECK(r.code == 0);
     CHECK(contains(r.err, "matmul"));
