@@ -68,7 +68,7 @@ void add_bench(CLI::App &app, Program &program) {
          {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "decode alone"},
          {"keel bench my.yaml --json > bench.json", "with the sample of every repeat; see docs/bench.md"}});
     auto a = std::make_shared<BenchArguments>();
-    a->pipeline.add_to(command, program);
+    a->pipeline.add_to(command, program, ShortForms::pipeline);
     command
         .add_option_function<std::vector<int64_t>>(
             "--prefill",

@@ -134,7 +134,7 @@ void add_compare(CLI::App &app, Program &program) {
          {"keel compare my.yaml --against reference --json | jq .finding",
           "null if every op is within its bound; the exit code says the same: 0, else 1"}});
     auto a = std::make_shared<CompareArguments>();
-    a->pipeline.add_to(command, program);
+    a->pipeline.add_to(command, program, ShortForms::pipeline);
     command.add_option("--against", a->against, "'reference', or a second pipeline file or model folder")
         ->required()
         ->type_name("TARGET");

@@ -129,7 +129,7 @@ void add_config(CLI::App &app, Program &program) {
         add_command(command, program, "show", "Print every key of a pipeline with its value",
                     {{"keel config show configs/quickstart.yaml --origins", "and whence it came"},
                      {"keel config show configs/quickstart.yaml --set policy=none", ""}});
-    o->pipeline.add_to(showing, program, false);
+    o->pipeline.add_to(showing, program, ShortForms::none);
     showing.add_flag("--origins", o->origins, "Say behind each value where it was set");
     showing.add_flag("--json", o->json, "Print a JSON object: key to value and origin");
     set_action(showing, program, [o] { return show(*o); });
@@ -138,7 +138,7 @@ void add_config(CLI::App &app, Program &program) {
         command, program, "check",
         "Check a pipeline: keys, plugins, parameters, model files; no weights are read",
         {{"keel config check my.yaml", "exit code 0, or 2 and one line that names file, line and column"}});
-    o->pipeline.add_to(checking, program, false);
+    o->pipeline.add_to(checking, program, ShortForms::none);
     checking.add_flag("--json", o->json, "Print a JSON object");
     set_action(checking, program, [o] { return check(*o); });
 

@@ -85,18 +85,15 @@ void PipelineArguments::add_option(CLI::App &command, Program &program, const st
         ->group("Short forms of --set");
 }
 
-void PipelineArguments::add_to(CLI::App &command, Program &program, bool short_forms) {
-    command.add_option("TARGET", target_, "A pipeline file (.yaml), or the folder of a model")
-        ->required()
-        ->type_name("");
+void PipelineArguments::add_flag(CLI::App &command, const std::string &name, const std::string &setting,
+                                 const std::string &doc) {
     command
-        .add_option(
-            "--set", sets_,
-            "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see docs/config.md")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->take_all();
-    if (!short_forms) return;
+        .add_flag_callback(
+            name, [this, setting] { short_forms_.push_back(setting); }, doc)
+        ->group("Short forms of --set");
+}
+
+void PipelineArguments::add_text_forms(CLI::App &command, Program &program) {
     const auto add = [&](const char *names, const char *key, const char *type, const char *doc) {
         add_option(command, program, names, key, type, doc);
     };
@@ -109,6 +106,13 @@ void PipelineArguments::add_to(CLI::App &command, Program &program, bool short_f
     add("--min-p", "sampling.min_p", "X", "Drop tokens below this share of the likeliest one's probability");
     add("--repetition-penalty", "sampling.repetition_penalty", "X", "Above 1: say less again what was said");
     add("--seed", "sampling.seed", "N", "The same seed writes the same text");
+    add_flag(command, "--greedy", "sampling.temperature=0", "Short for --temperature 0");
+}
+
+void PipelineArguments::add_pipeline_forms(CLI::App &command, Program &program) {
+    const auto add = [&](const char *names, const char *key, const char *type, const char *doc) {
+        add_option(command, program, names, key, type, doc);
+    };
     add("--backend", "backend.plugin", "NAME", "Who computes, see 'keel plugins list'");
     add("--device", "backend.device", "WHICH", "Device of the backend: an index or part of its name");
     add("--threads", "backend.params.threads", "N", "Threads of the backend (a parameter of cpu)");
@@ -118,16 +122,22 @@ void PipelineArguments::add_to(CLI::App &command, Program &program, bool short_f
     add("--kv-max-mib", "kv.max_mib", "MIB", "Hard cap of the KV cache");
     add("--policy", "policy.plugin", "NAME", "What the KV cache forgets, see 'keel plugins list'");
     add("--budget", "policy.budget.tokens", "N", "Tokens that an eviction leaves");
+    add_flag(command, "--strict", "strict=true", "An op that the backend lacks is an error");
+}
+
+void PipelineArguments::add_to(CLI::App &command, Program &program, ShortForms short_forms) {
+    command.add_option("TARGET", target_, "A pipeline file (.yaml), or the folder of a model")
+        ->required()
+        ->type_name("");
     command
-        .add_flag_callback(
-            "--greedy", [this] { short_forms_.push_back("sampling.temperature=0"); },
-            "Short for --temperature 0")
-        ->group("Short forms of --set");
-    command
-        .add_flag_callback(
-            "--strict", [this] { short_forms_.push_back("strict=true"); },
-            "An op that the backend lacks is an error")
-        ->group("Short forms of --set");
+        .add_option(
+            "--set", sets_,
+            "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see docs/config.md")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+    if (short_forms == ShortForms::all) add_text_forms(command, program);
+    if (short_forms != ShortForms::none) add_pipeline_forms(command, program);
 }
 
 std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> first) const {

@@ -10,11 +10,18 @@
 
 namespace keel::cli {
 
+// Which short forms of --set a command takes: those that change what it does, and no others.
+enum class ShortForms {
+    none,
+    pipeline, // --backend, --weights and the like: what computes, and with what
+    all,      // also -n, --temperature and the like: what is written
+};
+
 // TARGET, --set and their short forms, as commands take them that run a pipeline.
 class PipelineArguments {
   public:
-    // Declares them. `short_forms`: also -n, --seed and the like; else --set alone. Keeps a reference to `program`.
-    void add_to(CLI::App &command, Program &program, bool short_forms = true);
+    // Declares them. Keeps a reference to `program`.
+    void add_to(CLI::App &command, Program &program, ShortForms short_forms);
 
     // The config of a pipeline file, or of a model folder: backend cpu, policy none, a context that fits the memory.
     pipeline::PipelineConfig load() const;
@@ -22,6 +29,10 @@ class PipelineArguments {
     const std::string &target() const { return target_; }
 
   private:
+    void add_text_forms(CLI::App &command, Program &program);
+    void add_pipeline_forms(CLI::App &command, Program &program);
+    void add_flag(CLI::App &command, const std::string &name, const std::string &setting,
+                  const std::string &doc);
     void add_option(CLI::App &command, Program &program, const std::string &names, const std::string &key,
                     const std::string &type, const std::string &doc);
     std::vector<std::string> overrides(std::vector<std::string> first) const;

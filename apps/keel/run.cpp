@@ -26,7 +26,8 @@ struct RunOptions {
 
 // -p, then -f, then a pipe, then the config.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
-    if (o.has_prompt && !o.file.empty()) throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
+    if (o.has_prompt && !o.file.empty())
+        throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
     if (o.has_prompt) return o.prompt == "-" ? read_text("-") : o.prompt;
     if (!o.file.empty()) return read_text(o.file);
     const bool has_own = !config.generation.prompt->empty();
@@ -173,7 +174,7 @@ void add_run(CLI::App &app, Program &program) {
          {"keel run configs/quickstart.yaml --json | jq .stats",
           "text, ids, stop reason and speeds as one object"}});
     auto o = std::make_shared<RunOptions>();
-    o->pipeline.add_to(command, program);
+    o->pipeline.add_to(command, program, ShortForms::all);
     command
         .add_option_function<std::string>(
             "-p,--prompt",

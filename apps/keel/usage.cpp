@@ -36,11 +36,22 @@ std::vector<std::string> command_names(const CLI::App &app) {
     return names;
 }
 
-std::string unexpected(const CLI::App &command, const std::string &word) {
+// "; 'keel run' has it", if another command does.
+std::string whose(const CLI::App &root, const std::string &option) {
+    for (const CLI::App *command : root.get_subcommands([](const CLI::App *) { return true; })) {
+        if (command->get_option_no_throw(option) != nullptr)
+            return fmt::format("; '{}' has it", full_name(command));
+    }
+    return {};
+}
+
+std::string unexpected(const CLI::App &root, const CLI::App &command, const std::string &word) {
     const std::string shown = printable(word, 60);
     if (word.starts_with("-") && word.size() > 1) {
         const std::string name = word.substr(0, word.find('='));
-        return fmt::format("unknown option '{}'{}", shown, did_you_mean(name, option_names(command)));
+        const std::string owner = whose(root, name);
+        return fmt::format("unknown option '{}'{}", shown,
+                           owner.empty() ? did_you_mean(name, option_names(command)) : owner);
     }
     const std::vector<std::string> names = command_names(command);
     if (!names.empty()) {
@@ -62,7 +73,7 @@ std::string usage_text(const CLI::App &app, const CLI::ParseError &error) {
     const CLI::App *command = innermost(&app);
     // A word that nothing knows explains more than what is missing because of it.
     const std::vector<std::string> extra = app.remaining(true);
-    std::string text = extra.empty() ? error.what() : unexpected(*command, extra.front());
+    std::string text = extra.empty() ? error.what() : unexpected(app, *command, extra.front());
     for (char &c : text) {
         if (c == '\n') c = ' ';
     }

@@ -77,6 +77,31 @@ TEST_CASE("keel bench refuses what makes no sense with one line") {
     }
 }
 
+TEST_CASE("keel bench and keel compare refuse options that only change what is written") {
+    for (const std::vector<std::string> &given :
+         std::vector<std::vector<std::string>>{{"--temperature", "1"},
+                                               {"--greedy"},
+                                               {"-n", "5"},
+                                               {"--max-tokens", "5"},
+                                               {"--top-k", "3"},
+                                               {"--top-p", "0.5"},
+                                               {"--min-p", "0.1"},
+                                               {"--repetition-penalty", "1.1"},
+                                               {"--seed", "7"}}) {
+        for (std::vector<std::string> arguments :
+             {std::vector<std::string>{"bench", tiny}, {"compare", tiny, "--against", "reference"}}) {
+            const std::string command = arguments.front();
+            arguments.insert(arguments.end(), given.begin(), given.end());
+            const ProcessResult r = run_keel(arguments);
+            INFO(command << " " << given[0] << "\n" << r.out << r.err);
+            CHECK(r.code == 2);
+            CHECK(r.out.empty());
+            CHECK(r.err == "keel: error: unknown option '" + given[0] + "'; 'keel run' has it; see 'keel " +
+                               command + " --help'\n");
+        }
+    }
+}
+
 TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's inputs beyond") {
     const TempFolder folder;
     const std::string here = folder.path().string();
