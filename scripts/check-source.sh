@@ -15,7 +15,7 @@ long=$(printf '%s\n' "$sources" | xargs -r wc -l | awk '$2 != "total" && $1 > 80
 [ -z "$long" ] || complain "over 800 lines: $long"
 
 libraries=$(git ls-files 'core/*.c*' 'core/*.h*' 'plugins/*.c*' 'plugins/*.h*' 'policies/*.c*')
-loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(printf|puts|putchar|abort|exit|_exit|assert) *\(|std::(cout|cerr|abort|exit)' | grep -vE '^[^:]*:[0-9]+: *(//|\*|/\*)')
+loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(printf|fprintf|vfprintf|puts|fputs|putchar|abort|exit|_exit|_Exit|assert) *\(|std::(cout|cerr|clog|abort|exit|terminate|fprintf)' | grep -vE '^[^:]*:[0-9]+: *(//|\*|/\*)')
 [ -z "$loud" ] || complain "library code that prints, exits, aborts or asserts:
 $loud"
 

@@ -12,7 +12,7 @@ struct Coarseness {
     double products; // of dot products with values in this dtype where the other side has better ones
     double
         softmax; // of attention over such keys and values: the exponential multiplies what a logit is off by, so near ties between
-        // keys turn. Four times what was seen on models/tiny with prompts of random tokens; 2 judges nothing but NaN
+    // keys turn. Four times what was seen on models/tiny with prompts of random tokens; 2 judges nothing but NaN
 };
 constexpr Coarseness table[] = {
     {KEEL_DTYPE_F32, 1e-6, 1e-4, 1e-4},   {KEEL_DTYPE_F16, 1e-3, 4e-3, 5e-2}, // 11 bits: a step is 2^-10

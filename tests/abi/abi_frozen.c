@@ -1,4 +1,5 @@
 /* Made by tools/abi/make_abi_frozen.py; what it is for stands there. Layout of 64-bit systems. */
+/* clang-format off */
 #include <keel/abi.h>
 #include <keel/allocator.h>
 #include <keel/backend.h>

@@ -73,7 +73,7 @@ def main():
         binary = pathlib.Path(folder) / "offsets"
         subprocess.run([compiler, "-std=c11", "-I", str(SDK.parent), "-o", str(binary), str(source)], check=True)
         lines = subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout
-    text = "/* Made by tools/abi/make_abi_frozen.py; what it is for stands there. Layout of 64-bit systems. */\n"
+    text = "/* Made by tools/abi/make_abi_frozen.py; what it is for stands there. Layout of 64-bit systems. */\n/* clang-format off */\n"
     text += "".join(f"#include <{h}>\n" for h in headers)
     text += "\n#define MEMBER(type, member, at, bytes)                                                      \\\n"
     text += '    _Static_assert(offsetof(type, member) == (at), #type "." #member " moved");             \\\n'

@@ -32,12 +32,14 @@ namespace keel::sdk {
 // KEEL_E_OUT_OF_MEMORY needs no memory.
 class Failure : public std::exception {
   public:
-    Failure(keel_status status, const char *text) noexcept : status_(status) {
+    Failure(keel_status status, const char *text) noexcept
+        : status_(status) {
         std::snprintf(text_, sizeof text_, "%s", text);
     }
     // Failure(KEEL_E_INVALID_ARG, "x has %d columns, w has %d", a, b), as printf does.
     template <typename... Args>
-    Failure(keel_status status, const char *format, Args... args) noexcept : status_(status) {
+    Failure(keel_status status, const char *format, Args... args) noexcept
+        : status_(status) {
         std::snprintf(text_, sizeof text_, format, args...);
     }
     keel_status status() const noexcept { return status_; }
@@ -97,8 +99,12 @@ keel_status guard(const keel_host *host, Body &&body) noexcept {
 
 // The host behind a slot's first argument. Add overloads for your own keel_ctx, keel_policy_state, ... in the global
 // namespace, declared before the first slot<>; without one, errors keep their status and lose their text.
-inline const keel_host *host_of(const keel_host *host) noexcept { return host; }
-inline const keel_host *host_of(const volatile void *) noexcept { return nullptr; }
+inline const keel_host *host_of(const keel_host *host) noexcept {
+    return host;
+}
+inline const keel_host *host_of(const volatile void *) noexcept {
+    return nullptr;
+}
 
 template <auto Function, typename Type = decltype(Function)>
 struct Slot;
@@ -135,7 +141,8 @@ inline constexpr auto slot = &Slot<Function>::call;
 // is a fault of the plugin's own: KEEL_E_INTERNAL.
 class Params {
   public:
-    Params(const keel_param *const *params, uint32_t n) noexcept : params_(params), n_(n) {}
+    Params(const keel_param *const *params, uint32_t n) noexcept
+        : params_(params), n_(n) {}
 
     int64_t integer(const char *key) const { return at(key).i; }
     bool flag(const char *key) const { return at(key).i != 0; }
@@ -163,7 +170,8 @@ class HostArray {
 
   public:
     HostArray() = default;
-    HostArray(const keel_host *host, uint64_t n, uint64_t align = 64) : memory_(nullptr, Free{host}), size_(n) {
+    HostArray(const keel_host *host, uint64_t n, uint64_t align = 64)
+        : memory_(nullptr, Free{host}), size_(n) {
         void *block = n > UINT64_MAX / sizeof(T) ? nullptr : host->alloc(host, n * sizeof(T), align);
         if (block == nullptr) {
             throw Failure(KEEL_E_OUT_OF_MEMORY, "the host has no room for %llu elements of %zu bytes",
