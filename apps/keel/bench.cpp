@@ -2,7 +2,6 @@
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
 
-#include "base/error.hpp"
 #include "eval/bench_report.hpp"
 
 #include <nlohmann/json.hpp>
@@ -41,13 +40,7 @@ int run_bench_command(const BenchArguments &a) {
     bench.depths = a.has_depths ? a.depths : default_depths(pipeline.context(), bench.decode);
     std::erase(bench.prefill, 0); // `--prefill 0`: none
     if (a.probe_mib >= 0) bench.probe_bytes = static_cast<uint64_t>(a.probe_mib) << 20;
-    BenchReport report;
-    try {
-        report = run_bench(pipeline, bench);
-    } catch (const Error &) {
-        check_interrupt(); // a cancelled measurement is no fault
-        throw;
-    }
+    const BenchReport report = run_bench(pipeline, bench);
     console().clear_progress();
     if (a.json) {
         print_json(bench_json(report, KEEL_VERSION));

@@ -105,13 +105,7 @@ int run_compare_command(const CompareArguments &a) {
     compare.resync = !a.no_resync;
     if (a.bound >= 0) compare.bound = a.bound;
     compare.progress = show_progress;
-    CompareReport report;
-    try {
-        report = compare_pipelines(first, second, compare);
-    } catch (const Error &) {
-        check_interrupt(); // a cancelled comparison is no fault
-        throw;
-    }
+    const CompareReport report = compare_pipelines(first, second, compare);
     console().clear_progress();
     if (a.json) {
         print_json(compare_json(report));

@@ -46,6 +46,12 @@ int report(const std::string &text, int code) {
     return code;
 }
 
+int report_interrupt() {
+    console().end_line();
+    console().message("keel: ", "interrupted");
+    return interrupted_code;
+}
+
 // "--set sampling.seed" of an option's own making reads as the option that was given.
 std::string as_spelled(std::string text, const Program &program) {
     for (const auto &[long_form, option] : program.spelled) {
@@ -61,10 +67,10 @@ int run_action(const Program &program) {
     } catch (const OutputClosed &) {
         return EXIT_SUCCESS;
     } catch (const Interrupted &) {
-        console().end_line();
-        console().message("keel: ", "interrupted");
-        return interrupted_code;
+        return report_interrupt();
     } catch (const Error &e) {
+        // What a Ctrl-C cancelled, weights on their way to a device for one, fails with an error of its own.
+        if (interrupted()) return report_interrupt();
         return report(as_spelled(e.what(), program), e.exit_code());
     } catch (const std::bad_alloc &) {
         return report(

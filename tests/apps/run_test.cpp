@@ -181,6 +181,20 @@ TEST_CASE("Ctrl-C ends the text and still prints the closing line; exit code 130
     CHECK(contains(r.err, "time to first token"));
 }
 
+TEST_CASE("Ctrl-C while weights load is an interruption, not a fault of the backend") {
+    const std::string backend = KEEL_INTERRUPTING_BACKEND;
+    for (const std::vector<std::string> &command :
+         {std::vector<std::string>{"run", tiny, "-p", "Once", "--backend", backend},
+          {"bench", tiny, "--backend", backend},
+          {"compare", tiny, "--against", "reference", "--no-save", "--backend", backend}}) {
+        const ProcessResult r = run_keel(command);
+        INFO(command.front());
+        CHECK(r.code == 130);
+        CHECK(r.out.empty());
+        CHECK(r.err == "keel: interrupted\n");
+    }
+}
+
 TEST_CASE("A second Ctrl-C ends the program at once") {
     ProcessOptions options;
     options.on_output = [&](pid_t pid, const std::string &) { ::kill(pid, SIGINT); };
