@@ -191,9 +191,12 @@ void add_run(CLI::App &app, Program &program) {
         ->expected(1)
         ->take_all();
     command.add_flag("--ignore-eos", o->ignore_eos, "Go on past the token that ends a text");
-    command.add_flag("--echo", o->echo, "Print the prompt in front of the text");
-    command.add_flag("--no-stream", o->no_stream, "Print the text at the end, not as it is made");
-    command.add_flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats");
+    CLI::Option *echo = command.add_flag("--echo", o->echo, "Print the prompt in front of the text");
+    CLI::Option *no_stream =
+        command.add_flag("--no-stream", o->no_stream, "Print the text at the end, not as it is made");
+    command.add_flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats")
+        ->excludes(echo)
+        ->excludes(no_stream);
     command.add_flag("--explain", o->explain, "Print who runs each op, on standard error, then run");
     command.add_flag("--explain-only", o->explain_only, "Print that on standard output and stop");
     set_action(command, program, [o, &program] { return run_pipeline(*o, program); });
