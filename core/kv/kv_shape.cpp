@@ -9,6 +9,17 @@ uint64_t KvShape::bytes_per_token() const {
            (keel_dtype_row_bytes(key_dtype, head_dim) + keel_dtype_row_bytes(value_dtype, head_dim));
 }
 
+uint64_t KvShape::book_bytes() const {
+    const uint64_t heads_in_all = uint64_t{layers} * kv_heads;
+    const auto blocks = static_cast<uint64_t>(blocks_per_head());
+    // Positions and the block table: each once on the device, once on the host.
+    const uint64_t per_head =
+        2 * sizeof(int32_t) * static_cast<uint64_t>(max_slots) + 3 * sizeof(int32_t) * blocks;
+    const uint64_t gather = kv_heads * sizeof(int32_t) * (static_cast<uint64_t>(max_slots) + blocks);
+    const uint64_t owners = layers * sizeof(uint32_t) * static_cast<uint64_t>(capacity_blocks());
+    return heads_in_all * per_head + gather + owners;
+}
+
 void KvShape::check() const {
     for (const auto &[key, dtype] :
          {std::pair{"kv.key_dtype", key_dtype}, std::pair{"kv.value_dtype", value_dtype}}) {
@@ -20,8 +31,11 @@ void KvShape::check() const {
                         key, keel_dtype_name(dtype), block, head_dim);
         }
     }
-    if (layers == 0 || kv_heads == 0 || max_slots <= 0 || max_slots > (int64_t{1} << 30) ||
-        (block_slots & (block_slots - 1)) != 0 || block_slots == 0) {
+    if (max_slots <= 0 || max_slots > most_slots) {
+        throw_error(ErrorKind::input, "model.context: expected 1 to {} tokens, found {}; {}", most_slots,
+                    max_slots, max_slots > 0 ? "lower it" : "raise it");
+    }
+    if (layers == 0 || kv_heads == 0 || (block_slots & (block_slots - 1)) != 0 || block_slots == 0) {
         throw_error(ErrorKind::internal, "a KV cache of {} layers, {} heads, {} slots in blocks of {}",
                     layers, kv_heads, max_slots, block_slots);
     }

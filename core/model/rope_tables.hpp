@@ -20,6 +20,11 @@ std::vector<double> rope_frequencies(double theta, int64_t rot, const RopeScalin
 // that lie `rows` or more behind the newest are gone.
 class RopeTables {
   public:
+    // What tables of so many rows take, on the device and on the host.
+    static uint64_t bytes(int64_t rows, int64_t rot) {
+        return static_cast<uint64_t>(rows) *
+               (sizeof(int64_t) + static_cast<uint64_t>(rot / 2) * 2 * sizeof(float));
+    }
     RopeTables(std::vector<double> frequencies, int64_t rows, keel_rope_mode mode);
 
     const keel_rope_tables *c() const {

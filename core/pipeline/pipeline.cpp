@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "device/explain.hpp"
 #include "pipeline/params.hpp"
+#include "platform/memory.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -55,6 +56,28 @@ SyncStrategy sync_of(const pipeline::SyncSection &section) {
         break;
     }
     return {};
+}
+
+// Errors of the cache begin with the key they are about; the config knows where that was written. `otherwise`: the place if
+// the key was not written at all.
+template <typename Action>
+auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise, Action &&action) {
+    try {
+        return action();
+    } catch (const Error &e) {
+        const std::string_view message = e.what();
+        const SourceLocation *where = &otherwise;
+        size_t longest = 0;
+        pipeline::visit_settings(config, [&](std::string_view path, const auto &member) {
+            if constexpr (requires { member.where; }) {
+                if (path.size() > longest && message.starts_with(path) && !member.is_default()) {
+                    longest = path.size();
+                    where = &member.where;
+                }
+            }
+        });
+        throw Error(e.kind(), fmt::format("{}: {}", to_string(*where), message));
+    }
 }
 
 } // namespace
@@ -110,7 +133,8 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     }
     executor_ = std::make_unique<Executor>(std::move(device), std::move(executor_options));
     kv_shape_ = make_kv_shape();
-    kv_shape_.check();
+    at_its_line(config_, config_.model.path.where, [&] { kv_shape_.check(); });
+    check_context_memory();
     try {
         tokenizer_ = load_tokenizer(*config_.model.path);
     } catch (const Error &) {
@@ -197,29 +221,32 @@ CacheConfig Pipeline::make_cache_config() const {
     return c;
 }
 
-// Errors of the plan begin with the key they are about; the config knows where that was written.
 std::unique_ptr<CachePlan> Pipeline::make_cache_plan() {
-    try {
+    return at_its_line(config_, config_.policy.plugin.where, [&] {
         return std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
-    } catch (const Error &e) {
-        const std::string_view message = e.what();
-        const SourceLocation *where = &config_.policy.plugin.where;
-        size_t longest = 0;
-        pipeline::visit_settings(config_, [&](std::string_view path, const auto &member) {
-            if constexpr (requires { member.where; }) {
-                if (path.size() > longest && message.starts_with(path) && !member.is_default()) {
-                    longest = path.size();
-                    where = &member.where;
-                }
-            }
-        });
-        throw Error(e.kind(), fmt::format("{}: {}", to_string(*where), message));
-    }
+    });
+}
+
+// What grows with the context before a single token is there. A model folder may claim any context, so this is asked before anything
+// is allocated. Devices with memory of their own hold a part of it; what is not there on the host would be too much for them as well.
+void Pipeline::check_context_memory() const {
+    const uint64_t bytes =
+        kv_shape_.book_bytes() +
+        RopeTables::bytes(std::max<int64_t>(kv_shape_.max_slots, prefill_chunk()), model().head_dim);
+    at_its_line(config_, config_.model.path.where, [&] {
+        require_memory(bytes,
+                       fmt::format("model.context: RoPE and cache tables for {} tokens", kv_shape_.max_slots),
+                       "lower model.context", memory_info());
+    });
+}
+
+uint32_t Pipeline::prefill_chunk() const {
+    return static_cast<uint32_t>(
+        std::min<int64_t>(executor_->device().info().prefill_chunk, kv_shape_.max_slots));
 }
 
 void Pipeline::load_weights(const PipelineOptions &options) {
-    const auto chunk = static_cast<uint32_t>(
-        std::min<int64_t>(executor_->device().info().prefill_chunk, kv_shape_.max_slots));
+    const uint32_t chunk = prefill_chunk();
     LoadOptions load;
     load.dtype = *config_.model.weights;
     load.max_m = chunk;

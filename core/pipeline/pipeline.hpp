@@ -77,6 +77,8 @@ class Pipeline {
     KvShape make_kv_shape() const;
     CacheConfig make_cache_config() const;
     std::unique_ptr<CachePlan> make_cache_plan();
+    void check_context_memory() const;
+    uint32_t prefill_chunk() const; // tokens of a prefill step at most
     void load_weights(const PipelineOptions &options);
     void report_fallbacks() const;
 

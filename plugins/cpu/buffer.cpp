@@ -34,10 +34,9 @@ keel_status get_memory(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer 
     case KEEL_BUFFER_RESERVE: {
         b->memory = memory_reserve(desc->size);
         if (b->memory.data == nullptr) return no_memory(ctx, desc->size);
-        const uint64_t pages = b->memory.mapped / page_bytes();
-        b->committed = memory_alloc(ctx->host, pages);
+        // Zeros that take no memory until a page is committed: a reserve may be far larger than what is ever used of it.
+        b->committed = memory_reserve(b->memory.mapped / page_bytes());
         if (b->committed.data == nullptr) return no_memory(ctx, desc->size);
-        memset(b->committed.data, 0, pages);
         break;
     }
     default:
@@ -69,13 +68,10 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *desc,
 
 void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
     if (b == nullptr) return;
-    if (b->kind == KEEL_BUFFER_RESERVE) {
-        const uint64_t page = page_bytes();
-        for (uint64_t i = 0; i < b->memory.mapped / page; ++i)
-            ctx->buffer_bytes -= b->committed.data[i] * page;
-    } else if (b->kind != KEEL_BUFFER_IMPORT) {
+    if (b->kind == KEEL_BUFFER_RESERVE)
+        ctx->buffer_bytes -= b->committed_bytes;
+    else if (b->kind != KEEL_BUFFER_IMPORT)
         ctx->buffer_bytes -= b->size;
-    }
     memory_free(ctx->host, b->memory);
     memory_free(ctx->host, b->committed);
     ctx->host->free(ctx->host, b);
@@ -130,6 +126,7 @@ keel_status KEEL_CALL buffer_commit(keel_ctx *ctx, keel_buffer *b, uint64_t offs
         if (!done) return no_memory(ctx, bytes);
         memset(b->committed.data + first, wanted, stop - first);
         ctx->buffer_bytes += commit ? bytes : 0 - bytes;
+        b->committed_bytes += commit ? bytes : 0 - bytes;
         first = stop;
     }
     return KEEL_OK;

@@ -35,7 +35,8 @@ struct keel_buffer {
     uint8_t *data = nullptr;
     uint64_t size = 0;
     keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
-    keel_cpu::Memory committed; // RESERVE: one byte per page, 1 where memory stands behind it
+    keel_cpu::Memory committed;   // RESERVE: one byte per page, 1 where memory stands behind it
+    uint64_t committed_bytes = 0; // RESERVE: of those pages
 };
 
 struct keel_plan {

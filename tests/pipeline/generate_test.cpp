@@ -2,12 +2,16 @@
 
 #include "golden.hpp"
 #include "pipeline/generate.hpp"
+#include "platform/memory.hpp"
+#include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_writer.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 using namespace keel;
 
@@ -141,6 +145,42 @@ TEST_CASE("a prompt that does not fit is refused before anything is computed") {
     CHECK_THROWS_WITH(session.prefill(pipeline.tokenizer()->encode(opening)),
                       Catch::Contains("model.context"));
     CHECK(session.tokens() == 0);
+}
+
+TEST_CASE("a model folder that claims an absurd context is refused before memory is taken for it") {
+    test::TempFolder folder;
+    test::MiniLlama mini;
+    test::make_mini_llama(folder.path(), mini);
+    const std::filesystem::path config = folder / "config.json";
+    std::ifstream in(config);
+    nlohmann::json json = nlohmann::json::parse(in);
+    PipelineOptions options;
+    options.need_tokenizer = false;
+    const auto open = [&](int64_t claimed, bool check_only, std::vector<std::string> sets = {}) {
+        json["max_position_embeddings"] = claimed;
+        std::ofstream(config) << json.dump();
+        sets.insert(sets.end(), {"model.path=" + folder.path().string(), "backend.plugin=cpu"});
+        options.check_only = check_only;
+        return Pipeline(pipeline::config_from_overrides(sets), options).context();
+    };
+    const uint64_t before = peak_resident_bytes();
+    for (const bool check_only : {true, false}) {
+        INFO(check_only);
+        const std::string all = test::error_text([&] { open(2147483647, check_only); });
+        CHECK_THAT(all, Catch::Contains("model.context: expected 1 to 1073741824 tokens"));
+        CHECK(open(2147483647, check_only, {"model.context=64"}) == 64);
+        // As many as int32 can count are refused on any machine that lacks the memory.
+        const KvShape shape = [] {
+            KvShape s;
+            s.layers = 2, s.heads = s.kv_heads = 2, s.max_slots = KvShape::most_slots;
+            return s;
+        }();
+        if (memory_info().total == 0 || memory_info().available > shape.book_bytes()) continue;
+        const std::string books =
+            test::error_text([&] { open(1073741824, check_only); }, ErrorKind::resource);
+        CHECK_THAT(books, Catch::Contains("1073741824 tokens") && Catch::Contains("lower model.context"));
+    }
+    CHECK(peak_resident_bytes() - before < (uint64_t{256} << 20));
 }
 
 TEST_CASE("stop strings, end tokens and the token limit end a text") {
