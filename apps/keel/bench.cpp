@@ -70,7 +70,7 @@ void add_bench(CLI::App &app, Program &program) {
                 a->has_prefill = true;
             },
             "Prompt lengths to measure; 0: none (default: 128,512)")
-        ->type_name("N,N...")
+        ->type_name("N,N")
         ->delimiter(',')
         ->take_all();
     command.add_option("--decode", a->bench.decode, "Tokens to decode at each depth; 0: none")
@@ -84,7 +84,7 @@ void add_bench(CLI::App &app, Program &program) {
                 a->has_depths = true;
             },
             "Tokens that are in the cache when decoding begins (default: 0,512)")
-        ->type_name("N,N...")
+        ->type_name("N,N")
         ->delimiter(',')
         ->take_all();
     command.add_option("-r,--repeat", a->bench.repeat, "How often to measure everything, interleaved")

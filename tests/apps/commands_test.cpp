@@ -13,6 +13,8 @@ TEST_CASE("The program tells what it is, and every command helps") {
     CHECK(run_keel({}).code == 0);
     for (const std::vector<std::string> &command : {std::vector<std::string>{},
                                                     {"run"},
+                                                    {"bench"},
+                                                    {"compare"},
                                                     {"inspect"},
                                                     {"tokenize"},
                                                     {"plugins"},
@@ -36,7 +38,14 @@ TEST_CASE("docs/cli.md knows every option of every command") {
     const std::string page = read_file(source_folder + "/docs/cli.md");
     REQUIRE_FALSE(page.empty());
     const std::string commands = run_keel({"--help"}).out;
+    for (const char *name : {"run", "bench", "compare", "inspect", "tokenize", "plugins", "config"}) {
+        INFO(name);
+        CHECK(contains(commands, std::string("\n  ") + name + " "));
+        CHECK(contains(page, std::string("\n## keel ") + name + "\n"));
+    }
     for (const std::vector<std::string> &command : {std::vector<std::string>{"run"},
+                                                    {"bench"},
+                                                    {"compare"},
                                                     {"inspect"},
                                                     {"tokenize"},
                                                     {"plugins", "list"},
