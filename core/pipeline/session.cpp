@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 namespace keel {
 namespace {
@@ -171,39 +172,81 @@ void Session::check_finite(std::span<const float> values) {
     if (sum != 0 || std::isnan(sum)) find_non_finite();
 }
 
-// The step once more, looking at the residual stream after each layer. Its cache slots are written again with the same values.
-void Session::find_non_finite() {
-    struct Found {
-        int64_t layer;
-        int64_t token;
-    };
+// One step with a look at the residual stream after each layer; the position counts from the step's first token.
+std::optional<Session::NonFinite> Session::probe_step(std::span<const int32_t> ids,
+                                                      std::span<const int32_t> positions, KvCache &cache,
+                                                      uint32_t rows) {
+    Graph &graph = pipeline_.graph();
     std::vector<float> host;
-    pipeline_.graph().set_probe([&](int64_t layer, const Tensor &x) {
+    graph.set_probe([&](int64_t layer, const Tensor &x) {
         host.resize(x.bytes() / sizeof(float));
         x.read(host.data());
         for (size_t i = 0; i < host.size(); ++i) {
-            if (!std::isfinite(host[i])) throw Found{layer, static_cast<int64_t>(i) / x.dim(1)};
+            if (!std::isfinite(host[i])) throw NonFinite{layer, static_cast<int64_t>(i) / x.dim(1)};
         }
     });
     try {
-        pipeline_.graph().forward(step_ids_, step_positions_, cache_->cache().views(), rows_);
-        pipeline_.graph().set_probe({});
-    } catch (const Found &found) {
-        pipeline_.graph().set_probe({});
-        const int64_t position = tokens() - static_cast<int64_t>(step_ids_.size()) + found.token;
-        throw_error(ErrorKind::runtime,
-                    "{} at position {} (token {}): a value that is not finite; are the weights sound? `keel "
-                    "inspect --verify` reads them all",
-                    found.layer < 0 ? std::string("embedding") : fmt::format("layer {}", found.layer),
-                    position, step_ids_[static_cast<size_t>(found.token)]);
+        graph.forward(ids, positions, cache.views(), rows);
+        graph.set_probe({});
+    } catch (const NonFinite &found) {
+        graph.set_probe({});
+        return found;
     } catch (...) {
-        pipeline_.graph().set_probe({});
+        graph.set_probe({});
         throw;
     }
+    return std::nullopt;
+}
+
+// Everything taken in so far, on a cache of its own. Only as long as nothing was evicted: a token's position is its number then.
+std::optional<Session::NonFinite> Session::replay_history() {
+    KvCache cache(pipeline_.executor(), pipeline_.kv_shape(), pipeline_.placement());
+    std::vector<int32_t> positions;
+    for (size_t done = 0; done < history_.size();) {
+        const size_t n = std::min<size_t>(history_.size() - done, pipeline_.graph().max_tokens());
+        positions.resize(n);
+        std::iota(positions.begin(), positions.end(), static_cast<int32_t>(done));
+        cache.append(positions, static_cast<int64_t>(n));
+        auto found = probe_step(std::span(history_).subspan(done, n), positions, cache, 0);
+        if (found) {
+            found->position += static_cast<int64_t>(done);
+            return found;
+        }
+        done += n;
+    }
+    return std::nullopt;
+}
+
+// Where the first number that is not finite arises, by computing again and looking at the residual stream after each layer. A bad
+// token of an earlier step reaches later ones through the cache, so all is computed again, if all is still there to compute with.
+void Session::find_non_finite() {
+    const bool one_step = history_.size() == step_ids_.size();
+    std::optional<NonFinite> found;
+    bool traced = one_step;
+    if (!one_step && cache_->evictions() == 0) {
+        try {
+            found = replay_history();
+            traced = true;
+        } catch (const Error &) {
+            // No memory for a second cache: the last step has to do.
+        }
+    }
+    if (one_step || !traced) { // its cache slots are written again with the same values
+        found = probe_step(step_ids_, step_positions_, cache_->cache(), rows_);
+        if (found) found->position += tokens() - static_cast<int64_t>(step_ids_.size());
+    }
+    const char *at = traced ? "at" : "at or before";
+    if (found) {
+        throw_error(ErrorKind::runtime,
+                    "{} {} position {} (token {}): a value that is not finite; are the weights sound? `keel "
+                    "inspect --verify` reads them all",
+                    found->layer < 0 ? std::string("embedding") : fmt::format("layer {}", found->layer), at,
+                    found->position, history_[static_cast<size_t>(found->position)]);
+    }
     throw_error(ErrorKind::runtime,
-                "output projection at position {}: a logit that is not finite; are the weights sound? `keel "
+                "output projection {} position {}: a logit that is not finite; are the weights sound? `keel "
                 "inspect --verify` reads them all",
-                tokens() - 1);
+                at, tokens() - 1);
 }
 
 const SessionStats &Session::stats() {

@@ -4,6 +4,7 @@
 #include "pipeline/pipeline.hpp"
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,7 +65,14 @@ class Session {
     void read_logits();
     void settle(); // the step's eviction, once its results were read
     void check_finite(std::span<const float> values);
+    struct NonFinite {
+        int64_t layer; // -1: the embedding
+        int64_t position;
+    };
     [[noreturn]] void find_non_finite();
+    std::optional<NonFinite> probe_step(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                                        KvCache &cache, uint32_t rows);
+    std::optional<NonFinite> replay_history();
 
     Pipeline &pipeline_;
     std::unique_ptr<CacheManager> cache_;

@@ -43,6 +43,21 @@ double largest_gap(std::span<const float> a, std::span<const float> b) {
     return worst;
 }
 
+// Makes one f32 of a written model a NaN.
+void poison(const std::filesystem::path &folder, const std::string &name, uint64_t element) {
+    auto source = open_model_source(folder);
+    const TensorInfo *tensor = source->find(name);
+    REQUIRE(tensor != nullptr);
+    const uint64_t at = tensor->offset + element * sizeof(float);
+    const std::string file = source->file(*tensor).path();
+    source.reset();
+    std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(static_cast<std::streamoff>(at));
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    out.write(reinterpret_cast<const char *>(&nan), sizeof nan);
+    REQUIRE(out.flush());
+}
+
 } // namespace
 
 TEST_CASE("every KV dtype gives the text of an f32 cache, or logits as near as the dtype allows") {
@@ -248,18 +263,7 @@ TEST_CASE("a value that is not finite stops the run with layer and position") {
     test::MiniLlama mini;
     test::make_mini_llama(folder.path(), mini);
     // The down projection of layer 1 turns one value into a NaN.
-    auto source = open_model_source(folder.path());
-    const TensorInfo *tensor = source->find("model.layers.1.mlp.down_proj.weight");
-    REQUIRE(tensor != nullptr);
-    const uint64_t at = tensor->offset;
-    const std::string file = source->file(*tensor).path();
-    source.reset();
-    {
-        std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
-        out.seekp(static_cast<std::streamoff>(at));
-        const float nan = std::numeric_limits<float>::quiet_NaN();
-        out.write(reinterpret_cast<const char *>(&nan), sizeof nan);
-    }
+    poison(folder.path(), "model.layers.1.mlp.down_proj.weight", 0);
     PipelineOptions options;
     options.need_tokenizer = false;
     for (const std::string backend : {"cpu", "reference"}) {
@@ -271,4 +275,35 @@ TEST_CASE("a value that is not finite stops the run with layer and position") {
         CHECK_THROWS_WITH(session.prefill(prompt),
                           Catch::Contains("layer 1") && Catch::Contains("position 0"));
     }
+}
+
+TEST_CASE("a value that is not finite is traced to the token it arose at, however many steps ago") {
+    test::TempFolder folder;
+    test::MiniLlama mini;
+    mini.max_positions = 1024;
+    test::make_mini_llama(folder.path(), mini);
+    poison(folder.path(), "model.embed_tokens.weight", 200 * static_cast<uint64_t>(mini.hidden) + 5);
+    std::vector<int32_t> prompt(600, 3);
+    prompt[7] = 200;
+    PipelineOptions options;
+    options.need_tokenizer = false;
+    const auto open = [&](std::vector<std::string> sets) {
+        sets.insert(sets.end(), {"model.path=" + folder.path().string(), "backend.plugin=cpu"});
+        return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
+    };
+    const auto full = open({});
+    REQUIRE(full->graph().max_tokens() < prompt.size());
+    Session chunked(*full);
+    CHECK_THAT(test::error_text([&] { chunked.prefill(prompt); }, ErrorKind::runtime),
+               Catch::StartsWith("embedding at position 7 (token 200)"));
+    Session decoding(*full);
+    decoding.prefill(prompt, true, 0); // no logits are read, so nothing is noticed yet
+    decoding.decode(4);
+    CHECK_THAT(test::error_text([&] { decoding.greedy(); }, ErrorKind::runtime),
+               Catch::StartsWith("embedding at position 7 (token 200)"));
+
+    const auto evicting = open({"policy.plugin=sliding_window", "policy.budget.tokens=64"});
+    Session evicted(*evicting);
+    CHECK_THAT(test::error_text([&] { evicted.prefill(prompt); }, ErrorKind::runtime),
+               Catch::Contains(" at or before position 5"));
 }
