@@ -240,9 +240,10 @@ ThreadTeam::Result ThreadTeam::run(uint32_t size, Body body, void *user) noexcep
         return Result::done;
     }
     if (state_->forks != fork_count.load(std::memory_order_relaxed)) {
-        static_cast<void>(state_.release());
-        state_.reset(new (std::nothrow) State);
-        if (!state_) std::terminate();
+        std::unique_ptr<State> fresh(new (std::nothrow) State);
+        if (!fresh) return Result::no_threads;
+        static_cast<void>(state_.release()); // the parent's threads: nothing to join here
+        state_ = std::move(fresh);
     }
     State &state = *state_;
     const std::lock_guard lock(state.mutex);
