@@ -96,6 +96,12 @@ std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
             throw_error(ErrorKind::input, "{}: the reference backend has no parameters",
                         to_string(section.params.front().key_where));
         }
+        if (*section.device != "auto") {
+            throw_error(ErrorKind::input,
+                        "{}: expected auto for 'backend.device', found '{}': the reference backend has no "
+                        "devices to choose from",
+                        to_string(section.device.where), *section.device);
+        }
         return Device::open_reference(host);
     }
     auto bound = std::make_shared<BoundPlugin>(bind_plugin(section, KEEL_PLUGIN_BACKEND));

@@ -198,6 +198,20 @@ TEST_CASE("a model folder that claims an absurd context is refused before memory
     CHECK(peak_resident_bytes() - before < (uint64_t{256} << 20));
 }
 
+TEST_CASE("a device for the reference backend is refused where it is written, not ignored") {
+    const auto open = [](const std::string &device) {
+        PipelineOptions options;
+        options.check_only = true;
+        Pipeline(pipeline::config_from_overrides(
+                     std::vector<std::string>{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                                              "backend.plugin=reference", "backend.device=" + device}),
+                 options);
+    };
+    CHECK_THAT(test::error_text([&] { open("1"); }),
+               Catch::StartsWith("--set backend.device: ") && Catch::Contains("found '1'"));
+    open("auto");
+}
+
 TEST_CASE("stop strings, end tokens and the token limit end a text") {
     const GenerateResult plain = run(tiny(), opening, 40);
     CHECK(plain.reason == StopReason::max_tokens);
