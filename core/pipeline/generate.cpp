@@ -101,10 +101,10 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
 std::string closing_line(const GenerateResult &r) {
     const SessionStats &s = r.stats;
     const double tokens = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
-    std::string line = fmt::format("time to first token {:.0f} ms | prefill {} tokens, {:.1f} tokens/s | "
-                                   "decode {} tokens, {:.1f} tokens/s | ",
-                                   1000 * r.first_token_seconds, s.prefill_tokens, s.prefill_rate(),
-                                   s.decode_tokens, s.decode_rate());
+    std::string line;
+    if (!r.ids.empty()) line = fmt::format("time to first token {:.0f} ms | ", 1000 * r.first_token_seconds);
+    line += fmt::format("prefill {} tokens, {:.1f} tokens/s | decode {} tokens, {:.1f} tokens/s | ",
+                        s.prefill_tokens, s.prefill_rate(), s.decode_tokens, s.decode_rate());
     line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
     line += fmt::format(" | {} evictions", s.evictions);
     if (s.evictions > 0)

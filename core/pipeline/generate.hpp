@@ -43,8 +43,8 @@ struct GenerateResult {
 // Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything after the first token ends in a result.
 GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
 
-// "ttft 12 ms, prefill 512 tokens at 812 tokens/s, decode 127 tokens at 41.2 tokens/s, KV 3.1 MiB, 2 evictions (1.0 MiB), 1.0 submits
-// and 1.0 waits per token": the line that closes a run.
+// The line that closes a run: "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first part
+// where no token came.
 std::string closing_line(const GenerateResult &result);
 
 } // namespace keel

@@ -1,0 +1,19 @@
+#include "pipeline/generate.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace keel;
+
+TEST_CASE("the closing line gives the time to the first token where there was one") {
+    GenerateResult result;
+    result.ids = {5, 6};
+    result.first_token_seconds = 0.012;
+    result.stats.prefill_tokens = 3;
+    result.stats.decode_tokens = 1;
+    CHECK_THAT(closing_line(result), Catch::StartsWith("time to first token 12 ms | prefill 3 tokens, "));
+
+    GenerateResult cancelled; // in the prefill
+    cancelled.reason = StopReason::cancelled;
+    cancelled.stats.prefill_tokens = 512;
+    CHECK_THAT(closing_line(cancelled), Catch::StartsWith("prefill 512 tokens, "));
+}
