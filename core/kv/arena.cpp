@@ -54,8 +54,14 @@ int32_t KvArena::take(uint32_t index) {
                         "all {} blocks of the KV cache are in use; {} sequence(s) were planned for", capacity,
                         shape_.sequences);
         }
-        resize(layer, std::min(capacity, layer.owners.size() +
-                                             std::max<size_t>(layer.owners.size() / 2, shape_.kv_heads)));
+        size_t more = std::max<size_t>(layer.owners.size() / 2, shape_.kv_heads);
+        // Room that the cap would never let be used is not made. The cap counts blocks in use: while an arena grows, old and new stand
+        // side by side until the copy is through, one layer at a time, and that is not counted.
+        if (shape_.max_bytes != 0) {
+            const uint64_t left = shape_.max_bytes / shape_.block_bytes() - blocks_in_use_;
+            more = static_cast<size_t>(std::clamp<uint64_t>(left, 1, more));
+        }
+        resize(layer, std::min(capacity, layer.owners.size() + more));
     }
     while (layer.owners[layer.first_free] != 0)
         ++layer.first_free;
@@ -70,13 +76,31 @@ int32_t KvArena::take(uint32_t index) {
     return static_cast<int32_t>(block);
 }
 
-void KvArena::release(uint32_t index, int32_t id) {
-    Layer &layer = layers_[index];
-    const auto block = static_cast<size_t>(id);
-    if (--layer.owners[block] != 0) return;
+// One owner less; true if that was the last.
+bool KvArena::let_go(Layer &layer, size_t block) noexcept {
+    if (--layer.owners[block] != 0) return false;
     layer.first_free = std::min(layer.first_free, block);
     --layer.in_use;
     --blocks_in_use_;
+    return true;
+}
+
+void KvArena::abandon(uint32_t index, int32_t id) noexcept {
+    Layer &layer = layers_[index];
+    const auto block = static_cast<size_t>(id);
+    if (!let_go(layer, block) || !reserved_) return;
+    try {
+        decommit(layer, *layer.k.buffer(), block, shape_.key_block_bytes());
+        decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());
+    } catch (...) {
+        // A lost device, or one that cannot tell: the memory goes with the arena, or serves the block's next owner.
+    }
+}
+
+void KvArena::release(uint32_t index, int32_t id) {
+    Layer &layer = layers_[index];
+    const auto block = static_cast<size_t>(id);
+    if (!let_go(layer, block)) return;
     if (reserved_) {
         decommit(layer, *layer.k.buffer(), block, shape_.key_block_bytes());
         decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());

@@ -22,12 +22,18 @@ class KvArena {
     // Rises when a layer's tensors were exchanged: views made before are stale.
     uint64_t generation(uint32_t layer) const { return layers_[layer].generation; }
 
-    // Could `blocks` more blocks be taken, in all, without passing max_bytes; and per layer, without passing the capacity?
+    // Could `blocks` more blocks be taken, in all, without passing max_bytes?
     bool can_take(uint64_t blocks) const;
+    // How many more blocks a layer has ids for.
+    uint64_t free_blocks(uint32_t layer) const {
+        return static_cast<uint64_t>(shape_.capacity_blocks()) - layers_[layer].in_use;
+    }
     // A block with one owner; the one with the lowest free id. Throws Error(resource) when nothing is left.
     int32_t take(uint32_t layer);
     void retain(uint32_t layer, int32_t block) { ++layers_[layer].owners[static_cast<size_t>(block)]; }
     void release(uint32_t layer, int32_t block); // its memory goes back when nobody owns it any more
+    void abandon(uint32_t layer,
+                 int32_t block) noexcept; // release that never exchanges an arena and never throws
     bool is_shared(uint32_t layer, int32_t block) const {
         return layers_[layer].owners[static_cast<size_t>(block)] > 1;
     }
@@ -47,6 +53,7 @@ class KvArena {
         size_t in_use = 0;
         uint64_t generation = 0;
     };
+    bool let_go(Layer &layer, size_t block) noexcept;
     void resize(Layer &layer, size_t blocks);
     void decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t block_bytes);
     void queue_copy(const Tensor &from, const Tensor &to);

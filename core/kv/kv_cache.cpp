@@ -46,13 +46,9 @@ KvCache::KvCache(std::shared_ptr<KvArena> arena) : arena_(std::move(arena)) {
 }
 
 KvCache::~KvCache() {
-    try {
-        for (uint32_t l = 0; l < shape().layers; ++l) {
-            for (uint32_t h = 0; h < shape().kv_heads; ++h)
-                drop_blocks(l, h, 0);
-        }
-    } catch (const Error &) {
-        // A lost device: its memory goes with it.
+    for (uint32_t l = 0; l < shape().layers; ++l) {
+        for (uint32_t h = 0; h < shape().kv_heads; ++h)
+            abandon_blocks(l, h, 0);
     }
 }
 
@@ -114,7 +110,7 @@ bool KvCache::fits(int64_t n, std::string *why) const {
     if (!arena_->can_take(blocks_wanted(n))) {
         if (why != nullptr) {
             *why =
-                fmt::format("the KV cache holds {:.1f} MiB, {} more token(s) would pass kv.max_mib = {:.1f}",
+                fmt::format("the KV cache holds {:.6g} MiB, {} more token(s) would pass kv.max_mib = {:.6g}",
                             static_cast<double>(arena_->bytes_in_use()) / 1048576, n,
                             static_cast<double>(shape().max_bytes) / 1048576);
         }
@@ -132,16 +128,26 @@ void KvCache::set_block(uint32_t layer, uint32_t h, size_t i, int32_t block) {
     tables_dirty_ = true;
 }
 
-void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
+int32_t KvCache::pop_block(uint32_t layer, uint32_t h) noexcept {
     Head &own = head(layer, h);
     const auto width = static_cast<size_t>(shape().blocks_per_head());
-    while (own.blocks.size() > keep) {
-        const int32_t block = own.blocks.back();
-        own.blocks.pop_back();
-        host_tables_[(size_t{layer} * shape().kv_heads + h) * width + own.blocks.size()] = -1;
-        tables_dirty_ = true;
-        arena_->release(layer, block);
-    }
+    const int32_t block = own.blocks.back();
+    own.blocks.pop_back();
+    host_tables_[(size_t{layer} * shape().kv_heads + h) * width + own.blocks.size()] = -1;
+    tables_dirty_ = true;
+    return block;
+}
+
+void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
+    while (head(layer, h).blocks.size() > keep)
+        arena_->release(layer, pop_block(layer, h));
+}
+
+// Where an error is under way, or nobody could be told of one: the books are always right afterwards, and memory that cannot go back
+// now (a lost device) goes with the arenas.
+void KvCache::abandon_blocks(uint32_t layer, uint32_t h, size_t keep) noexcept {
+    while (head(layer, h).blocks.size() > keep)
+        arena_->abandon(layer, pop_block(layer, h));
 }
 
 void KvCache::append(std::span<const int32_t> positions, int64_t n) {
@@ -161,7 +167,7 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
     } catch (...) { // the device is out of memory: blocks taken for nothing go back
         for (uint32_t l = 0; l < s.layers; ++l) {
             for (uint32_t h = 0; h < s.kv_heads; ++h)
-                drop_blocks(l, h, static_cast<size_t>(blocks_for(length(l, h))));
+                abandon_blocks(l, h, static_cast<size_t>(blocks_for(length(l, h))));
         }
         throw;
     }
@@ -245,17 +251,28 @@ bool KvCache::needs_fresh(uint32_t layer, uint32_t h, size_t kept, size_t i) con
 bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) const {
     uint64_t wanted = 0;
     for (uint32_t l = 0; l < keep.size(); ++l) {
+        uint64_t of_layer = 0;
         for (uint32_t h = 0; h < shape().kv_heads; ++h) {
             const size_t kept = keep[l][h].size();
             for (size_t i = 0; i < static_cast<size_t>(blocks_for(static_cast<int64_t>(kept))); ++i)
-                wanted += needs_fresh(l, h, kept, i) ? 1 : 0;
+                of_layer += needs_fresh(l, h, kept, i) ? 1 : 0;
         }
+        if (of_layer > arena_->free_blocks(l)) {
+            if (why != nullptr) {
+                *why = fmt::format(
+                    "evicting from a cache that shares blocks with a fork copies {} blocks of layer {} "
+                    "first, and {} are free; {} sequence(s) were planned for",
+                    of_layer, l, arena_->free_blocks(l), shape().sequences);
+            }
+            return false;
+        }
+        wanted += of_layer;
     }
     if (arena_->can_take(wanted)) return true;
     if (why != nullptr) {
         *why =
-            fmt::format("evicting from a cache that shares blocks with a fork copies {:.1f} MiB first, which "
-                        "would pass kv.max_mib = {:.1f}",
+            fmt::format("evicting from a cache that shares blocks with a fork copies {:.6g} MiB first, which "
+                        "would pass kv.max_mib = {:.6g}",
                         static_cast<double>(wanted * shape().block_bytes()) / 1048576,
                         static_cast<double>(shape().max_bytes) / 1048576);
     }

@@ -96,7 +96,9 @@ class KvCache {
     }
     void make_room(uint32_t layer, uint32_t head, int64_t n);
     void set_block(uint32_t layer, uint32_t head, size_t i, int32_t block);
+    int32_t pop_block(uint32_t layer, uint32_t head) noexcept; // the last one's id, still owned
     void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
+    void abandon_blocks(uint32_t layer, uint32_t head, size_t keep) noexcept; // drop_blocks without shrinking
     void refresh_view(uint32_t layer);
     void queue_books(); // lengths, and tables where they changed
     bool needs_fresh(uint32_t layer, uint32_t head, size_t kept,

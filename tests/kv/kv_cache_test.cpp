@@ -238,6 +238,37 @@ TEST_CASE("What does not fit is refused with the key to change, and changes noth
     CHECK_THAT(error_text([&] { small->append(std::vector<int32_t>{24}, 1); }, ErrorKind::resource),
                Contains("kv.max_mib"));
     CHECK(small->arena().bytes_in_use() == shape.max_bytes);
+    CHECK_THAT(why, !Contains(" 0.0 MiB") && !Catch::EndsWith("= 0.0")); // small numbers are still numbers
+}
+
+TEST_CASE(
+    "Evicting from a fork is refused before anything moves where a layer has no blocks for the copies") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        KvShape shape = small_shape();
+        shape.sequences = 1; // blocks for one full cache, and nothing for a copy
+        Rig rig(device, shape);
+        auto parent = rig.make_cache();
+        rig.feed(*parent, 0, shape.max_slots);
+        auto child = parent->fork();
+        KeepLists all_but_first(2);
+        for (auto &list : all_but_first) {
+            for (int32_t slot = 1; slot < shape.max_slots; ++slot)
+                list.push_back(slot);
+        }
+        KeepLists all = all_but_first;
+        for (auto &list : all)
+            list.insert(list.begin(), 0);
+        std::string why;
+        CHECK(child->can_compact(std::vector<KeepLists>{all, all}, &why));
+        CHECK_FALSE(child->can_compact(std::vector<KeepLists>{all, all_but_first}, &why));
+        CHECK_THAT(why, Contains("layer 1") && Contains("0 are free"));
+        const uint64_t bytes = parent->arena().bytes_in_use();
+        child.reset();
+        CHECK(parent->arena().bytes_in_use() == bytes);
+        parent->truncate(shape.max_slots - 1);
+        CHECK(parent->arena().bytes_in_use() == 4 * shape.block_bytes());
+    }
 }
 
 TEST_CASE("A cache of odd dtypes or sizes is refused in the config's words") {
