@@ -12,8 +12,9 @@ std::atomic<bool> asked{false};
 static_assert(std::atomic<HostServices *>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 extern "C" void on_interrupt(int) {
-    if (asked.exchange(true)) ::_exit(interrupted_code);
-    if (HostServices *host = asked_host.load()) host->request_cancel();
+    HostServices *host = asked_host.load();
+    if (asked.exchange(true) || host == nullptr) ::_exit(interrupted_code);
+    host->request_cancel();
 }
 
 void set_handler(void (*handler)(int)) {
@@ -31,7 +32,7 @@ InterruptGuard::InterruptGuard(HostServices &host) {
 }
 
 InterruptGuard::~InterruptGuard() {
-    set_handler(SIG_DFL);
+    // The handler stays: what comes now finds nothing to cancel and leaves with the same code.
     asked_host = nullptr;
 }
 
