@@ -30,7 +30,7 @@ std::vector<std::string> neighbours(const fs::path &path) {
 
 // A context that the memory holds, where nothing asks for one and nothing is ever evicted.
 void fit_context(pipeline::PipelineConfig &config) {
-    if (config.model.context->has_value() || !config.policy.evicts_nothing() ||
+    if (config.model.context->has_value() || !config.policy.is_default_policy() ||
         config.kv.max_mib->has_value())
         return;
     const auto source = open_model_source(*config.model.path);

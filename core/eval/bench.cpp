@@ -36,7 +36,7 @@ int64_t tokens_before(int64_t depth) {
 }
 
 void require_context(const Pipeline &pipeline, int64_t tokens, const std::string &what) {
-    if (tokens <= pipeline.context() || !pipeline.config().policy.evicts_nothing()) return;
+    if (tokens <= pipeline.context() || !pipeline.cache_plan().keeps_all()) return;
     throw_error(
         ErrorKind::usage,
         "{} needs a context of {} tokens, the pipeline has {}; ask for less or set model.context (the "

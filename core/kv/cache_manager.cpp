@@ -43,7 +43,7 @@ void CacheManager::start() {
     keel_policy_needs needs;
     policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(), plan_.geometry(),
                                             plan_.config().seed, needs);
-    if (plan_.config().allocator.table != nullptr) {
+    if (!plan_.keeps_all() && plan_.config().allocator.table != nullptr) {
         keel_allocator_needs allocator_needs;
         allocator_ = std::make_unique<AllocatorState>(plan_.config().allocator, plan_.host()->table(),
                                                       plan_.geometry(), allocator_needs);

@@ -78,7 +78,7 @@ void check_budget(const PolicySection &policy) {
             "{}: expected a budget beside 'policy.budget.slack', found none; add tokens, ratio or mib",
             to_string(budget.slack.where));
     }
-    if (!*budget.tokens || policy.evicts_nothing()) return;
+    if (!*budget.tokens || policy.is_default_policy()) return;
     const int64_t kept = *policy.protect.prefix + *policy.protect.recent;
     if (kept > **budget.tokens) {
         throw_error(ErrorKind::input,
@@ -88,7 +88,7 @@ void check_budget(const PolicySection &policy) {
 }
 
 void check_trigger(const PolicySection &policy) {
-    if (policy.evicts_nothing()) return;
+    if (policy.is_default_policy()) return;
     const TriggerSection &trigger = policy.trigger;
     if (trigger.on->empty())
         throw_error(ErrorKind::input,

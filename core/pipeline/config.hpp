@@ -113,8 +113,9 @@ struct PolicySection : PluginSection {
     Setting<std::optional<std::filesystem::path>> log; // absolute
     Setting<int64_t> seed;
 
-    // budget and trigger mean nothing then
-    bool evicts_nothing() const { return *plugin == "none"; }
+    // By its name, before any plugin is loaded: the schema's default, whose budget and trigger mean nothing. A loaded
+    // pipeline asks the policy itself (CachePlan::keeps_all).
+    bool is_default_policy() const { return *plugin == "none"; }
     bool operator==(const PolicySection &) const = default;
 };
 

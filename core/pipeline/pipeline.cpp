@@ -124,8 +124,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
-    if (!config_.policy.evicts_nothing())
-        allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+    allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
     source_ = open_model_source(*config_.model.path);
     Executor::Options executor_options;
     executor_options.strict = *config_.strict;
@@ -150,10 +149,9 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
         throw_error(ErrorKind::input, "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
                     config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
     }
-    if (options.check_only) {
-        cache_plan_ = make_cache_plan();
-        return;
-    }
+    cache_plan_ = make_cache_plan();
+    check_trained_context();
+    if (options.check_only) return;
     load_weights(options);
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!options.quiet_fallbacks) report_fallbacks();
@@ -164,13 +162,6 @@ Pipeline::~Pipeline() = default;
 KvShape Pipeline::make_kv_shape() const {
     const ModelConfig &m = model();
     const int64_t context = config_.model.context->value_or(m.max_positions);
-    // A cache that evicts may see more tokens than the model was trained on; one that keeps all may not.
-    if (context > m.max_positions && config_.policy.evicts_nothing()) {
-        throw_error(
-            ErrorKind::input,
-            "{}: model.context is {}, the model was made for {}; lower it or choose a policy that evicts",
-            to_string(config_.model.context.where), context, m.max_positions);
-    }
     KvShape shape;
     shape.layers = static_cast<uint32_t>(m.layers);
     shape.heads = static_cast<uint32_t>(m.heads);
@@ -227,6 +218,14 @@ CacheConfig Pipeline::make_cache_config() const {
     return c;
 }
 
+// A cache that evicts may see more tokens than the model was trained on; one that keeps all may not.
+void Pipeline::check_trained_context() const {
+    if (context() <= model().max_positions || !cache_plan_->keeps_all()) return;
+    throw_error(ErrorKind::input,
+                "{}: model.context is {}, the model was made for {}; lower it or choose a policy that evicts",
+                to_string(config_.model.context.where), context(), model().max_positions);
+}
+
 std::unique_ptr<CachePlan> Pipeline::make_cache_plan() {
     return at_its_line(config_, config_.policy.plugin.where, [&] {
         return std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
@@ -268,7 +267,6 @@ void Pipeline::load_weights(const PipelineOptions &options) {
     graph.kv = kv_template_->view();
     graph.rope_rows = std::max<int64_t>(kv_shape_.max_slots, chunk);
     graph_ = std::make_unique<Graph>(*executor_, *weights_, graph);
-    cache_plan_ = make_cache_plan();
 }
 
 // A fallback is never silent.

@@ -61,13 +61,11 @@ class Pipeline {
         return tokenizer_.get();
     } // NULL: the model has none and none was wanted
     const KvShape &kv_shape() const { return kv_shape_; }
-    CachePlan &cache_plan() { return *cache_plan_; }
+    CachePlan &cache_plan() const { return *cache_plan_; }
     keel_buffer_kind placement() const { return executor_->placement(); } // of buffers that ops share
     int64_t context() const { return kv_shape_.max_slots; }
     const BoundPlugin &policy() const { return policy_; }
-    const BoundPlugin &allocator() const {
-        return allocator_;
-    } // library NULL: the policy has no budget to share out
+    const BoundPlugin &allocator() const { return allocator_; } // asked only under a policy that evicts
     double load_seconds() const { return load_seconds_; }
 
     // What `--explain` prints: device, sync, weights, who runs each op, what crosses.
@@ -77,6 +75,7 @@ class Pipeline {
     KvShape make_kv_shape() const;
     CacheConfig make_cache_config() const;
     std::unique_ptr<CachePlan> make_cache_plan();
+    void check_trained_context() const;
     void check_context_memory() const;
     uint32_t prefill_chunk() const; // tokens of a prefill step at most
     void load_weights(const PipelineOptions &options);
