@@ -106,9 +106,8 @@ std::string decode_table(const BenchReport &r) {
 
 std::string probe_text(const BenchReport &r) {
     if (r.probe_isa.empty()) return "no probes: the ratios to the machine's limits are missing\n";
-    std::string out =
-        fmt::format("limits of this machine, measured in between ({} loops, {} thread{}):\n", r.probe_isa,
-                    r.threads, r.threads == 1 ? "" : "s");
+    std::string out = fmt::format("limits of this machine, measured in between ({} loops, {} thread{}):\n",
+                                  r.probe_isa, r.threads, r.threads == 1 ? "" : "s");
     if (r.read_plain > 0) {
         out += fmt::format("  read {} GB/s ({} plain, {} with prefetch, {} buffer)\n",
                            giga(std::max(r.read_plain, r.read_prefetched)), giga(r.read_plain),
