@@ -16,6 +16,14 @@ void *operator new(size_t size) {
     if (void *memory = std::malloc(size == 0 ? 1 : size)) return memory;
     throw std::bad_alloc();
 }
+// Catch allocates this way; a sanitizer's own form would not match the delete below.
+void *operator new(size_t size, const std::nothrow_t &) noexcept {
+    ++allocations;
+    return std::malloc(size == 0 ? 1 : size);
+}
+void operator delete(void *memory, const std::nothrow_t &) noexcept {
+    std::free(memory);
+}
 void operator delete(void *memory) noexcept {
     std::free(memory);
 }
