@@ -41,8 +41,12 @@ KEEL_SIMD float one_weight(const uint8_t *p) {
 
 template <WeightType T, int M>
 KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float *y) {
-    constexpr int chains = W == 1 ? 4 : M == 1 ? 4 : 2; // independent sums hide the latency of a multiply-add
-    constexpr int64_t step = chains * W, size = element_bytes<T>;
+    constexpr int64_t size = element_bytes<T>;
+    // Independent sums hide the latency of a multiply-add. One cache line a turn, and no prefetch of our own: the hardware's follows a
+    // row read front to back better than it follows several lines at once or lines that instructions ask for.
+    constexpr int line = static_cast<int>(64 / (W * size));
+    constexpr int chains = W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
+    constexpr int64_t step = chains * W;
     F sum[M][chains];
     for (int m = 0; m < M; ++m)
         for (int c = 0; c < chains; ++c)
@@ -50,8 +54,6 @@ KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float
     int64_t i = 0;
     for (; i + step <= k; i += step) {
         const uint8_t *p = w + i * size;
-        for (int64_t line = 0; line < step * size; line += 64)
-            __builtin_prefetch(p + prefetch_bytes + line);
         for (int c = 0; c < chains; ++c) {
             const F v = load_weights<T>(p + c * W * size);
             for (int m = 0; m < M; ++m)
