@@ -1,34 +1,58 @@
 #include "model/architectures.hpp"
 
+#include "model/arch/arch.hpp"
+
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace keel {
 namespace {
 
 constexpr std::array table = {
-    Architecture{"LlamaForCausalLM", "llama", false, false, false},
+    &arch::llama,
 };
+
+constexpr std::string_view experts = "its feed-forward network is a mixture of experts";
+constexpr std::string_view wrapper =
+    "it wraps a text model together with one for images; take the text-only version of the model";
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> refused = {{
+    {"MixtralForCausalLM", experts},
+    {"Qwen2MoeForCausalLM", experts},
+    {"Qwen3MoeForCausalLM", experts},
+    {"Gemma3ForConditionalGeneration", wrapper},
+    {"Mistral3ForConditionalGeneration", wrapper},
+    {"MllamaForConditionalGeneration", wrapper},
+    {"Qwen2VLForConditionalGeneration", wrapper},
+    {"Qwen2_5_VLForConditionalGeneration", wrapper},
+}};
 
 } // namespace
 
-std::span<const Architecture> architectures() {
+std::span<const Architecture *const> architectures() {
     return table;
 }
 
 const Architecture *find_architecture(std::string_view name) {
     const auto found =
-        std::find_if(table.begin(), table.end(), [&](const Architecture &a) { return a.name == name; });
-    return found == table.end() ? nullptr : &*found;
+        std::find_if(table.begin(), table.end(), [&](const Architecture *a) { return a->name == name; });
+    return found == table.end() ? nullptr : *found;
 }
 
 std::string architecture_names() {
     std::string names;
-    for (const Architecture &a : table) {
+    for (const Architecture *a : table) {
         if (!names.empty()) names += ", ";
-        names += a.name;
+        names += a->name;
     }
     return names;
+}
+
+std::string_view why_not_supported(std::string_view name) {
+    const auto found =
+        std::find_if(refused.begin(), refused.end(), [&](const auto &row) { return row.first == name; });
+    return found == refused.end() ? std::string_view{} : found->second;
 }
 
 } // namespace keel

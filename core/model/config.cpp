@@ -6,6 +6,7 @@
 #include "platform/paths.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 namespace keel {
@@ -26,24 +27,24 @@ constexpr uint64_t max_parameters = uint64_t{1}
 constexpr size_t max_end_tokens = 256;
 constexpr JsonLimits config_limits{size_t{4} << 20, 32, 400'000};
 
+[[noreturn]] void refuse_architecture(const ConfigReader &in, const char *key, const std::string &name) {
+    const std::string_view reason = why_not_supported(name);
+    in.fail(key, fmt::format("'{}' is not supported{}{}; supported: {}", printable(name),
+                             reason.empty() ? "" : ", because ", reason, architecture_names()));
+}
+
 const Architecture *read_architecture(const ConfigReader &in) {
     const auto names = in.texts("architectures", 16);
     for (const std::string &name : names) {
         if (const Architecture *found = find_architecture(name)) return found;
     }
-    if (!names.empty()) {
-        in.fail("architectures", fmt::format("'{}' is not supported; supported: {}", printable(names[0]),
-                                             architecture_names()));
-    }
+    if (!names.empty()) refuse_architecture(in, "architectures", names[0]);
     // Some folders name only the type.
     const std::string type = in.text("model_type", "");
-    for (const Architecture &row : architectures()) {
-        if (row.model_type == type) return &row;
+    for (const Architecture *row : architectures()) {
+        if (row->model_type == type) return row;
     }
-    if (!type.empty()) {
-        in.fail("model_type",
-                fmt::format("'{}' is not supported; supported: {}", printable(type), architecture_names()));
-    }
+    if (!type.empty()) refuse_architecture(in, "model_type", type);
     in.fail("architectures", fmt::format("expected one of: {}; found nothing", architecture_names()));
 }
 
@@ -98,7 +99,7 @@ void read_rope(const ConfigReader &in, ModelConfig &config) {
     for (const auto &part : {newer, older}) {
         if (part) check_full_rotation(*part);
     }
-    config.rope_theta = in.number("rope_theta", low, high, 10000.0);
+    config.rope_theta = in.number("rope_theta", low, high, config.architecture->defaults.rope_theta);
     if (newer && newer->has("rope_theta")) {
         const double theta = newer->number("rope_theta", low, high);
         if (in.has("rope_theta") && theta != config.rope_theta) {
@@ -118,18 +119,20 @@ void read_rope(const ConfigReader &in, ModelConfig &config) {
 }
 
 void read_sizes(const ConfigReader &in, ModelConfig &config) {
+    const ConfigDefaults &defaults = config.architecture->defaults;
     config.hidden_size = in.integer("hidden_size", 1, max_hidden);
     config.intermediate_size = in.integer("intermediate_size", 1, max_intermediate);
     config.layers = in.integer("num_hidden_layers", 1, max_layers);
     config.heads = in.integer("num_attention_heads", 1, max_heads);
-    config.kv_heads = in.integer("num_key_value_heads", 1, max_heads, config.heads);
+    config.kv_heads = in.integer("num_key_value_heads", 1, max_heads,
+                                 defaults.kv_heads != 0 ? defaults.kv_heads : config.heads);
     config.vocab_size = in.integer("vocab_size", 1, max_vocab);
-    config.max_positions = in.integer("max_position_embeddings", 1, max_context, 2048);
+    config.max_positions = in.integer("max_position_embeddings", 1, max_context, defaults.max_positions);
     if (config.heads % config.kv_heads != 0) {
         in.refuse("num_key_value_heads", fmt::format("a divisor of num_attention_heads ({})", config.heads));
     }
-    if (in.has("head_dim")) {
-        config.head_dim = in.integer("head_dim", 2, max_head_dim);
+    if (in.has("head_dim") || defaults.head_dim != 0) {
+        config.head_dim = in.integer("head_dim", 2, max_head_dim, defaults.head_dim);
     } else {
         if (config.hidden_size % config.heads != 0) {
             in.fail("head_dim", fmt::format("expected a value, because hidden_size ({}) is no multiple of "
@@ -146,10 +149,12 @@ void read_sizes(const ConfigReader &in, ModelConfig &config) {
         in.fail("num_attention_heads", fmt::format("{} heads of {} are more than {} query elements",
                                                    config.heads, config.head_dim, max_hidden * 4));
     }
-    if (config.parameter_count() > max_parameters) {
-        in.fail("num_hidden_layers", fmt::format("the sizes give {} parameters, more than {}",
-                                                 config.parameter_count(), max_parameters));
-    }
+}
+
+void check_parameter_count(const ConfigReader &in, const ModelConfig &config) {
+    if (config.parameter_count() <= max_parameters) return;
+    in.fail("num_hidden_layers", fmt::format("the sizes give {} parameters, more than {}",
+                                             config.parameter_count(), max_parameters));
 }
 
 void read_tokens(const ConfigReader &in, ModelConfig &config) {
@@ -160,11 +165,14 @@ void read_tokens(const ConfigReader &in, ModelConfig &config) {
     config.eos_ids.erase(std::unique(config.eos_ids.begin(), config.eos_ids.end()), config.eos_ids.end());
 }
 
-void check_activation(const ConfigReader &in) {
-    const std::string name = in.text("hidden_act", "silu");
-    if (name != "silu" && name != "swish") {
-        in.fail("hidden_act", fmt::format("'{}' is not supported; supported: silu", printable(name)));
-    }
+Activation read_activation(const ConfigReader &in, const ConfigDefaults &defaults) {
+    const std::string name = in.text(defaults.activation_key, defaults.activation);
+    if (name == "silu" || name == "swish") return Activation::silu;
+    if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
+    if (name == "gelu") return Activation::gelu;
+    in.fail(defaults.activation_key, fmt::format("'{}' is not supported; supported: silu, gelu, "
+                                                 "gelu_pytorch_tanh",
+                                                 printable(name)));
 }
 
 void check_not_quantized(const ConfigReader &in) {
@@ -177,14 +185,18 @@ void check_not_quantized(const ConfigReader &in) {
 
 } // namespace
 
+double ModelConfig::attention_scale() const {
+    return 1 / std::sqrt(query_scalar.value_or(static_cast<double>(head_dim)));
+}
+
 uint64_t ModelConfig::parameter_count() const {
     // Within the ranges above each product stays under 2^46 and the sum under 2^60.
     const int64_t attention = hidden_size * (2 * q_size() + 2 * kv_size());
-    const int64_t attention_biases = attention_bias ? q_size() + 2 * kv_size() + hidden_size : 0;
+    const int64_t attention_biases =
+        (qkv_bias ? q_size() + 2 * kv_size() : 0) + (attention_out_bias ? hidden_size : 0);
     const int64_t mlp = 3 * hidden_size * intermediate_size;
     const int64_t mlp_biases = mlp_bias ? 2 * intermediate_size + hidden_size : 0;
-    const int64_t norms =
-        2 * hidden_size + (architecture != nullptr && architecture->qk_norm ? 2 * head_dim : 0);
+    const int64_t norms = (post_norms ? 4 : 2) * hidden_size + (qk_norm ? 2 * head_dim : 0);
     const int64_t layer = attention + attention_biases + mlp + mlp_biases + norms;
     const int64_t embeddings = vocab_size * hidden_size * (tied_embeddings ? 1 : 2);
     return static_cast<uint64_t>(layers * layer + embeddings + hidden_size);
@@ -195,18 +207,15 @@ ModelConfig parse_model_config(std::string_view text, std::string_view name) {
     const ConfigReader in(document, name);
     ModelConfig config;
     config.architecture = read_architecture(in);
+    const ConfigDefaults &defaults = config.architecture->defaults;
     check_not_quantized(in);
-    check_activation(in);
-    config.tied_embeddings = in.boolean("tie_word_embeddings", false);
-    config.attention_bias = in.boolean("attention_bias", config.architecture->qkv_bias);
-    config.mlp_bias = in.boolean("mlp_bias", false);
+    config.activation = read_activation(in, defaults);
+    config.tied_embeddings = in.boolean("tie_word_embeddings", defaults.tied_embeddings);
     read_sizes(in, config);
     config.rms_norm_eps = in.number("rms_norm_eps", 1e-12, 1, 1e-6);
     read_rope(in, config);
-    if (config.architecture->sliding_window && in.boolean("use_sliding_window", true) &&
-        in.has("sliding_window")) {
-        config.sliding_window = in.integer("sliding_window", 1, max_context);
-    }
+    config.architecture->read(in, config);
+    check_parameter_count(in, config);
     read_tokens(in, config);
     config.stored_dtype = printable(in.text(in.has("dtype") ? "dtype" : "torch_dtype", ""), 40);
     return config;

@@ -42,15 +42,38 @@ struct ModelConfig {
     double rope_theta = 0;
     RopeScaling rope_scaling;
     bool tied_embeddings = false; // the output projection is the embedding matrix
-    bool attention_bias = false;  // q, k, v (and, for Llama, o) projections have a bias
+
+    // What differs between architectures. As it stands here it is Llama 2.
+    bool qkv_bias = false;           // the q, k and v projections have biases
+    bool attention_out_bias = false; // and the projection behind attention
     bool mlp_bias = false;
-    std::optional<int64_t> sliding_window; // tokens; only where the architecture has one
+    bool qk_norm = false; // RMS norm on each head's query and key before RoPE
+    bool post_norms =
+        false; // RMS norms on what attention and feed-forward give, before it joins the residual stream
+    double norm_offset = 0; // added to all norms' weights at load: 1 where files hold w of a factor (1 + w)
+    Activation activation = Activation::silu;
+    double embedding_scale = 1; // embeddings are multiplied by it; the output projection never is
+    std::optional<double>
+        query_scalar;             // attention logits are divided by its root; absent: by that of head_dim
+    double attention_softcap = 0; // c of c * tanh(logit / c) in attention; 0: none
+    double logit_softcap = 0;     // the same on the model's logits; 0: none
+    std::optional<int64_t>
+        sliding_window; // a query sees keys less than so many positions back, in the layers that
+    std::vector<bool> sliding_layers;       // are true here, [layers]; empty if there is no window
+    std::optional<double> local_rope_theta; // theta of those layers, which then have no RoPE scaling
+
     std::optional<int64_t> bos_id;
     std::vector<int64_t> eos_ids; // ascending, each once; may be empty
     std::string stored_dtype; // "torch_dtype" as written, for display; the tensors say what they really are
 
     int64_t q_size() const { return heads * head_dim; }
     int64_t kv_size() const { return kv_heads * head_dim; }
+    double attention_scale() const; // of q . k
+    // The window of a layer in tokens; 0: it sees all.
+    int64_t window(size_t layer) const {
+        return layer < sliding_layers.size() && sliding_layers[layer] ? sliding_window.value_or(0) : 0;
+    }
+    bool has_local_rope(size_t layer) const { return local_rope_theta && window(layer) > 0; }
     // Weights of the whole model; a tied matrix counts once.
     uint64_t parameter_count() const;
 };

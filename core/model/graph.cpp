@@ -3,8 +3,6 @@
 #include "base/error.hpp"
 #include "device/device.hpp"
 
-#include <cmath>
-
 namespace keel {
 
 Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
@@ -105,16 +103,20 @@ keel_qkv_args qkv_args(const QkvViews &views, const Tensor &positions, const Rop
 }
 
 keel_attention_args attention_args(const Tensor &q, const keel_kv_view *kv, const Tensor &out,
-                                   const Tensor &positions, const ModelConfig &c) {
+                                   const Tensor &positions, const ModelConfig &c, int64_t window) {
     keel_attention_args a = {KEEL_HEADER(keel_attention_args)};
     a.features = KEEL_ATTENTION_CAUSAL;
     a.q = q.c();
     a.kv = kv;
     a.out = out.c();
-    a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)));
-    if (c.sliding_window) {
+    a.scale = static_cast<float>(c.attention_scale());
+    if (c.attention_softcap > 0) {
+        a.features |= KEEL_ATTENTION_SOFTCAP;
+        a.softcap = static_cast<float>(c.attention_softcap);
+    }
+    if (window > 0) {
         a.features |= KEEL_ATTENTION_WINDOW;
-        a.window = *c.sliding_window;
+        a.window = window;
         a.q_positions = positions.c();
     }
     return a;
@@ -167,7 +169,8 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
     l.qkv_prepare =
         ex.plan(KEEL_OP_QKV_PREPARE, qkv_args(views, positions, rope_, w, options_.kv, config_.rms_norm_eps),
                 label("qkv prepare"));
-    l.attention = ex.plan(KEEL_OP_ATTENTION, attention_args(views.q, options_.kv, heads, positions, config_),
+    l.attention = ex.plan(KEEL_OP_ATTENTION,
+                          attention_args(views.q, options_.kv, heads, positions, config_, config_.window(i)),
                           label("attention"));
     l.attention_out = ex.plan(KEEL_OP_MATMUL, matmul_args(attention, w.attention_out_bias, x, true),
                               label("attention out"), w.attention_out.get());
@@ -236,7 +239,7 @@ void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions
     ex.run(*l.attention_norm, norm_args(x, w.attention_norm, h));
     ex.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv, false));
     ex.run(*l.qkv_prepare, qkv_args(views, positions, rope_, w, kv, config_.rms_norm_eps));
-    ex.run(*l.attention, attention_args(views.q, kv, heads, positions, config_));
+    ex.run(*l.attention, attention_args(views.q, kv, heads, positions, config_, config_.window(i)));
     ex.run(*l.attention_out,
            matmul_args(attention, w.attention_out_bias, x, true)); // into the residual stream
     ex.run(*l.ffn_norm, norm_args(x, w.ffn_norm, h));

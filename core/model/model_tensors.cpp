@@ -4,33 +4,106 @@
 #include <unordered_set>
 
 namespace keel {
+namespace {
+
+// Makes the parts of one layer out of the names that its architecture uses.
+class LayerNaming {
+  public:
+    LayerNaming(const ModelConfig &config, int64_t layer)
+        : names_(config.architecture->names), prefix_(fmt::format("model.layers.{}.", layer)) {}
+
+    struct Linear {
+        std::string_view name;
+        int64_t rows;
+    };
+    WeightParts matrix(std::initializer_list<Linear> parts, int64_t cols) const {
+        return make(parts, ".weight", cols);
+    }
+    WeightParts bias(bool wanted, std::initializer_list<Linear> parts) const {
+        return wanted ? make(parts, ".bias", 0) : WeightParts{};
+    }
+    WeightParts norm(bool wanted, std::string_view name, int64_t n) const {
+        return wanted ? make({{name, n}}, ".weight", 0) : WeightParts{};
+    }
+    const LayerNames &names() const { return names_; }
+
+  private:
+    WeightParts make(std::initializer_list<Linear> parts, std::string_view suffix, int64_t cols) const {
+        WeightParts made;
+        made.cols = cols;
+        for (const Linear &part : parts)
+            made.parts.push_back({fmt::format("{}{}{}", prefix_, part.name, suffix), part.rows});
+        return made;
+    }
+
+    const LayerNames &names_;
+    std::string prefix_;
+};
+
+} // namespace
+
+std::vector<const WeightParts *> LayerParts::all() const {
+    return {&attention_norm, &qkv,           &qkv_bias,           &q_norm,
+            &k_norm,         &attention_out, &attention_out_bias, &post_attention_norm,
+            &ffn_norm,       &gate_up,       &gate_up_bias,       &down,
+            &down_bias,      &post_ffn_norm};
+}
+
+ModelParts model_parts(const ModelConfig &c) {
+    ModelParts parts;
+    parts.embedding = {{{"model.embed_tokens.weight", c.vocab_size}}, c.hidden_size};
+    parts.final_norm = {{{"model.norm.weight", c.hidden_size}}, 0};
+    if (!c.tied_embeddings) parts.output = {{{"lm_head.weight", c.vocab_size}}, c.hidden_size};
+    return parts;
+}
+
+LayerParts layer_parts(const ModelConfig &c, int64_t layer) {
+    using Linear = LayerNaming::Linear;
+    const LayerNaming name(c, layer);
+    const LayerNames &n = name.names();
+    const Linear q{n.q, c.q_size()}, k{n.k, c.kv_size()}, v{n.v, c.kv_size()};
+    const Linear attention_out{n.attention_out, c.hidden_size}, down{n.down, c.hidden_size};
+    const Linear gate{n.gate, c.intermediate_size}, up{n.up, c.intermediate_size};
+    LayerParts l;
+    l.attention_norm = name.norm(true, n.attention_norm, c.hidden_size);
+    l.qkv = name.matrix({q, k, v}, c.hidden_size);
+    l.qkv_bias = name.bias(c.qkv_bias, {q, k, v});
+    l.q_norm = name.norm(c.qk_norm, n.q_norm, c.head_dim);
+    l.k_norm = name.norm(c.qk_norm, n.k_norm, c.head_dim);
+    l.attention_out = name.matrix({attention_out}, c.q_size());
+    l.attention_out_bias = name.bias(c.attention_out_bias, {attention_out});
+    l.post_attention_norm = name.norm(c.post_norms, n.post_attention_norm, c.hidden_size);
+    l.ffn_norm = name.norm(true, n.ffn_norm, c.hidden_size);
+    l.gate_up = name.matrix({gate, up}, c.hidden_size);
+    l.gate_up_bias = name.bias(c.mlp_bias, {gate, up});
+    l.down = name.matrix({down}, c.intermediate_size);
+    l.down_bias = name.bias(c.mlp_bias, {down});
+    l.post_ffn_norm = name.norm(c.post_norms, n.post_ffn_norm, c.hidden_size);
+    return l;
+}
 
 std::vector<std::string> check_model_tensors(const ModelSource &source) {
     const ModelConfig &c = source.config();
     std::unordered_set<std::string> known;
-    const auto expect = [&](std::string name, std::initializer_list<int64_t> shape) {
-        source.expect(name, shape);
-        known.insert(std::move(name));
+    const auto expect = [&](const WeightParts &weight) {
+        for (const WeightParts::Part &part : weight.parts) {
+            if (weight.cols != 0) {
+                source.expect(part.tensor, {part.rows, weight.cols});
+            } else {
+                source.expect(part.tensor, {part.rows});
+            }
+            known.insert(part.tensor);
+        }
     };
-    const auto linear = [&](const std::string &name, int64_t out, int64_t in, bool bias) {
-        expect(name + ".weight", {out, in});
-        if (bias) expect(name + ".bias", {out});
-    };
-    expect("model.embed_tokens.weight", {c.vocab_size, c.hidden_size});
+    const ModelParts model = model_parts(c);
+    expect(model.embedding);
     for (int64_t i = 0; i < c.layers; ++i) {
-        const std::string layer = fmt::format("model.layers.{}.", i);
-        expect(layer + "input_layernorm.weight", {c.hidden_size});
-        linear(layer + "self_attn.q_proj", c.q_size(), c.hidden_size, c.attention_bias);
-        linear(layer + "self_attn.k_proj", c.kv_size(), c.hidden_size, c.attention_bias);
-        linear(layer + "self_attn.v_proj", c.kv_size(), c.hidden_size, c.attention_bias);
-        linear(layer + "self_attn.o_proj", c.hidden_size, c.q_size(), c.attention_bias);
-        expect(layer + "post_attention_layernorm.weight", {c.hidden_size});
-        linear(layer + "mlp.gate_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-        linear(layer + "mlp.up_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
-        linear(layer + "mlp.down_proj", c.hidden_size, c.intermediate_size, c.mlp_bias);
+        const LayerParts layer = layer_parts(c, i);
+        for (const WeightParts *weight : layer.all())
+            expect(*weight);
     }
-    expect("model.norm.weight", {c.hidden_size});
-    if (!c.tied_embeddings) expect("lm_head.weight", {c.vocab_size, c.hidden_size});
+    expect(model.final_norm);
+    expect(model.output);
     std::vector<std::string> unused;
     for (const TensorInfo &tensor : source.tensors()) {
         if (!known.contains(tensor.name)) unused.push_back(tensor.name);

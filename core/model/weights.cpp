@@ -17,22 +17,22 @@ class ModelWeights::Loader {
     Loader(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options)
         : executor_(executor), source_(std::move(source)), options_(options) {}
 
-    // Rows of several tensors one after the other: {name, rows}, all with `cols` columns.
-    std::unique_ptr<Weight> matrix(const std::string &name,
-                                   const std::vector<std::pair<std::string, int64_t>> &parts, int64_t cols,
+    // Rows of several matrices one after the other; none if the model has no such weight.
+    std::unique_ptr<Weight> matrix(const std::string &name, const WeightParts &weight_parts,
                                    uint32_t use = KEEL_USE_MATMUL) {
+        if (weight_parts.empty()) return nullptr;
+        const int64_t cols = weight_parts.cols;
         std::vector<const TensorInfo *> tensors;
         keel_dtype dtype = options_.dtype;
         bool mixed = false;
-        for (const auto &[part, rows] : parts) {
-            tensors.push_back(&source_->expect(part, {rows, cols}));
+        int64_t rows = 0;
+        for (const WeightParts::Part &part : weight_parts.parts) {
+            rows += part.rows;
+            tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
             mixed = mixed || tensors.back()->dtype != tensors.front()->dtype;
         }
         // Parts that were stored in different types can be joined only in one.
         if (dtype == KEEL_DTYPE_NONE) dtype = mixed ? keel_dtype{KEEL_DTYPE_F32} : tensors.front()->dtype;
-        int64_t rows = 0;
-        for (const auto &part : parts)
-            rows += part.second;
         const auto make = [source = source_, tensors, dtype, parallel = options_.parallel] {
             std::vector<WeightSource> sources;
             for (const TensorInfo *tensor : tensors)
@@ -51,18 +51,21 @@ class ModelWeights::Loader {
         return weight;
     }
 
-    Tensor vector(const std::string &name, int64_t n) { return vectors({{name, n}}); }
-
-    // Short f32 vectors, one after the other in one tensor.
-    Tensor vectors(const std::vector<std::pair<std::string, int64_t>> &parts) {
+    // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty if the model has no such weight.
+    Tensor vectors(const WeightParts &weight_parts, double offset = 0) {
+        if (weight_parts.empty()) return {};
         std::vector<float> values;
-        for (const auto &[name, n] : parts) {
+        for (const auto &[name, n] : weight_parts.parts) {
             const TensorInfo &tensor = source_->expect(name, {n});
             const size_t at = values.size();
             values.resize(at + static_cast<size_t>(n));
             convert_to_f32(tensor.dtype, source_->bytes(tensor).data(), values.data() + at,
                            static_cast<size_t>(n));
             advance(tensor.bytes);
+        }
+        if (offset != 0) {
+            for (float &value : values)
+                value += static_cast<float>(offset);
         }
         Tensor out = Tensor::allocate(executor_.device(), KEEL_DTYPE_F32,
                                       {static_cast<int64_t>(values.size())}, executor_.placement());
@@ -130,40 +133,31 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     require_memory(memory_needed(*source_, options.dtype), source_->path(),
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)", memory_info());
     Loader load(executor, source_, options);
-    embedding_ = load.matrix("embedding", {{"model.embed_tokens.weight", c.vocab_size}}, c.hidden_size,
+    const auto norm = [&](const WeightParts &parts) { return load.vectors(parts, c.norm_offset); };
+    const ModelParts model = model_parts(c);
+    embedding_ = load.matrix("embedding", model.embedding,
                              KEEL_USE_EMBED | (c.tied_embeddings ? uint32_t{KEEL_USE_MATMUL} : 0));
     for (int64_t i = 0; i < c.layers; ++i) {
-        const std::string in = fmt::format("model.layers.{}.", i), out = fmt::format("layer {}: ", i);
-        const std::string q = in + "self_attn.q_proj.", k = in + "self_attn.k_proj.",
-                          v = in + "self_attn.v_proj.";
-        const std::string o = in + "self_attn.o_proj.", gate = in + "mlp.gate_proj.",
-                          up = in + "mlp.up_proj.", down = in + "mlp.down_proj.";
+        const LayerParts parts = layer_parts(c, i);
+        const std::string name = fmt::format("layer {}: ", i);
         LayerWeights &l = layers_.emplace_back();
-        l.attention_norm = load.vector(in + "input_layernorm.weight", c.hidden_size);
-        l.qkv = load.matrix(
-            out + "qkv",
-            {{q + "weight", c.q_size()}, {k + "weight", c.kv_size()}, {v + "weight", c.kv_size()}},
-            c.hidden_size);
-        if (c.attention_bias) {
-            l.qkv_bias = load.vectors(
-                {{q + "bias", c.q_size()}, {k + "bias", c.kv_size()}, {v + "bias", c.kv_size()}});
-            l.attention_out_bias = load.vector(o + "bias", c.hidden_size);
-        }
-        l.attention_out = load.matrix(out + "attention_out", {{o + "weight", c.hidden_size}}, c.q_size());
-        l.ffn_norm = load.vector(in + "post_attention_layernorm.weight", c.hidden_size);
-        l.gate_up = load.matrix(
-            out + "gate_up", {{gate + "weight", c.intermediate_size}, {up + "weight", c.intermediate_size}},
-            c.hidden_size);
-        l.down = load.matrix(out + "down", {{down + "weight", c.hidden_size}}, c.intermediate_size);
-        if (c.mlp_bias) {
-            l.gate_up_bias =
-                load.vectors({{gate + "bias", c.intermediate_size}, {up + "bias", c.intermediate_size}});
-            l.down_bias = load.vector(down + "bias", c.hidden_size);
-        }
+        l.attention_norm = norm(parts.attention_norm);
+        l.qkv = load.matrix(name + "qkv", parts.qkv);
+        l.qkv_bias = load.vectors(parts.qkv_bias);
+        l.q_norm = norm(parts.q_norm);
+        l.k_norm = norm(parts.k_norm);
+        l.attention_out = load.matrix(name + "attention_out", parts.attention_out);
+        l.attention_out_bias = load.vectors(parts.attention_out_bias);
+        l.post_attention_norm = norm(parts.post_attention_norm);
+        l.ffn_norm = norm(parts.ffn_norm);
+        l.gate_up = load.matrix(name + "gate_up", parts.gate_up);
+        l.gate_up_bias = load.vectors(parts.gate_up_bias);
+        l.down = load.matrix(name + "down", parts.down);
+        l.down_bias = load.vectors(parts.down_bias);
+        l.post_ffn_norm = norm(parts.post_ffn_norm);
     }
-    final_norm_ = load.vector("model.norm.weight", c.hidden_size);
-    if (!c.tied_embeddings)
-        output_ = load.matrix("output", {{"lm_head.weight", c.vocab_size}}, c.hidden_size);
+    final_norm_ = norm(model.final_norm);
+    output_ = load.matrix("output", model.output);
 }
 
 uint64_t ModelWeights::bytes_per_token(const Device &device) const {

@@ -20,7 +20,8 @@ struct LoadOptions {
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
 
-// A decoder layer's weights. Matrices are [out, in], joined where they read the same input.
+// A decoder layer's weights. Matrices are [out, in], joined where they read the same input. Norms hold the factor itself, whatever the
+// file holds (ModelConfig::norm_offset).
 struct LayerWeights {
     Tensor attention_norm;                 // f32 [hidden]
     std::unique_ptr<Weight> qkv;           // [q_size + 2 * kv_size, hidden]: rows of q, k, v
@@ -28,11 +29,13 @@ struct LayerWeights {
     Tensor q_norm, k_norm;                 // f32 [head_dim], or empty
     std::unique_ptr<Weight> attention_out; // [hidden, q_size]
     Tensor attention_out_bias;             // f32 [hidden], or empty
+    Tensor post_attention_norm;            // f32 [hidden], or empty
     Tensor ffn_norm;                       // f32 [hidden]
     std::unique_ptr<Weight> gate_up;       // [2 * intermediate, hidden]: rows of gate, then of up
     Tensor gate_up_bias;                   // f32 [2 * intermediate], or empty
     std::unique_ptr<Weight> down;          // [hidden, intermediate]
     Tensor down_bias;                      // f32 [hidden], or empty
+    Tensor post_ffn_norm;                  // f32 [hidden], or empty
 };
 
 // A model's weights, ready on the device of an executor. Keeps the source mapped as long as a backend reads from it in place, and lets

@@ -52,7 +52,8 @@ TEST_CASE("the shipped tiny model's config is read in full") {
     CHECK(c.rope_theta == 10000.0);
     CHECK(c.rope_scaling.kind == RopeScaling::Kind::none);
     CHECK(c.tied_embeddings);
-    CHECK_FALSE(c.attention_bias);
+    CHECK_FALSE(c.qkv_bias);
+    CHECK_FALSE(c.attention_out_bias);
     CHECK(c.bos_id == 4094);
     CHECK(c.eos_ids == std::vector<int64_t>{4095});
     CHECK(c.stored_dtype == "bfloat16");
@@ -202,8 +203,8 @@ TEST_CASE("architectures that are not there are refused with the list of those t
                Contains("architectures: expected an array"));
     CHECK_THAT(refusal(R"({"architectures": [7]})"),
                Contains("architectures: entry 0: expected a string, found 7"));
-    CHECK_THAT(refusal(config_with(R"("hidden_act": "gelu")")),
-               Contains("hidden_act: 'gelu' is not supported"));
+    CHECK_THAT(refusal(config_with(R"("hidden_act": "relu")")),
+               Contains("hidden_act: 'relu' is not supported"));
     CHECK_THAT(refusal(config_with(R"("quantization_config": {"quant_method": "gptq"})")),
                Contains("quantization_config") && Contains("'gptq'"));
     std::string by_type = config_with(R"("model_type": "llama")");

@@ -56,7 +56,7 @@ TEST_CASE("a written model reads back, whole or in shards, in each type") {
         make_mini_llama(folder / "shards", mini);
         const auto whole = open_model_source(folder / "whole");
         const auto shards = open_model_source(folder / "shards");
-        CHECK(whole->config().attention_bias);
+        CHECK(whole->config().qkv_bias);
         CHECK(whole->config().rope_scaling.kind == RopeScaling::Kind::llama3);
         CHECK(shards->file_count() == 3);
         CHECK(whole->total_bytes() == whole->config().parameter_count() * keel_dtype_bytes(dtype));

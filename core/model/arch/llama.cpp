@@ -1,0 +1,18 @@
+// Llama 1 to 3.3, TinyLlama, SmolLM 1 and 2, and what else says LlamaForCausalLM: the architecture that the others are told as
+// differences from.
+
+#include "model/arch/arch.hpp"
+
+namespace keel::arch {
+namespace {
+
+void read(const model::ConfigReader &in, ModelConfig &config) {
+    read_attention_bias(in, config);
+    config.mlp_bias = in.boolean("mlp_bias", false);
+}
+
+} // namespace
+
+constinit const Architecture llama = {"LlamaForCausalLM", "llama", {}, {}, read};
+
+} // namespace keel::arch
