@@ -35,6 +35,17 @@ std::size_t space_end_after(std::string_view text, std::size_t offset) {
     return offset;
 }
 
+enum class Overlap { none, part, whole };
+
+// How much of `range` lies in the ranges.
+Overlap overlap_with(std::span<const TextRange> ranges, TextRange range) {
+    // the first that ends behind the beginning
+    const auto it =
+        std::partition_point(ranges.begin(), ranges.end(), [&](TextRange r) { return r.end <= range.begin; });
+    if (it == ranges.end() || it->begin >= range.end) return Overlap::none;
+    return it->begin <= range.begin && it->end >= range.end ? Overlap::whole : Overlap::part;
+}
+
 } // namespace
 
 void AddedTokens::Trie::add(std::string_view content, std::int32_t index) {
@@ -95,7 +106,9 @@ bool AddedTokens::is_whole_word(std::string_view text, TextRange match, RegexScr
     return match.end == text.size() || !word_->match_at(text, match.end, scratch, end);
 }
 
-void AddedTokens::pass(const Trie &trie, std::string_view text, bool parse_special, RegexScratch &scratch,
+// `text` begins at `offset` of the text that `plain` counts in.
+void AddedTokens::pass(const Trie &trie, std::string_view text, std::size_t offset,
+                       std::span<const TextRange> plain, RegexScratch &scratch,
                        std::vector<Piece> &out) const {
     std::size_t begin = 0; // of what has not been given out
     std::size_t at = 0;
@@ -106,9 +119,14 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, bool parse_speci
             ++at;
             continue;
         }
-        at = match.end;
         const AddedToken &token = tokens_[static_cast<std::size_t>(index)];
-        if (token.special && !parse_special) continue;
+        if (token.special) {
+            const Overlap overlap = overlap_with(plain, {offset + match.begin, offset + match.end});
+            // what lies across the border of a plain range hides no mark that begins behind the border
+            at = overlap == Overlap::part ? match.begin + 1 : match.end;
+            if (overlap != Overlap::none) continue;
+        }
+        at = match.end;
         if (token.single_word && !is_whole_word(text, match, scratch)) continue;
         if (token.lstrip) match.begin = std::max(space_begin_before(text, match.begin), begin);
         if (token.rstrip) match.end = space_end_after(text, match.end);
@@ -119,15 +137,16 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, bool parse_speci
     if (begin < text.size()) out.push_back({text.substr(begin), -1});
 }
 
-void AddedTokens::split(std::string_view text, bool parse_special, RegexScratch &scratch,
+void AddedTokens::split(std::string_view text, std::span<const TextRange> plain, RegexScratch &scratch,
                         std::vector<Piece> &out) const {
     std::vector<Piece> rough;
-    pass(plain_, text, parse_special, scratch, rough);
+    pass(plain_, text, 0, plain, scratch, rough);
     for (const Piece &piece : rough) {
         if (piece.id >= 0)
             out.push_back(piece);
         else
-            pass(normalized_, piece.text, parse_special, scratch, out);
+            pass(normalized_, piece.text, static_cast<std::size_t>(piece.text.data() - text.data()), plain,
+                 scratch, out);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -36,8 +37,9 @@ class AddedTokens {
     static constexpr std::size_t max_content_bytes = 1024;
     explicit AddedTokens(std::vector<AddedToken> tokens);
 
-    // Appends the pieces of valid UTF-8 text. parse_special false: special tokens are ordinary text.
-    void split(std::string_view text, bool parse_special, RegexScratch &scratch,
+    // Appends the pieces of valid UTF-8 text. plain: where special tokens are ordinary text (one that only touches such
+    // a range too); ascending and disjoint.
+    void split(std::string_view text, std::span<const TextRange> plain, RegexScratch &scratch,
                std::vector<Piece> &out) const;
 
     const std::vector<AddedToken> &tokens() const noexcept { return tokens_; }
@@ -53,8 +55,8 @@ class AddedTokens {
         std::int32_t longest(std::string_view text, std::size_t offset, std::size_t &end) const;
     };
 
-    void pass(const Trie &trie, std::string_view text, bool parse_special, RegexScratch &scratch,
-              std::vector<Piece> &out) const;
+    void pass(const Trie &trie, std::string_view text, std::size_t offset, std::span<const TextRange> plain,
+              RegexScratch &scratch, std::vector<Piece> &out) const;
     bool is_whole_word(std::string_view text, TextRange match, RegexScratch &scratch) const;
 
     std::vector<AddedToken> tokens_;

@@ -30,13 +30,12 @@ TokenKind PieceTable::kind(std::int32_t id) const noexcept {
     return id < 0 || id >= size() ? TokenKind::unused : kinds_[static_cast<std::size_t>(id)];
 }
 
-void ByteLevelBpe::encode_valid(std::string_view text, EncodeOptions options,
-                                std::vector<std::int32_t> &out) const {
-    if (options.add_special) out = parts_.prefix;
-    RegexScratch regex_scratch(text.size());
+void ByteLevelBpe::encode_valid(const Input &input, std::vector<std::int32_t> &out) const {
+    if (input.add_special) out = parts_.prefix;
+    RegexScratch regex_scratch(input.text.size());
     Bpe::Scratch bpe_scratch;
     std::vector<AddedTokens::Piece> pieces;
-    parts_.added.split(text, options.parse_special, regex_scratch, pieces);
+    parts_.added.split(input.text, input.plain, regex_scratch, pieces);
     for (const AddedTokens::Piece &piece : pieces) {
         if (piece.id >= 0) {
             out.push_back(piece.id);
@@ -45,7 +44,7 @@ void ByteLevelBpe::encode_valid(std::string_view text, EncodeOptions options,
         parts_.pre_tokenizer.split(piece.text, regex_scratch,
                                    [&](std::string_view word) { parts_.bpe.encode(word, bpe_scratch, out); });
     }
-    if (options.add_special) out.insert(out.end(), parts_.suffix.begin(), parts_.suffix.end());
+    if (input.add_special) out.insert(out.end(), parts_.suffix.begin(), parts_.suffix.end());
 }
 
 TokenizerInfo ByteLevelBpe::info() const {

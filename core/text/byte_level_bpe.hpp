@@ -58,8 +58,7 @@ class ByteLevelBpe final : public Tokenizer {
     TokenizerInfo info() const override;
 
   private:
-    void encode_valid(std::string_view text, EncodeOptions options,
-                      std::vector<std::int32_t> &out) const override;
+    void encode_valid(const Input &input, std::vector<std::int32_t> &out) const override;
 
     Parts parts_;
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "text/text_range.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -12,12 +14,6 @@ struct pcre2_real_match_data_8;
 struct pcre2_real_match_context_8;
 
 namespace keel {
-
-// Half-open byte range of a text.
-struct TextRange {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-};
 
 // What matching needs from call to call: made once per encode() and used by one thread. It also keeps the clock that
 // stops a pattern from a hostile file: 5 s and 0.1 ms per byte of text for all matches of one encode() together.

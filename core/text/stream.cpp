@@ -76,9 +76,9 @@ void StopMatcher::reset() {
 
 std::string TextStream::push(std::int32_t token) {
     std::string out;
-    if (stops_.hit() || (skip_special_ && tokenizer_->kind(token) == TokenKind::special)) return out;
+    if (stops_.hit() || (options_.skip_special && tokenizer_->kind(token) == TokenKind::special)) return out;
     std::string text;
-    utf8_.push(tokenizer_->piece(token), text);
+    utf8_.push(tokenizer_->without_leading_space(token, at_start_), text);
     stops_.push(text, out);
     return out;
 }
@@ -101,6 +101,7 @@ std::string_view TextStream::stop_string() const noexcept {
 void TextStream::reset() {
     utf8_ = Utf8Stream();
     stops_.reset();
+    at_start_ = !options_.continues && tokenizer_->adds_leading_space();
 }
 
 } // namespace keel

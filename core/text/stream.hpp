@@ -44,13 +44,18 @@ class StopMatcher {
 
 // Turns generated tokens into text that can be shown at once: complete characters only (bytes that can no longer become
 // a character are U+FFFD at once), and nothing of a stop string. What push() and finish() return, joined, is
-// tokenizer.decode() of all the tokens, cut off before the first stop string.
+// tokenizer.decode() of all the tokens with the same options, cut off before the first stop string.
 class TextStream {
   public:
+    // What a generation as a rule is: text that goes on behind a prompt.
+    static constexpr DecodeOptions behind_prompt{.skip_special = true, .continues = true};
+
     // Keeps a reference to the tokenizer.
     explicit TextStream(const Tokenizer &tokenizer, std::vector<std::string> stops = {},
-                        bool skip_special = true)
-        : tokenizer_(&tokenizer), stops_(std::move(stops)), skip_special_(skip_special) {}
+                        DecodeOptions options = behind_prompt)
+        : tokenizer_(&tokenizer), stops_(std::move(stops)), options_(options) {
+        reset();
+    }
 
     // The text that this token makes printable; often empty. After a stop always empty.
     std::string push(std::int32_t token);
@@ -68,7 +73,8 @@ class TextStream {
     const Tokenizer *tokenizer_;
     Utf8Stream utf8_;
     StopMatcher stops_;
-    bool skip_special_;
+    DecodeOptions options_;
+    bool at_start_ = false; // the next token's leading space is dropped
 };
 
 } // namespace keel

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "text/text_range.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -25,6 +27,22 @@ struct EncodeOptions {
     // Special tokens written out in the text ("<|eot_id|>") become those tokens. False: they are plain text, for input
     // from people who must not be able to forge them.
     bool parse_special = true;
+    // The text goes on behind tokens that are already there: nothing is put before it, no begin token and no space.
+    bool continues = false;
+};
+
+// A stretch of a text with a will of its own about special tokens. One is found only where it lies wholly in stretches
+// that parse them.
+struct TextPart {
+    std::string_view text;
+    bool parse_special = true;
+};
+
+struct DecodeOptions {
+    bool skip_special = true;
+    // The text goes on behind other text. False: it stands alone, and the space that SentencePiece puts before the
+    // first word of every text is taken away again.
+    bool continues = false;
 };
 
 // What `keel inspect` shows of a tokenizer.
@@ -52,9 +70,16 @@ class Tokenizer {
         return encode(text, EncodeOptions{.add_special = add_special, .parse_special = true});
     }
 
+    // The ids of all parts together, as one text: a token may reach across the border of two parts. The parts' own
+    // parse_special counts, not that of the options.
+    std::vector<std::int32_t> encode(std::span<const TextPart> parts, EncodeOptions options) const;
+
     // The text of `ids`: all pieces joined, then U+FFFD for what is not valid UTF-8. Ids that no token has are skipped;
     // skip_special leaves special tokens out.
-    std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const;
+    std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const;
+    std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const {
+        return decode(ids, DecodeOptions{.skip_special = skip_special});
+    }
 
     // The bytes that a token stands for: often not a whole character. Empty where no token has the id. Valid as long as
     // the tokenizer.
@@ -65,6 +90,8 @@ class Tokenizer {
     // The id of an added or special token, by its exact text.
     virtual std::optional<std::int32_t> find_token(std::string_view text) const = 0;
     virtual TokenizerInfo info() const = 0;
+    // Whether a text that begins with a space comes from one that does not (SentencePiece): decode() drops that space.
+    virtual bool adds_leading_space() const noexcept { return false; }
 
     // The tokens that begin and end a text, where the files name them.
     std::optional<std::int32_t> bos_id() const noexcept { return bos_; }
@@ -74,14 +101,25 @@ class Tokenizer {
     const std::vector<std::int32_t> &end_ids() const noexcept { return end_ids_; }
     bool ends_generation(std::int32_t id) const noexcept;
 
+    // piece(), less the space that decode() drops. at_start: no token was shown yet; cleared by the first that is.
+    std::string_view without_leading_space(std::int32_t id, bool &at_start) const noexcept;
+
     // For loaders.
     void set_marks(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos,
                    std::vector<std::int32_t> end_ids);
 
+  protected:
+    // Valid UTF-8 of less than 2 GiB.
+    struct Input {
+        std::string_view text;
+        std::span<const TextRange>
+            plain; // where special tokens are ordinary text; ascending, disjoint, not empty
+        bool add_special = true;
+        bool continues = false;
+    };
+
   private:
-    // `text` is valid UTF-8 of less than 2 GiB.
-    virtual void encode_valid(std::string_view text, EncodeOptions options,
-                              std::vector<std::int32_t> &out) const = 0;
+    virtual void encode_valid(const Input &input, std::vector<std::int32_t> &out) const = 0;
 
     std::optional<std::int32_t> bos_;
     std::optional<std::int32_t> eos_;

@@ -1,8 +1,8 @@
 // Finding a tokenizer's files, choosing the implementation, and the marks that the side files name.
 #include "text/byte_level_bpe.hpp"
+#include "text/text_file.hpp"
 #include "text/tokenizer.hpp"
 
-#include <fstream>
 #include <system_error>
 
 namespace keel {
@@ -11,37 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The largest tokenizer.json in use have 35 MB.
-constexpr std::uintmax_t max_file_bytes = 128ULL << 20;
-
 using Json = nlohmann::json;
 
 std::string file_name(const std::string &folder, const char *name) {
     return folder.empty() ? std::string(name) : (fs::path(folder) / name).string();
-}
-
-// The whole file; empty if it is optional and not there.
-std::string read_file(const fs::path &path, bool required) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) {
-        if (!required) return {};
-        throw_error(ErrorKind::input, "{}: no such file; a model folder holds its tokenizer there",
-                    path.string());
-    }
-    if (!fs::is_regular_file(status)) throw_error(ErrorKind::input, "{}: not a regular file", path.string());
-    const std::uintmax_t size = fs::file_size(path, error);
-    if (error) throw_error(ErrorKind::input, "{}: {}", path.string(), error.message());
-    if (size > max_file_bytes)
-        throw_error(ErrorKind::input, "{}: {} bytes; at most {} are read", path.string(), size,
-                    max_file_bytes);
-    std::ifstream in(path, std::ios::binary);
-    std::string text(static_cast<std::size_t>(size), '\0');
-    in.read(text.data(), static_cast<std::streamsize>(size));
-    if (!in || static_cast<std::uintmax_t>(in.gcount()) != size)
-        throw_error(ErrorKind::input, "{}: cannot be read", path.string());
-    if (required && text.empty()) throw_error(ErrorKind::input, "{}: the file is empty", path.string());
-    return text;
 }
 
 // A side file: its tree, or null if there is none. Its top must be an object.
@@ -119,10 +92,10 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files) {
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &folder) {
     std::error_code ignored;
     const fs::path home = fs::is_regular_file(folder, ignored) ? folder.parent_path() : folder;
-    const std::string tokenizer = read_file(home / "tokenizer.json", true);
-    const std::string tokenizer_config = read_file(home / "tokenizer_config.json", false);
-    const std::string generation_config = read_file(home / "generation_config.json", false);
-    const std::string config = read_file(home / "config.json", false);
+    const std::string tokenizer = read_text_file(home / "tokenizer.json", true);
+    const std::string tokenizer_config = read_text_file(home / "tokenizer_config.json", false);
+    const std::string generation_config = read_text_file(home / "generation_config.json", false);
+    const std::string config = read_text_file(home / "config.json", false);
     return parse_tokenizer({tokenizer, tokenizer_config, generation_config, config, home.string()});
 }
 

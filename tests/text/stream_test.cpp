@@ -27,7 +27,7 @@ class PieceTokenizer final : public keel::Tokenizer {
     keel::TokenizerInfo info() const override { return {}; }
 
   private:
-    void encode_valid(std::string_view, keel::EncodeOptions, std::vector<std::int32_t> &) const override {}
+    void encode_valid(const Input &, std::vector<std::int32_t> &) const override {}
     std::vector<std::string> pieces_;
 };
 
@@ -89,7 +89,7 @@ TEST_CASE("bytes that can no longer become a character are replaced at once") {
 TEST_CASE("special tokens are left out unless they are asked for") {
     CHECK(shown({"a", "<|x|>", "b"}) == "a||b|");
     const PieceTokenizer tokenizer({"<|x|>"});
-    TextStream all(tokenizer, {}, false);
+    TextStream all(tokenizer, {}, {.skip_special = false});
     CHECK(all.push(0) == "<|x|>");
     CHECK(all.push(77).empty()); // no such token
 }

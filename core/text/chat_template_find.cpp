@@ -1,0 +1,247 @@
+// Recognizing a template by the Jinja text that a model's files carry. The text is never run: it is brought into one
+// spelling and searched for the expressions that write a turn. Whatever writes its turns otherwise is not recognized.
+#include "text/chat_template.hpp"
+#include "text/json_node.hpp"
+#include "text/text_file.hpp"
+
+#include <algorithm>
+
+namespace keel {
+
+namespace {
+
+constexpr std::size_t max_jinja_bytes = 1 << 20;
+
+// Inside a canonical text strings stand between these, whichever quotes they had.
+constexpr char quote = '\x01';
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+        text.replace(at, what.size(), by);
+    return text;
+}
+
+// A search pattern, written with ' for the quotes.
+std::string pattern(std::string_view text) {
+    std::string out(text);
+    std::replace(out.begin(), out.end(), '\'', quote);
+    return out;
+}
+
+// The character behind a backslash of a Jinja string.
+char unescaped(char c) {
+    return c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
+}
+
+// Whether the text behind a {{ }} begins with a line break that stays: no tag behind it strips it.
+bool keeps_newline(std::string_view jinja, std::size_t at) {
+    if (at >= jinja.size() || jinja[at] != '\n') return false;
+    const std::size_t tag = jinja.find_first_not_of(" \t\r\n", at);
+    return tag == std::string_view::npos || tag + 2 >= jinja.size() || jinja[tag] != '{' ||
+           jinja[tag + 2] != '-';
+}
+
+// The code of a Jinja text (what stands between {{ and }} or {% and %}) without white space outside strings, with one
+// kind of quotes, escapes resolved, and message.role written as message['role']. A line break right behind a {{ }} is kept.
+std::string canonical(std::string_view jinja) {
+    std::string out;
+    bool in_code = false;
+    for (std::size_t i = 0; i < jinja.size(); ++i) {
+        const char c = jinja[i];
+        const char next = i + 1 < jinja.size() ? jinja[i + 1] : '\0';
+        if (!in_code) {
+            if (c == '{' && next == '#') {
+                const std::size_t end = jinja.find("#}", i + 2);
+                if (end == std::string_view::npos) break;
+                i = end + 1;
+            } else if (c == '{' && (next == '{' || next == '%')) {
+                in_code = true;
+                ++i;
+                if (i + 1 < jinja.size() && (jinja[i + 1] == '-' || jinja[i + 1] == '+')) ++i;
+                out += ' '; // expressions stay apart
+            }
+            continue;
+        }
+        if (c == '\'' || c == '"') {
+            out += quote;
+            for (++i; i < jinja.size() && jinja[i] != c; ++i) {
+                if (jinja[i] == '\\' && i + 1 < jinja.size())
+                    out += unescaped(jinja[++i]);
+                else if (jinja[i] != quote)
+                    out += jinja[i];
+            }
+            out += quote;
+        } else if ((c == '}' && next == '}') || (c == '%' && next == '}')) {
+            in_code = false;
+            ++i;
+            if (c == '}' && jinja[i - 2] != '-' && keeps_newline(jinja, i + 1)) out += '\n';
+        } else if (c != ' ' && c != '\n' && c != '\t' && c != '\r' && c != quote) {
+            out += c;
+        }
+    }
+    out = replaced(std::move(out), "message.role", pattern("message['role']"));
+    out = replaced(std::move(out), "message.content", pattern("message['content']"));
+    out = replaced(std::move(out), pattern("message['content'].strip()"), pattern("message['content']|trim"));
+    return replaced(std::move(out), "content.strip()", "content|trim");
+}
+
+class JinjaText {
+  public:
+    explicit JinjaText(std::string_view jinja) : text_(canonical(jinja)) {}
+
+    bool has(std::string_view what) const { return text_.find(pattern(what)) != std::string::npos; }
+
+    // What stands between `opening` and `closing` in the first string that begins and ends with them and is longer.
+    std::optional<std::string> literal(std::string_view opening, std::string_view closing) const {
+        const std::string begin = quote + std::string(opening);
+        for (std::size_t at = text_.find(begin); at != std::string::npos; at = text_.find(begin, at + 1)) {
+            const std::size_t from = at + begin.size();
+            const std::size_t end = text_.find(quote, from);
+            if (end == std::string::npos) break;
+            const std::string_view rest = std::string_view(text_).substr(from, end - from);
+            if (rest.size() > closing.size() && rest.ends_with(closing))
+                return std::string(rest.substr(0, rest.size() - closing.size()));
+        }
+        return std::nullopt;
+    }
+
+  private:
+    std::string text_;
+};
+
+ChatTemplate named(std::string_view name) {
+    return *ChatTemplate::by_name(name);
+}
+
+std::optional<ChatTemplate> as_llama3(const JinjaText &text) {
+    const std::string turn =
+        "'<|start_header_id|>'+message['role']+'<|end_header_id|>\n\n'+message['content']|trim+'<|eot_id|>'";
+    if (!text.has(turn)) return std::nullopt;
+    if (!text.has("'Cutting Knowledge Date: December 2023\n'")) {
+        // the first form has no system text of its own
+        if (text.has("<|start_header_id|>system<|end_header_id|>")) return std::nullopt;
+        return named("llama3");
+    }
+    if (text.has("strftime_now")) return named("llama3.2");
+    if (text.has("date_string='26 Jul 2024'")) return named("llama3.1");
+    return std::nullopt;
+}
+
+std::optional<ChatTemplate> as_chatml(const JinjaText &text) {
+    ChatTemplate::Format format = named("chatml").format();
+    const std::string begin = "'<|im_start|>'+message['role']+'\n'+";
+    bool found = false;
+    // the last: Qwen3, which first takes the thoughts out of earlier answers
+    for (const char *content : {"message['content']", "message['content']|trim", "content"})
+        for (const char *end : {"+'<|im_end|>'+'\n'", "+'<|im_end|>\n'"})
+            if (text.has(begin + content + end)) {
+                found = true;
+                format.trim = format.trim_answer = std::string_view(content).ends_with("|trim");
+            }
+    // a system prompt that is put together from more than one text is not understood
+    if (!found || !text.has("'<|im_start|>assistant\n'") || text.has("system_message='")) return std::nullopt;
+    if (text.has("bos_token")) format.begin = "{bos}";
+    format.default_system = text.literal("<|im_start|>system\n", "<|im_end|>\n");
+    return ChatTemplate("chatml", std::move(format));
+}
+
+std::optional<ChatTemplate> as_llama2(const JinjaText &text) {
+    if (!text.has("bos_token+'[INST] '+content|trim+' [/INST]'") ||
+        !text.has("' '+content|trim+' '+eos_token") ||
+        !text.has("'<<SYS>>\n'+system_message+'\n<</SYS>>\n\n'+message['content']") || text.has("true==true"))
+        return std::nullopt;
+    return named("llama2");
+}
+
+// Mistral has written the same turns with spaces in different places; they are read from the text.
+std::optional<ChatTemplate> as_mistral(const JinjaText &text) {
+    if (text.has("[SYSTEM_PROMPT]") || text.has("bos_token+'[INST]") || !text.has("bos_token"))
+        return std::nullopt;
+    ChatTemplate::Format format = named("mistral-v3").format();
+    bool found = false;
+    for (const char *open : {" [INST] ", "[INST] ", "[INST]"})
+        for (const char *close : {" [/INST]", "[/INST]"})
+            if (!found && text.has(fmt::format("'{}'+message['content']+'{}'", open, close))) {
+                found = true;
+                format.user_open = open;
+                format.user_close = close;
+            }
+    if (!found) return std::nullopt;
+    format.trim_answer = text.has("message['content']|trim+eos_token");
+    if (!format.trim_answer && !text.has("message['content']+eos_token")) return std::nullopt;
+    const std::string answer =
+        format.trim_answer ? "message['content']|trim+eos_token" : "message['content']+eos_token";
+    format.answer_lead = text.has("' '+" + answer) ? " " : "";
+    if (text.has(answer + "+' '")) format.answer_close = "{eos} ";
+    for (const char *name : {"mistral-v1", "mistral-v3", "mistral-tekken"})
+        if (named(name).format() == format) return named(name);
+    return ChatTemplate("mistral", std::move(format));
+}
+
+std::optional<ChatTemplate> as_zephyr(const JinjaText &text) {
+    for (const char *role : {"user", "system", "assistant"}) {
+        const std::string turn = fmt::format("'<|{}|>\n'+message['content']+eos_token", role);
+        if (!text.has(turn + "\n") && !text.has(turn + "+'\n'")) return std::nullopt;
+    }
+    if (!text.has("'<|assistant|>'\n") && !text.has(" '<|assistant|>\n'")) return std::nullopt;
+    ChatTemplate::Format format = named("zephyr").format();
+    if (text.has("bos_token")) format.begin = "{bos}";
+    return ChatTemplate("zephyr", std::move(format));
+}
+
+std::optional<ChatTemplate> as_gemma(const JinjaText &text) {
+    const std::string begin = "'<start_of_turn>'+role+'\n'+";
+    const bool second = text.has(begin + "message['content']|trim+'<end_of_turn>\n'");
+    const bool third = text.has(begin + "(first_user_prefixifloop.firstelse'')") &&
+                       text.has(" message['content']|trim") && text.has(" '<end_of_turn>\n'");
+    if ((!second && !third) || !text.has("'<start_of_turn>model\n'")) return std::nullopt;
+    ChatTemplate::Format format = named("gemma").format();
+    if (!text.has("bos_token")) format.begin.clear();
+    return ChatTemplate("gemma", std::move(format));
+}
+
+} // namespace
+
+std::optional<ChatTemplate> ChatTemplate::recognize(std::string_view jinja) {
+    if (jinja.empty() || jinja.size() > max_jinja_bytes) return std::nullopt;
+    const JinjaText text(jinja);
+    if (text.has("<|start_header_id|>")) return as_llama3(text);
+    if (text.has("<|im_start|>")) return as_chatml(text);
+    if (text.has("<<SYS>>")) return as_llama2(text);
+    if (text.has("[INST]")) return as_mistral(text);
+    if (text.has("<start_of_turn>")) return as_gemma(text);
+    if (text.has("<|user|>")) return as_zephyr(text);
+    return std::nullopt;
+}
+
+FoundChatTemplate find_chat_template(std::string_view chat_template_jinja,
+                                     std::string_view tokenizer_config_json, std::string_view config_name) {
+    FoundChatTemplate found;
+    if (!chat_template_jinja.empty()) {
+        found.jinja = chat_template_jinja;
+    } else if (!tokenizer_config_json.empty()) {
+        const nlohmann::json tree = parse_untrusted_json(tokenizer_config_json, config_name);
+        const JsonNode config(tree, config_name);
+        if (const auto node = config.find("chat_template")) {
+            if (!node->raw().is_array()) {
+                found.jinja = node->text();
+            } else {
+                for (std::size_t i = 0; i < node->array_size(); ++i)
+                    if (node->element(i).at("name").text() == "default")
+                        found.jinja = node->element(i).at("template").text();
+            }
+        }
+    }
+    found.known = ChatTemplate::recognize(found.jinja);
+    return found;
+}
+
+FoundChatTemplate load_chat_template(const std::filesystem::path &path) {
+    std::error_code ignored;
+    const auto home = std::filesystem::is_directory(path, ignored) ? path : path.parent_path();
+    const auto config = home / "tokenizer_config.json";
+    return find_chat_template(read_text_file(home / "chat_template.jinja", false),
+                              read_text_file(config, false), config.string());
+}
+
+} // namespace keel
