@@ -16,4 +16,10 @@ using ParallelFor = std::function<void(size_t tasks, const std::function<void(si
 void convert_rows(keel_dtype from, const void *src, keel_dtype to, void *dst, size_t rows, size_t columns,
                   std::string_view what, const ParallelFor &parallel = {});
 
+// The same from values that `read` gives: values at .. at + count of a row, as f32; called on any threads. `at` and `count` are
+// multiples of 256, but for a row's last piece.
+using ReadValues = std::function<void(size_t row, size_t at, size_t count, float *values)>;
+void convert_rows(const ReadValues &read, keel_dtype to, void *dst, size_t rows, size_t columns,
+                  std::string_view what, const ParallelFor &parallel = {});
+
 } // namespace keel

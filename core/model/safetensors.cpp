@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "format/ggml_type.hpp"
 #include "model/json.hpp"
 #include "platform/mapped_file.hpp"
 
@@ -225,6 +226,10 @@ int64_t TensorInfo::elements() const {
         product *= dimension;
     }
     return product;
+}
+
+uint64_t TensorInfo::block() const {
+    return packed != 0 ? find_ggml_type(packed)->block : keel_dtype_block(dtype);
 }
 
 bool TensorInfo::aligned() const {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include "model/config.hpp"
+#include "model/quantize.hpp"
 #include "model/safetensors.hpp"
 #include "platform/mapped_file.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -18,6 +20,19 @@ namespace keel {
 // Whether Keel computes with weights of this type: f32, f16, bf16 and the block types.
 bool is_weight_dtype(keel_dtype type);
 
+// Bytes of a tensor when loaded with matrices in `dtype` (NONE: each in its compute_dtype()).
+uint64_t loaded_bytes(const TensorInfo &tensor, keel_dtype dtype);
+
+// What loading has to convert because Keel does not compute with the stored type.
+struct Conversion {
+    std::string from; // "Q4_K"
+    keel_dtype to = KEEL_DTYPE_NONE;
+    uint64_t tensors = 0;
+    uint64_t stored_bytes = 0, loaded_bytes = 0;
+};
+// "12 Q4_K tensors are converted to q8_0: 20.0 MiB become 37.8 MiB"
+std::string conversion_text(const Conversion &conversion);
+
 // Where a model's tensors come from: mapped files, the tensors in them, and the model's shape. Every format's reader
 // ends in one of these. Owns the mappings; the content is constant, so reading is safe from any thread.
 class ModelSource {
@@ -26,7 +41,10 @@ class ModelSource {
         std::string path; // as the user gave it, for messages
         ModelConfig config;
         std::vector<std::shared_ptr<const MappedFile>> files;
-        std::vector<TensorInfo> tensors; // TensorInfo::file is an index into files
+        std::vector<TensorInfo> tensors;         // TensorInfo::file is an index into files
+        std::string config_name = "config.json"; // who says what tensors there are, for messages
+        // How the files call a tensor that has this name here, for messages; empty: the same.
+        std::function<std::string(std::string_view)> stored_name;
     };
 
     // Throws Error(input) if two tensors have the same name.
@@ -55,6 +73,19 @@ class ModelSource {
         return expect(name, std::span<const int64_t>(shape.begin(), shape.size()));
     }
 
+    // Values first .. first + count of a tensor in the order of the file, as f32; both are multiples of its block(). Throws Error(input) if
+    // its type is none that Keel knows.
+    void read(const TensorInfo &tensor, uint64_t first, uint64_t count, float *out) const;
+    // All values of a vector, rows in the order that its name stands for.
+    void read_vector(const TensorInfo &tensor, float *out) const;
+    // Whether a matrix can be used as `dtype` where it lies in its mapping.
+    bool in_place(const TensorInfo &tensor, keel_dtype dtype) const;
+    // A matrix as `dtype`, rows in the order that its name stands for, into loaded_bytes(). Throws Error(input) as convert_rows().
+    void convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
+                 const ParallelFor &parallel = {}) const;
+    // What loading as `dtype` (NONE: as stored) converts of what it cannot compute with; by stored type.
+    std::vector<Conversion> conversions(keel_dtype dtype) const;
+
     // To be called when a tensor's bytes have been consumed: gives their pages back to the system.
     void drop(const TensorInfo &tensor) const { file(tensor).drop(tensor.offset, tensor.bytes); }
 
@@ -64,8 +95,9 @@ class ModelSource {
     uint64_t total_bytes_ = 0;
 };
 
-// Opens a Hugging Face folder: config.json, and model.safetensors or the shards that model.safetensors.index.json lists.
-// Maps the files and checks every header; reads no weights. Throws Error(input) that says what is missing and the cure.
+// Opens a Hugging Face folder (config.json, and model.safetensors or the shards that model.safetensors.index.json lists) or a GGUF file
+// (also the first of several, NAME-00001-of-00003.gguf). Maps the files and checks every header; reads no weights. Throws Error(input)
+// that says what is missing and the cure.
 std::shared_ptr<const ModelSource> open_model_source(const std::filesystem::path &path);
 
 } // namespace keel

@@ -1,9 +1,5 @@
 #include "model/tensor_check.hpp"
 
-#include "base/convert.hpp"
-#include "base/display.hpp"
-#include "base/error.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -32,20 +28,14 @@ void add(TensorCheck &check, Sums &sums, uint64_t index, float value) {
 } // namespace
 
 TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor) {
-    if (!is_weight_dtype(tensor.dtype)) {
-        throw_error(ErrorKind::input, "{}: tensor '{}': values of type {} cannot be read",
-                    source.file(tensor).path(), printable(tensor.name), tensor.dtype_name);
-    }
     constexpr uint64_t piece = 4096; // a multiple of every block
     std::array<float, piece> values;
-    const auto bytes = source.bytes(tensor);
     TensorCheck check;
     Sums sums;
     check.elements = static_cast<uint64_t>(tensor.elements());
     for (uint64_t at = 0; at < check.elements; at += piece) {
         const uint64_t count = std::min(piece, check.elements - at);
-        convert_to_f32(tensor.dtype, bytes.data() + keel_dtype_row_bytes(tensor.dtype, at), values.data(),
-                       count);
+        source.read(tensor, at, count, values.data());
         for (uint64_t i = 0; i < count; ++i)
             add(check, sums, at + i, values[i]);
     }

@@ -1,7 +1,7 @@
 #include "model/weights.hpp"
 
-#include "base/convert.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "model/model_tensors.hpp"
 #include "platform/memory.hpp"
 
@@ -24,15 +24,12 @@ class ModelWeights::Loader {
         const int64_t cols = weight_parts.cols;
         std::vector<const TensorInfo *> tensors;
         keel_dtype dtype = options_.dtype;
-        bool mixed = false;
         int64_t rows = 0;
         for (const WeightParts::Part &part : weight_parts.parts) {
             rows += part.rows;
             tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
-            mixed = mixed || tensors.back()->dtype != tensors.front()->dtype;
         }
-        // Parts that were stored in different types can be joined only in one.
-        if (dtype == KEEL_DTYPE_NONE) dtype = mixed ? keel_dtype{KEEL_DTYPE_F32} : tensors.front()->dtype;
+        if (dtype == KEEL_DTYPE_NONE) dtype = joined_dtype(name, tensors);
         const auto make = [source = source_, tensors, dtype, parallel = options_.parallel] {
             std::vector<WeightSource> sources;
             for (const TensorInfo *tensor : tensors)
@@ -43,9 +40,8 @@ class ModelWeights::Loader {
             std::make_unique<Weight>(name, dtype, rows, cols, make, KEEL_JOIN_ROWS, use, options_.max_m);
         weight->prepare(executor_.device());
         // Pages of the file that nobody reads in place go back to the system.
-        const bool in_place = weight->sources_needed() && dtype == tensors.front()->dtype;
         for (const TensorInfo *tensor : tensors) {
-            if (!in_place) source_->drop(*tensor);
+            if (!weight->sources_needed() || !source_->in_place(*tensor, dtype)) source_->drop(*tensor);
             advance(tensor->bytes);
         }
         return weight;
@@ -59,8 +55,7 @@ class ModelWeights::Loader {
             const TensorInfo &tensor = source_->expect(name, {n});
             const size_t at = values.size();
             values.resize(at + static_cast<size_t>(n));
-            convert_to_f32(tensor.dtype, source_->bytes(tensor).data(), values.data() + at,
-                           static_cast<size_t>(n));
+            source_->read_vector(tensor, values.data() + at);
             advance(tensor.bytes);
         }
         if (offset != 0) {
@@ -74,13 +69,28 @@ class ModelWeights::Loader {
     }
 
   private:
+    // Parts that were stored in different types can be joined only in one: f32, which holds all of them, or q8_0 for parts that are all
+    // in blocks already.
+    static keel_dtype joined_dtype(const std::string &name, const std::vector<const TensorInfo *> &tensors) {
+        const keel_dtype first = tensors.front()->compute_dtype();
+        bool mixed = false, blocks = true;
+        for (const TensorInfo *tensor : tensors) {
+            mixed = mixed || tensor->compute_dtype() != first;
+            blocks = blocks && keel_dtype_block(tensor->compute_dtype()) > 1;
+        }
+        if (!mixed) return first;
+        const keel_dtype joined = blocks ? KEEL_DTYPE_Q8_0 : KEEL_DTYPE_F32;
+        log().warn("{}: its parts are stored in different types; it is held as {}", name,
+                   keel_dtype_name(joined));
+        return joined;
+    }
+
     // The tensor in place in its mapping, or converted into memory of its own.
     static WeightSource take(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
                              keel_dtype dtype, const ParallelFor &parallel) {
         const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
-        const std::span<const std::byte> bytes = source->bytes(tensor);
         const MappedFile &file = source->file(tensor);
-        if (dtype == tensor.dtype) {
+        if (source->in_place(tensor, dtype)) {
             return {source, file.bytes().data(), file.size(), tensor.offset, dtype, rows, cols};
         }
         const std::string what = fmt::format("{}: {}", file.path(), tensor.name);
@@ -91,8 +101,7 @@ class ModelWeights::Loader {
         const uint64_t size =
             static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols));
         auto memory = std::make_shared<PageBuffer>(size, what);
-        convert_rows(tensor.dtype, bytes.data(), dtype, memory->data(), static_cast<size_t>(rows),
-                     static_cast<size_t>(cols), what, parallel);
+        source->convert(tensor, dtype, memory->data(), parallel);
         const void *data = memory->data();
         return {std::shared_ptr<const void>(memory, data), data, size, 0, dtype, rows, cols};
     }
@@ -114,12 +123,8 @@ namespace {
 // What the weights will take at most: the stored matrices once more in the backend's layout, or in the dtype asked for.
 uint64_t memory_needed(const ModelSource &source, keel_dtype dtype) {
     uint64_t bytes = 0;
-    for (const TensorInfo &tensor : source.tensors()) {
-        const bool converted = dtype != KEEL_DTYPE_NONE && tensor.shape.size() == 2;
-        bytes += converted ? static_cast<uint64_t>(tensor.elements()) / keel_dtype_block(dtype) *
-                                 keel_dtype_bytes(dtype)
-                           : tensor.bytes;
-    }
+    for (const TensorInfo &tensor : source.tensors())
+        bytes += loaded_bytes(tensor, dtype);
     return bytes;
 }
 
@@ -132,6 +137,11 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     check_model_tensors(*source_); // all of them before the first is read
     require_memory(memory_needed(*source_, options.dtype), source_->path(),
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)", memory_info());
+    // What the user asked for needs no warning, what Keel cannot do does.
+    for (const Conversion &conversion : source_->conversions(options.dtype)) {
+        log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info, "{}: {}",
+                  source_->path(), conversion_text(conversion));
+    }
     Loader load(executor, source_, options);
     const auto norm = [&](const WeightParts &parts) { return load.vectors(parts, c.norm_offset); };
     const ModelParts model = model_parts(c);

@@ -1,0 +1,158 @@
+#include "format/ggml_blocks.hpp"
+
+#include "base/convert.hpp"
+#include "base/error.hpp"
+#include "format/ggml_type.hpp"
+
+#include <cstring>
+
+namespace keel {
+namespace {
+
+constexpr size_t small = 32;  // values of a block of the older types
+constexpr size_t super = 256; // and of the K types
+
+uint8_t byte_at(const std::byte *p, size_t i) {
+    return std::to_integer<uint8_t>(p[i]);
+}
+
+float half_at(const std::byte *p) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, p, sizeof bits);
+    return f16_to_f32(bits);
+}
+
+uint32_t word_at(const std::byte *p) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, p, sizeof bits);
+    return bits;
+}
+
+// d, m, 16 bytes: value j in the low nibble of byte j, value j + 16 in the high one; value = d * q + m.
+void decode_q4_1(const std::byte *in, float *out) {
+    const float d = half_at(in), m = half_at(in + 2);
+    for (size_t j = 0; j < small / 2; ++j) {
+        const uint8_t q = byte_at(in, 4 + j);
+        out[j] = static_cast<float>(q & 0xF) * d + m;
+        out[j + small / 2] = static_cast<float>(q >> 4) * d + m;
+    }
+}
+
+// The nibbles as above, the fifth bit of value j in bit j of a word in front of them.
+uint32_t five_bits(const std::byte *nibbles, uint32_t high, size_t j) {
+    const uint8_t q = byte_at(nibbles, j % (small / 2));
+    return (j < small / 2 ? q & 0xFU : q >> 4U) | (high >> j & 1U) << 4U;
+}
+
+// d, high bits, nibbles: value = d * (q - 16).
+void decode_q5_0(const std::byte *in, float *out) {
+    const float d = half_at(in);
+    const uint32_t high = word_at(in + 2);
+    for (size_t j = 0; j < small; ++j)
+        out[j] = static_cast<float>(static_cast<int32_t>(five_bits(in + 6, high, j)) - 16) * d;
+}
+
+// d, m, high bits, nibbles: value = d * q + m.
+void decode_q5_1(const std::byte *in, float *out) {
+    const float d = half_at(in), m = half_at(in + 2);
+    const uint32_t high = word_at(in + 4);
+    for (size_t j = 0; j < small; ++j)
+        out[j] = static_cast<float>(five_bits(in + 8, high, j)) * d + m;
+}
+
+// The scale and the minimum, six bits each, of one of the eight groups of 32 in a block of Q4_K or Q5_K. Of the 12 bytes the first
+// eight hold in their low six bits the scales and the minima of groups 0 to 3; those of 4 to 7 are split: their low nibbles in the
+// last four bytes, their upper two bits at the top of the first eight.
+struct Group {
+    float scale, minimum;
+};
+Group group_at(const std::byte *packed, size_t i) {
+    if (i < 4) {
+        return {static_cast<float>(byte_at(packed, i) & 63U),
+                static_cast<float>(byte_at(packed, i + 4) & 63U)};
+    }
+    const uint32_t both = byte_at(packed, i + 4);
+    const uint32_t scale = (both & 0xFU) | (byte_at(packed, i - 4) >> 6U) << 4U;
+    const uint32_t minimum = both >> 4U | (byte_at(packed, i) >> 6U) << 4U;
+    return {static_cast<float>(scale), static_cast<float>(minimum)};
+}
+
+// d, dmin, 12 bytes of groups, 128 bytes of nibbles: each 32 bytes hold two groups, the first in their low nibbles.
+void decode_q4_k(const std::byte *in, float *out) {
+    const float d = half_at(in), dmin = half_at(in + 2);
+    for (size_t g = 0; g < super / small; ++g) {
+        const Group group = group_at(in + 4, g);
+        const float scale = d * group.scale, minimum = dmin * group.minimum;
+        const std::byte *nibbles = in + 16 + g / 2 * small;
+        for (size_t j = 0; j < small; ++j) {
+            const uint32_t q = byte_at(nibbles, j) >> (g % 2 * 4) & 0xFU;
+            out[g * small + j] = scale * static_cast<float>(q) - minimum;
+        }
+    }
+}
+
+// As Q4_K, with 32 bytes of fifth bits before the nibbles: bit g of byte j belongs to value j of group g.
+void decode_q5_k(const std::byte *in, float *out) {
+    const float d = half_at(in), dmin = half_at(in + 2);
+    for (size_t g = 0; g < super / small; ++g) {
+        const Group group = group_at(in + 4, g);
+        const float scale = d * group.scale, minimum = dmin * group.minimum;
+        const std::byte *high = in + 16, *nibbles = in + 48 + g / 2 * small;
+        for (size_t j = 0; j < small; ++j) {
+            const uint32_t q = (byte_at(nibbles, j) >> (g % 2 * 4) & 0xFU) | (byte_at(high, j) >> g & 1U)
+                                                                                 << 4U;
+            out[g * small + j] = scale * static_cast<float>(q) - minimum;
+        }
+    }
+}
+
+// 128 bytes of low nibbles, 64 of upper two bits, 16 int8 scales of 16 values each, d. Each half of a block has its own 64 and 32
+// bytes: its value j lies in nibble j / 64 of byte j % 64, and in bits 2 * (j / 32) of byte j % 32.
+void decode_q6_k(const std::byte *in, float *out) {
+    const float d = half_at(in + 208);
+    for (size_t i = 0; i < super; ++i) {
+        const size_t half = i / 128, j = i % 128;
+        const uint32_t low = byte_at(in, half * 64 + j % 64) >> (j / 64 * 4) & 0xFU;
+        const uint32_t high = byte_at(in, 128 + half * 32 + j % 32) >> (j / 32 * 2) & 3U;
+        const auto scale = static_cast<float>(static_cast<int8_t>(byte_at(in, 192 + i / 16)));
+        out[i] = d * scale * static_cast<float>(static_cast<int32_t>(low | high << 4U) - 32);
+    }
+}
+
+using Decode = void (*)(const std::byte *, float *);
+
+Decode decoder(uint32_t type) {
+    switch (type) {
+    case ggml::q4_1:
+        return decode_q4_1;
+    case ggml::q5_0:
+        return decode_q5_0;
+    case ggml::q5_1:
+        return decode_q5_1;
+    case ggml::q4_k:
+        return decode_q4_k;
+    case ggml::q5_k:
+        return decode_q5_k;
+    case ggml::q6_k:
+        return decode_q6_k;
+    default:
+        return nullptr;
+    }
+}
+
+} // namespace
+
+bool can_decode_ggml(uint32_t type) {
+    return decoder(type) != nullptr;
+}
+
+void decode_ggml_blocks(uint32_t type, const void *src, float *dst, size_t count) {
+    const Decode decode = decoder(type);
+    if (decode == nullptr) throw_error(ErrorKind::internal, "blocks of GGML type {} cannot be decoded", type);
+    const GgmlType &row = *find_ggml_type(type);
+    const auto *in = static_cast<const std::byte *>(src);
+    for (size_t b = 0; b < count / row.block; ++b)
+        decode(in + b * row.bytes, dst + b * row.block);
+}
+
+} // namespace keel

@@ -1,0 +1,193 @@
+#include "format/gguf_writer.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <unistd.h>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t alignment = 32; // what files have that name none
+
+uint64_t aligned(uint64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+template <typename T>
+void append(std::string &to, T value) {
+    to.append(reinterpret_cast<const char *>(&value), sizeof value);
+}
+
+void append_text(std::string &to, std::string_view text) {
+    append(to, static_cast<uint64_t>(text.size()));
+    to.append(text);
+}
+
+[[noreturn]] void refuse(const fs::path &path, const char *action) {
+    const int error = errno;
+    throw_error(ErrorKind::runtime, "{}: cannot {}: {}", printable(path.string(), 400), action,
+                error != 0 ? std::generic_category().message(error) : "the system gives no reason");
+}
+
+} // namespace
+
+GgufWriter::GgufWriter(fs::path target) : target_(std::move(target)), temporary_(target_) {
+    temporary_ += ".part-" + std::to_string(::getpid());
+}
+
+GgufWriter::~GgufWriter() {
+    if (!begun_ || done_) return;
+    out_.close();
+    std::error_code ignored;
+    fs::remove(temporary_, ignored);
+}
+
+void GgufWriter::key(std::string_view key, GgufType type) {
+    append_text(metadata_, key);
+    append(metadata_, static_cast<uint32_t>(type));
+    ++keys_;
+}
+
+void GgufWriter::array(std::string_view name, GgufType element, uint64_t count) {
+    key(name, GgufType::array);
+    append(metadata_, static_cast<uint32_t>(element));
+    append(metadata_, count);
+}
+
+void GgufWriter::add(std::string_view name, std::string_view text) {
+    key(name, GgufType::string);
+    append_text(metadata_, text);
+}
+
+void GgufWriter::add(std::string_view name, uint32_t value) {
+    key(name, GgufType::u32);
+    append(metadata_, value);
+}
+
+void GgufWriter::add(std::string_view name, float value) {
+    key(name, GgufType::f32);
+    append(metadata_, value);
+}
+
+void GgufWriter::add(std::string_view name, bool value) {
+    key(name, GgufType::boolean);
+    append(metadata_, static_cast<uint8_t>(value));
+}
+
+void GgufWriter::add(std::string_view name, std::span<const std::string> texts) {
+    array(name, GgufType::string, texts.size());
+    for (const std::string &text : texts)
+        append_text(metadata_, text);
+}
+
+void GgufWriter::add(std::string_view name, std::span<const int32_t> values) {
+    array(name, GgufType::i32, values.size());
+    for (const int32_t value : values)
+        append(metadata_, value);
+}
+
+void GgufWriter::add(std::string_view name, std::span<const float> values) {
+    array(name, GgufType::f32, values.size());
+    for (const float value : values)
+        append(metadata_, value);
+}
+
+void GgufWriter::copy(const GgufFile &from, const GgufEntry &entry) {
+    if (entry.is_array()) {
+        array(entry.key, entry.element, entry.count);
+    } else {
+        key(entry.key, entry.type);
+    }
+    const auto raw = from.raw(entry);
+    metadata_.append(reinterpret_cast<const char *>(raw.data()), raw.size());
+}
+
+void GgufWriter::add_tensor(std::string_view name, uint32_t type, std::span<const int64_t> shape) {
+    const GgmlType &row = *find_ggml_type(type);
+    append_text(infos_, name);
+    append(infos_, static_cast<uint32_t>(shape.size()));
+    uint64_t elements = 1;
+    for (size_t i = shape.size(); i-- > 0;) {
+        append(infos_, shape[i]);
+        elements *= static_cast<uint64_t>(shape[i]);
+    }
+    append(infos_, type);
+    append(infos_, data_bytes_);
+    tensors_.push_back({std::string(name), elements / row.block * row.bytes});
+    data_bytes_ += aligned(tensors_.back().bytes);
+}
+
+uint64_t GgufWriter::header_bytes() const {
+    return 4 + 4 + 8 + 8 + metadata_.size() + infos_.size();
+}
+
+uint64_t GgufWriter::file_bytes() const {
+    return aligned(header_bytes()) + data_bytes_;
+}
+
+void GgufWriter::put(const void *data, uint64_t bytes) {
+    errno = 0;
+    out_.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
+    if (!out_) refuse(temporary_, "write");
+}
+
+void GgufWriter::begin() {
+    errno = 0;
+    out_.open(temporary_, std::ios::binary | std::ios::trunc);
+    if (!out_) refuse(temporary_, "create the file");
+    begun_ = true;
+    std::string head = "GGUF";
+    append(head, uint32_t{3});
+    append(head, static_cast<uint64_t>(tensors_.size()));
+    append(head, keys_);
+    put(head.data(), head.size());
+    put(metadata_.data(), metadata_.size());
+    put(infos_.data(), infos_.size());
+    const std::array<char, alignment> zeros{};
+    put(zeros.data(), aligned(header_bytes()) - header_bytes());
+}
+
+void GgufWriter::write(std::span<const std::byte> data) {
+    while (!data.empty()) {
+        if (next_ == tensors_.size())
+            throw_error(ErrorKind::internal, "{}: more data than its tensors have", target_.string());
+        const Declared &tensor = tensors_[next_];
+        const auto piece = static_cast<size_t>(std::min<uint64_t>(data.size(), tensor.bytes - written_));
+        put(data.data(), piece);
+        data = data.subspan(piece);
+        written_ += piece;
+        if (written_ < tensor.bytes) continue;
+        const std::array<char, alignment> zeros{};
+        put(zeros.data(), aligned(tensor.bytes) - tensor.bytes);
+        written_ = 0;
+        ++next_;
+    }
+}
+
+void GgufWriter::finish() {
+    if (next_ != tensors_.size())
+        throw_error(ErrorKind::internal, "{}: tensor '{}' has no data", target_.string(),
+                    tensors_[next_].name);
+    errno = 0;
+    out_.close();
+    if (!out_) refuse(temporary_, "write");
+    std::error_code error;
+    fs::rename(temporary_, target_, error);
+    if (error) {
+        std::error_code ignored;
+        fs::remove(temporary_, ignored);
+        throw_error(ErrorKind::runtime, "{}: cannot rename it to {}: {}", temporary_.string(),
+                    target_.string(), error.message());
+    }
+    done_ = true;
+}
+
+} // namespace keel

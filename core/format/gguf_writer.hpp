@@ -1,0 +1,68 @@
+#pragma once
+
+#include "format/gguf.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(), the data of the tensors in the order of
+// the list. The content goes to a file beside the target, which takes the target's place in finish(): nobody ever sees half a file, and
+// what stood there stays until then. Without finish() nothing remains. All members throw Error(runtime) where the system refuses.
+class GgufWriter {
+  public:
+    explicit GgufWriter(std::filesystem::path target);
+    ~GgufWriter();
+    GgufWriter(const GgufWriter &) = delete;
+    GgufWriter &operator=(const GgufWriter &) = delete;
+
+    void add(std::string_view key, std::string_view text);
+    void add(std::string_view key, const char *text) { add(key, std::string_view(text)); }
+    void add(std::string_view key, uint32_t value);
+    void add(std::string_view key, float value);
+    void add(std::string_view key, bool value);
+    void add(std::string_view key, std::span<const std::string> texts);
+    void add(std::string_view key, std::span<const int32_t> values);
+    void add(std::string_view key, std::span<const float> values);
+    // As it stands in another file.
+    void copy(const GgufFile &from, const GgufEntry &entry);
+
+    // `type` is one that find_ggml_type() knows; shape[0] is the outermost.
+    void add_tensor(std::string_view name, uint32_t type, std::span<const int64_t> shape);
+
+    // Bytes of the file that finish() leaves.
+    uint64_t file_bytes() const;
+    // Writes all that stands in front of the data.
+    void begin();
+    // The next tensor's data, in pieces of any size; the next one begins when as many bytes came as it has.
+    void write(std::span<const std::byte> data);
+    void finish();
+
+  private:
+    struct Declared {
+        std::string name;
+        uint64_t bytes = 0;
+    };
+    void key(std::string_view key, GgufType type);
+    void array(std::string_view key, GgufType element, uint64_t count);
+    void put(const void *data, uint64_t bytes);
+    uint64_t header_bytes() const;
+
+    std::filesystem::path target_, temporary_;
+    std::ofstream out_;
+    std::string metadata_, infos_;
+    uint64_t keys_ = 0;
+    std::vector<Declared> tensors_;
+    uint64_t data_bytes_ = 0;           // of all tensors, padded
+    size_t next_ = 0;                   // the tensor whose data comes next
+    uint64_t written_ = 0;              // of it
+    bool begun_ = false, done_ = false; // the temporary file is there; it has taken its place
+};
+
+} // namespace keel
