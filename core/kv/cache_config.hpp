@@ -46,6 +46,8 @@ struct CacheConfig {
     std::optional<int64_t>
         slack; // slots above the budget before the budget trigger fires; nullopt: an eighth of the budget
     int64_t protect_prefix = 0, protect_recent = 0; // first and last slots that stay
+    bool protect_system_prompt =
+        false; // a sequence may ask for a longer prefix, see CacheManager::protect_prefix
     KvPositions positions = KvPositions::absolute;
     bool at_prefill_end = true, at_budget = true, at_insert = false; // triggers
     std::optional<int64_t> every_n;                                  // and every n tokens

@@ -21,14 +21,14 @@ int64_t shortest_kept(const KeepLists &keep) {
 } // namespace
 
 CacheManager::CacheManager(CachePlan &plan, keel_buffer_kind placement)
-    : plan_(plan), placement_(placement),
+    : plan_(plan), placement_(placement), prefix_(plan.config().protect_prefix),
       cache_(std::make_unique<KvCache>(plan.executor(), plan.shape(), placement)) {
     start();
 }
 
 CacheManager::CacheManager(const CacheManager &parent, std::unique_ptr<KvCache> cache)
-    : plan_(parent.plan_), placement_(parent.placement_), cache_(std::move(cache)), seen_(parent.seen_),
-      since_every_n_(parent.since_every_n_), tail_(parent.tail_) {
+    : plan_(parent.plan_), placement_(parent.placement_), prefix_(parent.prefix_), cache_(std::move(cache)),
+      seen_(parent.seen_), since_every_n_(parent.since_every_n_), tail_(parent.tail_) {
     start();
     if (parent.policy_) policy_ = parent.policy_->fork();
     if (parent.rerotation_) rerotation_ = parent.rerotation_->fork();
@@ -48,7 +48,7 @@ void CacheManager::start() {
         allocator_ = std::make_unique<AllocatorState>(plan_.config().allocator, plan_.host()->table(),
                                                       plan_.geometry(), allocator_needs);
     }
-    if (plan_.may_move_keys()) rerotation_ = std::make_unique<Rerotation>(plan_, placement_);
+    if (plan_.may_move_keys()) rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix_);
     keep_.resize(plan_.shape().layers);
     records_.reserve(plan_.shape().layers);
 }
@@ -86,8 +86,8 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     if (!prompt && plan_.prefill_only())
         return refuse(fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
     const int64_t capacity = plan_.capacity_slots();
-    const BudgetNow budget = plan_.budget(seen_ + n);
-    const int64_t least = config.at_insert ? plan_.protected_slots() + 1 : budget.tokens;
+    const BudgetNow budget = plan_.budget(seen_ + n, prefix_);
+    const int64_t least = config.at_insert ? protected_slots() + 1 : budget.tokens;
     const bool fires = config.at_insert || (config.at_budget && budget.tokens < capacity) ||
                        (!prompt && config.every_n && budget.tokens + *config.every_n < capacity);
     if (!fires) {
@@ -104,8 +104,9 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     int64_t n = std::min(left, std::max<int64_t>(preferred, 1));
     if (may_act(StepKind::prefill_chunk) && !cache_->fits(n)) {
         const int64_t capacity = plan_.capacity_slots();
-        const int64_t kept = plan_.config().at_insert ? std::min(plan_.budget(seen_).tokens, capacity - 1)
-                                                      : cache_->max_length();
+        const int64_t kept = plan_.config().at_insert
+                                 ? std::min(plan_.budget(seen_, prefix_).tokens, capacity - 1)
+                                 : cache_->max_length();
         n = std::clamp<int64_t>(capacity - kept, 1, n);
     }
     const int64_t window = plan_.needs().window;
@@ -118,8 +119,8 @@ std::span<const EvictionRecord> CacheManager::before_append(int64_t n, StepKind 
     std::string why;
     if (cache_->fits(n, &why)) return {};
     if (may_act(kind) && plan_.config().at_insert) {
-        const int64_t target = std::min(plan_.budget(seen_).tokens, plan_.capacity_slots() - n);
-        if (target > plan_.protected_slots()) {
+        const int64_t target = std::min(plan_.budget(seen_, prefix_).tokens, plan_.capacity_slots() - n);
+        if (target > protected_slots()) {
             const auto records = run_eviction(KEEL_TRIGGER_INSERT, target);
             if (cache_->fits(n, &why)) return records;
         }
@@ -150,7 +151,7 @@ void CacheManager::append(int64_t n) {
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
     if (plan_.keeps_all()) return {};
     const CacheConfig &config = plan_.config();
-    const BudgetNow budget = plan_.budget(seen_);
+    const BudgetNow budget = plan_.budget(seen_, prefix_);
     if (kind == StepKind::prefill_end && config.at_prefill_end)
         return run_eviction(KEEL_TRIGGER_PREFILL_END, budget.tokens);
     if (kind != StepKind::prefill_end && !may_act(kind)) return {};
@@ -166,7 +167,7 @@ std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
 
 std::span<const EvictionRecord> CacheManager::evict() {
     if (plan_.keeps_all()) return {};
-    return run_eviction(KEEL_TRIGGER_BUDGET, plan_.budget(seen_).tokens);
+    return run_eviction(KEEL_TRIGGER_BUDGET, plan_.budget(seen_, prefix_).tokens);
 }
 
 void CacheManager::truncate(int64_t n) {
@@ -187,8 +188,22 @@ void CacheManager::reset() {
     seen_ = tail_ = since_every_n_ = 0;
     evictions_ = evicted_slots_ = evicted_bytes_ = 0;
     start_ = Clock::now();
-    if (rerotation_) rerotation_->truncate(*cache_);
     if (policy_) policy_->reset();
+    set_prefix(plan_.config().protect_prefix);
+}
+
+void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
+    if (plan_.keeps_all()) return;
+    if (seen_ != 0) throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
+    const int64_t prefix = std::max(tokens, plan_.config().protect_prefix);
+    plan_.check_prefix(prefix, what);
+    set_prefix(prefix);
+}
+
+// Of an empty cache, or of one whose keys were never moved.
+void CacheManager::set_prefix(int64_t prefix) {
+    prefix_ = prefix;
+    if (rerotation_) rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix_);
 }
 
 std::unique_ptr<CacheManager> CacheManager::fork() const {
@@ -252,7 +267,7 @@ void CacheManager::share_out(int64_t target) {
     input.layers = s.layers;
     input.kv_heads = s.kv_heads;
     input.budget = budgets_[0];
-    input.protected_slots = plan_.protected_slots();
+    input.protected_slots = protected_slots();
     input.lengths = lengths_.data();
     allocator_->allocate(input, budgets_);
     const keel_granularity granularity = plan_.needs().granularity;
@@ -319,7 +334,7 @@ void CacheManager::protect(uint32_t layer) {
         const auto positions = cache_->positions(layer, h);
         std::copy(positions.begin(), positions.end(), slot_positions_.begin() + row);
         const auto mask = mask_.begin() + row;
-        std::fill(mask, mask + std::min(length, config.protect_prefix), uint8_t{1});
+        std::fill(mask, mask + std::min(length, prefix_), uint8_t{1});
         std::fill(mask + std::max<int64_t>(0, length - config.protect_recent), mask + length, uint8_t{1});
         lengths_[h] = static_cast<int32_t>(length);
     }
@@ -415,7 +430,7 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
         record.microseconds += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
     }
     cache_->publish();
-    const int64_t slack = plan_.budget(seen_).slack;
+    const int64_t slack = plan_.budget(seen_, prefix_).slack;
     for (EvictionRecord &record : records) {
         if (!rerotation_ || !should_close(record.layer, slack)) continue;
         const auto begin = Clock::now();

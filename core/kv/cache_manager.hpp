@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace keel {
@@ -62,8 +63,18 @@ class CacheManager {
 
     // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already.
     void truncate(int64_t n);
-    // An empty cache and a policy that begins anew.
+    // An empty cache and a policy that begins anew; the protected prefix is the config's again.
     void reset();
+    // From here on the first `tokens` slots stay (at least the config's prefix): a system prompt. Before the first token. Throws
+    // Error(input) naming the key to change if that leaves no room; `what` it is: "the system prompt".
+    void protect_prefix(int64_t tokens, std::string_view what);
+    int64_t protected_prefix() const { return prefix_; }
+
+    // Writes cache, books and the policy's state, and takes them in again in the place of what is here. A pipeline of the same shape,
+    // types, policy and parameters understands them. Throws Error(input) for what cannot be, Error(plugin) for a policy that has state
+    // and cannot save it; after a failed load() the cache is empty.
+    void save(StateWriter &out) const;
+    void load(StateReader &in);
     // A copy that shares blocks until either is written. KvShape::sequences has to allow it. Both write to the plan's log.
     std::unique_ptr<CacheManager> fork() const;
 
@@ -78,6 +89,10 @@ class CacheManager {
     CacheManager(const CacheManager &parent, std::unique_ptr<KvCache> cache);
 
     void start();
+    void set_prefix(int64_t prefix);
+    int64_t protected_slots() const { return prefix_ + plan_.config().protect_recent; }
+    void load_books(StateReader &in);
+    void check_lengths(const StateReader &in) const;
     bool may_act(StepKind kind) const;
     bool is_over(const BudgetNow &budget) const; // more slots than budget and slack, all heads together
     std::span<const EvictionRecord> run_eviction(keel_trigger trigger, int64_t target);
@@ -93,6 +108,7 @@ class CacheManager {
 
     CachePlan &plan_;
     keel_buffer_kind placement_;
+    int64_t prefix_; // slots at the front that stay
     std::unique_ptr<KvCache> cache_;
     std::unique_ptr<PolicyState> policy_;
     std::unique_ptr<AllocatorState> allocator_; // NULL: the same budget for all heads

@@ -138,7 +138,7 @@ int64_t CachePlan::capacity_slots() const {
 
 void CachePlan::check_budget() {
     const int64_t least = protected_slots() + 1;
-    std::string key;
+    std::string &key = budget_key_;
     switch (config_.budget_unit) {
     case BudgetUnit::none:
         if (needs_.own_budget == 0) {
@@ -213,17 +213,37 @@ void CachePlan::check_positions() {
     }
 }
 
-BudgetNow CachePlan::budget(int64_t seen) const {
+BudgetNow CachePlan::budget(int64_t seen, int64_t prefix) const {
     BudgetNow now;
     now.tokens = fixed_;
+    if (config_.budget_unit == BudgetUnit::none) now.tokens += prefix - config_.protect_prefix;
     if (config_.budget_unit == BudgetUnit::ratio) {
-        now.tokens =
-            std::max(fixed_, static_cast<int64_t>(std::floor(config_.budget * static_cast<double>(seen))));
+        now.tokens = std::max(prefix + config_.protect_recent + 1,
+                              static_cast<int64_t>(std::floor(config_.budget * static_cast<double>(seen))));
     }
     now.slack = config_.slack.value_or(now.tokens / 8);
     // Slack has to leave room for one token, or the trigger would come too late.
     now.slack = std::max<int64_t>(0, std::min(now.slack, capacity_slots() - now.tokens - 1));
     return now;
+}
+
+void CachePlan::check_prefix(int64_t prefix, std::string_view what) const {
+    if (keeps_all()) return;
+    const int64_t least = prefix + config_.protect_recent + 1;
+    const int64_t tokens = budget(0, prefix).tokens;
+    if (tokens < least) {
+        throw_error(ErrorKind::input,
+                    "{}: a budget of {} slots leaves no room beside {} of {} tokens and "
+                    "policy.protect.recent = {}; at "
+                    "least {}, or set policy.protect.system_prompt to false",
+                    budget_key_, tokens, what, prefix, config_.protect_recent, least);
+    }
+    if (least + 1 > capacity_slots()) {
+        throw_error(
+            ErrorKind::input,
+            "model.context: {} of {} tokens fills the {} slots that model.context and kv.max_mib leave", what,
+            prefix, capacity_slots());
+    }
 }
 
 void CachePlan::plan_ops() {
@@ -259,16 +279,17 @@ void CachePlan::plan_ops() {
     turn.end = shape_.max_slots;
     if (!is_quantized(shape_.key_dtype))
         rerotate_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation");
-    if (config_.protect_prefix == 0) return;
-    const Tensor copy =
-        Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, config_.protect_prefix, shape_.head_dim});
+    // How long a system prompt is comes to light when a conversation begins.
+    const int64_t prefix = config_.protect_system_prompt ? shape_.max_slots : config_.protect_prefix;
+    if (prefix == 0) return;
+    const Tensor copy = Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, prefix, shape_.head_dim});
     turn.features = KEEL_REROTATE_SOURCE;
     turn.source = copy.c();
-    turn.end = config_.protect_prefix;
+    turn.end = prefix;
     restore_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation of the protected prefix");
     keys.features = 0;
     keys.out = copy.c();
-    keys.end = config_.protect_prefix;
+    keys.end = prefix;
     capture_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: copy of the protected prefix");
 }
 

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace keel {
@@ -39,9 +40,12 @@ class CachePlan {
     bool acts_in_prefill() const { return (needs_.flags & KEEL_POLICY_BLOCKWISE) != 0; }
     bool prefill_only() const { return (needs_.flags & KEEL_POLICY_PREFILL_ONLY) != 0; }
     bool may_move_keys() const { return !keeps_all() && config_.positions != KvPositions::absolute; }
-    int64_t protected_slots() const { return config_.protect_prefix + config_.protect_recent; }
-    // The budget when `seen` tokens were seen (they matter for a ratio). Not for a policy that keeps all.
-    BudgetNow budget(int64_t seen) const;
+    // The budget when `seen` tokens were seen (they matter for a ratio) of a sequence whose first `prefix` slots are protected, which are
+    // at least CacheConfig::protect_prefix. Not for a policy that keeps all.
+    BudgetNow budget(int64_t seen, int64_t prefix) const;
+    BudgetNow budget(int64_t seen) const { return budget(seen, config_.protect_prefix); }
+    // Throws Error(input) naming the key if a prefix of so many slots leaves no room in the budget. `what` it is: "the system prompt".
+    void check_prefix(int64_t prefix, std::string_view what) const;
     // Slots per head that model.context and kv.max_mib leave to one sequence.
     int64_t capacity_slots() const;
     bool has_ragged_budgets() const { return ragged_; }
@@ -65,6 +69,7 @@ class CachePlan {
     void check_budget();
     void check_positions();
     void plan_ops();
+    int64_t protected_slots() const { return config_.protect_prefix + config_.protect_recent; }
 
     Executor &executor_;
     KvShape shape_;
@@ -72,8 +77,9 @@ class CachePlan {
     CacheConfig config_;
     keel_geometry geometry_ = {KEEL_HEADER(keel_geometry)};
     keel_policy_needs needs_ = {KEEL_HEADER(keel_policy_needs)};
-    int64_t fixed_ = 0;   // slots per head; with a ratio the least that it may come to
-    bool ragged_ = false; // the allocator gives heads of a layer different budgets
+    std::string budget_key_; // that the budget comes from, for messages
+    int64_t fixed_ = 0;      // slots per head; with a ratio the least that it may come to
+    bool ragged_ = false;    // the allocator gives heads of a layer different budgets
     uint64_t sequences_ = 0;
     std::unique_ptr<EvictionLog> log_;
     OpHandle gather_, key_norms_, value_norms_, capture_, rerotate_, restore_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kv/arena.hpp"
+#include "kv/state_io.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -69,6 +70,13 @@ class KvCache {
     void set_positions(uint32_t layer, uint32_t head, int64_t begin, std::span<const int32_t> positions);
     void clear();
 
+    // Writes lengths, positions and rows, in the types of the cache; reads them from the device.
+    void save(StateWriter &out) const;
+    // What save() wrote, of a cache of the same layers, heads and types, in the place of what is here. `seen`: tokens since the start,
+    // positions are below. Throws Error(input) for what cannot be (nothing is believed), and for what does not fit here; the cache
+    // is empty then.
+    void load(StateReader &in, int64_t seen);
+
     // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
     std::unique_ptr<KvCache> fork() const;
 
@@ -88,7 +96,14 @@ class KvCache {
         keel_kv_view view = {KEEL_HEADER(keel_kv_view)};
     };
 
+    struct SavedHead { // bytes of the reader's
+        std::vector<int32_t> positions;
+        std::span<const std::byte> keys, values;
+    };
+
     explicit KvCache(std::shared_ptr<KvArena> arena);
+    SavedHead read_head(StateReader &in, int64_t seen) const;
+    void fill_head(uint32_t layer, uint32_t head, const SavedHead &saved);
     Head &head(uint32_t layer, uint32_t h) { return heads_[layer * shape().kv_heads + h]; }
     uint64_t blocks_wanted(int64_t n) const; // for n more tokens, copies of shared blocks included
     int64_t blocks_for(int64_t slots) const {

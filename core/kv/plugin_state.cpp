@@ -3,6 +3,8 @@
 namespace keel {
 namespace {
 
+constexpr uint64_t max_state_bytes = uint64_t{1} << 30;
+
 std::string reason(keel_status status) {
     const auto error = HostServices::take_error();
     return error && !error->message.empty() ? error->message : status_text(status);
@@ -28,6 +30,7 @@ void PolicyState::create(keel_policy_needs &needs) {
     needs = {KEEL_HEADER(keel_policy_needs)};
     HostServices::drop_error();
     keel_policy_state *state = nullptr;
+    const auto lock = lock_plugin_init();
     const keel_status status =
         plugin_.table->create(host_, &geometry_, plugin_.params, plugin_.n_params, seed_, &needs, &state);
     if (status != KEEL_OK) fail(status, "could not be set up");
@@ -76,11 +79,58 @@ std::unique_ptr<PolicyState> PolicyState::fork() const {
     return std::unique_ptr<PolicyState>(new PolicyState(*this, state));
 }
 
+void PolicyState::save(StateWriter &out) const {
+    if (plugin_.table->save == nullptr) {
+        if (plugin_.table->fork != nullptr) {
+            throw_error(
+                ErrorKind::plugin,
+                "policy {} has a state of its own and cannot save it; sessions under it are not saved",
+                plugin_.name);
+        }
+        out.put(uint64_t{0});
+        return;
+    }
+    HostServices::drop_error();
+    uint64_t size = 0;
+    keel_status status = plugin_.table->save(state_, nullptr, &size);
+    if (status != KEEL_OK) fail(status, "could not say how large its state is");
+    if (size > max_state_bytes) {
+        throw_error(ErrorKind::plugin, "policy {} wants to save {} bytes, at most {} are taken", plugin_.name,
+                    size, max_state_bytes);
+    }
+    std::vector<std::byte> state(static_cast<size_t>(size));
+    uint64_t written = size;
+    status = plugin_.table->save(state_, state.data(), &written);
+    if (status != KEEL_OK) fail(status, "could not save its state");
+    if (written > size) {
+        throw_error(ErrorKind::plugin, "policy {} asked for {} bytes to save its state and wrote {}",
+                    plugin_.name, size, written);
+    }
+    out.put(written);
+    out.write(state.data(), static_cast<size_t>(written));
+}
+
+void PolicyState::load(StateReader &in) {
+    const auto size = in.get<uint64_t>("the policy's state");
+    const auto state = in.take(size, "the policy's state");
+    if (plugin_.table->load == nullptr) {
+        if (size != 0) in.fail("{} bytes of state for policy {}, which takes none", size, plugin_.name);
+        return;
+    }
+    if (size == 0 && plugin_.table->save == nullptr) return;
+    // The plugin may read numbers from it as they are.
+    const std::vector<std::byte> aligned(state.begin(), state.end());
+    HostServices::drop_error();
+    const keel_status status = plugin_.table->load(state_, aligned.data(), size);
+    if (status != KEEL_OK) fail(status, fmt::format("did not take the state of {}", in.name()));
+}
+
 AllocatorState::AllocatorState(const KvPlugin<keel_allocator> &plugin, const keel_host *host,
                                const keel_geometry &geometry, keel_allocator_needs &needs)
     : plugin_(plugin) {
     needs = {KEEL_HEADER(keel_allocator_needs)};
     HostServices::drop_error();
+    const auto lock = lock_plugin_init();
     const keel_status status =
         plugin.table->create(host, &geometry, plugin.params, plugin.n_params, &needs, &state_);
     if (status != KEEL_OK) {

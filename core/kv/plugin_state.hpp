@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "kv/cache_config.hpp"
+#include "kv/state_io.hpp"
 
 #include <keel/allocator.h>
 #include <keel/policy.h>
@@ -26,6 +27,10 @@ class PolicyState {
     void reset();
     void truncate(int64_t position);
     std::unique_ptr<PolicyState> fork() const;
+    // Writes what the policy remembers, and takes it in again. A policy without state of its own writes nothing; one that has state
+    // (it can be forked) but offers no way to save it is refused with Error(plugin).
+    void save(StateWriter &out) const;
+    void load(StateReader &in);
 
   private:
     PolicyState(const PolicyState &parent, keel_policy_state *state);

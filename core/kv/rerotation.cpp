@@ -8,9 +8,8 @@
 
 namespace keel {
 
-Rerotation::Rerotation(CachePlan &plan, keel_buffer_kind placement)
-    : plan_(plan), placement_(placement), prefix_(plan.config().protect_prefix),
-      captured_(plan.shape().layers, 0) {
+Rerotation::Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix)
+    : plan_(plan), placement_(placement), prefix_(prefix), captured_(plan.shape().layers, 0) {
     const size_t rows = size_t{plan.shape().layers} * plan.shape().kv_heads;
     origin_.assign(rows * static_cast<size_t>(prefix_), 0);
 }
@@ -189,7 +188,7 @@ void Rerotation::truncate(const KvCache &cache) {
 }
 
 std::unique_ptr<Rerotation> Rerotation::fork() const {
-    auto copy = std::make_unique<Rerotation>(plan_, placement_);
+    auto copy = std::make_unique<Rerotation>(plan_, placement_, prefix_);
     copy->captured_ = captured_;
     copy->origin_ = origin_;
     if (!pristine_.empty()) {
@@ -197,6 +196,45 @@ std::unique_ptr<Rerotation> Rerotation::fork() const {
         copy->pristine_.write(pristine_.read<float>().data());
     }
     return copy;
+}
+
+void Rerotation::save(StateWriter &out) const {
+    const KvShape &s = plan_.shape();
+    const std::vector<float> rows = pristine_.empty() ? std::vector<float>{} : pristine_.read<float>();
+    for (uint32_t l = 0; l < s.layers; ++l) {
+        const auto captured = static_cast<size_t>(captured_[l]);
+        out.put(captured_[l]);
+        for (uint32_t h = 0; h < s.kv_heads; ++h) {
+            const size_t at = (size_t{l} * s.kv_heads + h) * static_cast<size_t>(prefix_);
+            out.put_all<int32_t>(std::span(origin_).subspan(at, captured));
+            if (captured > 0)
+                out.put_all<float>(std::span(rows).subspan(at * s.head_dim, captured * s.head_dim));
+        }
+    }
+}
+
+void Rerotation::load(StateReader &in, const KvCache &cache) {
+    const KvShape &s = plan_.shape();
+    std::vector<float> rows, read;
+    std::vector<int32_t> origins;
+    std::fill(captured_.begin(), captured_.end(), 0);
+    for (uint32_t l = 0; l < s.layers; ++l) {
+        int64_t most = prefix_;
+        for (uint32_t h = 0; h < s.kv_heads; ++h)
+            most = std::min(most, cache.length(l, h));
+        const auto captured = static_cast<size_t>(in.get_count("protected keys of a layer", 0, most));
+        for (uint32_t h = 0; h < s.kv_heads && captured > 0; ++h) {
+            make_buffers();
+            rows.resize(origin_.size() * s.head_dim);
+            const size_t at = (size_t{l} * s.kv_heads + h) * static_cast<size_t>(prefix_);
+            in.get_all<int32_t>(origins, captured, "positions of protected keys");
+            in.get_all<float>(read, uint64_t{captured} * s.head_dim, "protected keys");
+            std::copy(origins.begin(), origins.end(), origin_.begin() + static_cast<std::ptrdiff_t>(at));
+            std::copy(read.begin(), read.end(), rows.begin() + static_cast<std::ptrdiff_t>(at * s.head_dim));
+        }
+        captured_[l] = static_cast<int64_t>(captured);
+    }
+    if (!rows.empty()) pristine_.write(rows.data());
 }
 
 } // namespace keel

@@ -19,13 +19,17 @@ namespace keel {
 //   f32, f16 and bf16 only. Quantized keys outside the prefix are never rotated: close() refuses them by name.
 class Rerotation {
   public:
-    Rerotation(CachePlan &plan, keel_buffer_kind placement);
+    // `prefix`: protected slots at the front.
+    Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix);
 
     // After compact(): moves the keys of a layer so that its positions are contiguous up to the newest. The keys moved.
     int64_t close(KvCache &cache, uint32_t layer);
     // The sequence was cut: protected slots from the shortest head's length on will be written anew.
     void truncate(const KvCache &cache);
     std::unique_ptr<Rerotation> fork() const;
+    // Writes the pristine copy of the protected prefix, and takes it in again; `cache` holds the sequence by then.
+    void save(StateWriter &out) const;
+    void load(StateReader &in, const KvCache &cache);
 
   private:
     void capture(KvCache &cache, uint32_t layer);

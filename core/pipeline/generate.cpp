@@ -23,6 +23,14 @@ const char *stop_reason_name(StopReason reason) {
     return "cancelled";
 }
 
+namespace {
+
+std::span<const float> last_row(Session &session) {
+    return session.logits().last(static_cast<size_t>(session.pipeline().model().vocab_size));
+}
+
+} // namespace
+
 GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
     GenerateOptions options;
     options.max_tokens = *config.generation.max_tokens;
@@ -39,12 +47,13 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
 }
 
 GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
-    if (prompt.empty())
+    if (prompt.empty() && !session.pending())
         throw_error(ErrorKind::usage, "the prompt is empty and the model has no token that begins a text");
     const auto start = std::chrono::steady_clock::now();
     Pipeline &pipeline = session.pipeline();
     const Tokenizer &tokenizer = *pipeline.tokenizer();
     Sampler sampler(options.sampling);
+    if (options.random) sampler.restore_rng(*options.random);
     TextStream stream(tokenizer, options.stop);
     GenerateResult result;
     const auto emit = [&](const std::string &text) {
@@ -60,16 +69,28 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
         stopped = true;
     };
 
-    session.prefill(prompt, true, 1, options.progress);
+    if (!prompt.empty()) {
+        std::vector<int32_t> input(prompt.begin(), prompt.end());
+        if (session.pending()) input.insert(input.begin(), *session.pending());
+        session.prefill(input, true, 1, options.progress);
+    } else if (std::string why; session.can_take(1, &why)) {
+        session.decode(*session.pending());
+    } else {
+        stop(StopReason::cache_full, why);
+    }
     if (cancelled()) stop(StopReason::cancelled);
     while (!stopped && static_cast<int64_t>(result.ids.size()) < options.max_tokens) {
-        const int32_t id =
-            plain_greedy ? session.greedy() : sampler.sample(session.logits(), session.history());
+        const int32_t id = plain_greedy && !options.logprobs
+                               ? session.greedy()
+                               : sampler.sample(last_row(session), session.history());
         if (result.ids.empty()) {
             result.first_token_seconds =
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         }
         result.ids.push_back(id);
+        if (options.logprobs)
+            result.logprobs.push_back(token_logprobs(last_row(session), id, *options.logprobs));
+        session.set_pending(id);
         if (!options.ignore_end && tokenizer.ends_generation(id)) {
             stop(StopReason::end_token);
             break;
@@ -95,6 +116,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
         result.detail = std::string(stream.stop_string());
     }
     result.stats = session.stats();
+    result.random = sampler.rng_state();
     return result;
 }
 

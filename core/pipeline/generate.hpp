@@ -1,5 +1,6 @@
 #pragma once
 
+#include "pipeline/logprobs.hpp"
 #include "pipeline/session.hpp"
 #include "text/sampler.hpp"
 
@@ -23,7 +24,9 @@ struct GenerateOptions {
     int64_t max_tokens = 128;
     std::vector<std::string> stop;
     SamplingParams sampling;
-    bool ignore_end = false; // go on past end tokens, up to max_tokens
+    bool ignore_end = false;         // go on past end tokens, up to max_tokens
+    std::optional<int64_t> logprobs; // note log-probabilities: of each token, and of so many of the likeliest
+    std::optional<Rng::State> random; // draw on from here, not from sampling.seed
     // Called with text as soon as it is certain: complete characters, never a part of a stop string.
     std::function<void(std::string_view)> on_text;
     Progress progress; // of the prefill
@@ -33,7 +36,9 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config);
 
 struct GenerateResult {
     std::string text;
-    std::vector<int32_t> ids; // generated, the end token included
+    std::vector<int32_t> ids;            // generated, the end token included
+    std::vector<TokenLogprobs> logprobs; // of each of ids, where they were asked for
+    Rng::State random{};                 // of the sampler, behind the last draw
     StopReason reason = StopReason::max_tokens;
     std::string detail;             // of stop_string and cache_full
     double first_token_seconds = 0; // from the call to the first token
@@ -41,6 +46,8 @@ struct GenerateResult {
 };
 
 // Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything after the first token ends in a result.
+// A session that has a pending token (of an earlier generate(), or loaded) goes on with it: in front of the prompt, or, where the prompt
+// is empty, exactly as if the earlier generation had not ended. Afterwards the last token is pending.
 GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
 
 // The line that closes a run: "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first part

@@ -119,6 +119,7 @@ void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     rows_ = rows;
     logits_read_ = false;
     settled_ = false;
+    pending_.reset();
     history_.insert(history_.end(), ids.begin(), ids.end());
     pipeline_.graph().forward(step_ids_, step_positions_, cache_->cache().views(), rows);
 }
@@ -132,7 +133,7 @@ void Session::settle() {
 
 void Session::read_logits() {
     logits_.resize(static_cast<size_t>(rows_) * static_cast<size_t>(pipeline_.model().vocab_size));
-    if (rows_ > 0) pipeline_.graph().logits(rows_).read(logits_.data());
+    if (rows_ > 0) pipeline_.graph().read_logits(rows_, logits_.data());
     check_finite(logits_);
     logits_read_ = true;
     settle();
@@ -147,6 +148,8 @@ std::span<const float> Session::logits() {
 }
 
 int32_t Session::greedy() {
+    if (logits_read_ && logits_.empty())
+        throw_error(ErrorKind::internal, "no step was taken that has logits");
     if (logits_read_) { // of the prefill: they are here already
         const std::span<const float> row = logits().last(static_cast<size_t>(pipeline_.model().vocab_size));
         return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
@@ -260,11 +263,59 @@ const SessionStats &Session::stats() {
 
 void Session::reset() {
     cache_->reset();
+    forget_step();
     history_.clear();
-    settled_ = true;
-    logits_read_ = false;
-    rows_ = 0;
+    pending_.reset();
     stats_ = {};
+}
+
+// There is no step any more whose results could be read.
+void Session::forget_step() {
+    step_ids_.clear();
+    step_positions_.clear();
+    logits_.clear();
+    settled_ = true;
+    logits_read_ = true;
+    rows_ = 0;
+}
+
+void Session::truncate(int64_t n) {
+    settle();
+    cache_->truncate(n);
+    history_.resize(history_.size() - static_cast<size_t>(n));
+    pending_.reset();
+    forget_step();
+}
+
+void Session::save_state(StateWriter &out) {
+    settle();
+    out.put(static_cast<uint64_t>(history_.size()));
+    out.put_all<int32_t>(history_);
+    out.put(pending_.value_or(-1));
+    cache_->save(out);
+}
+
+void Session::load_state(StateReader &in) {
+    reset();
+    try {
+        const auto vocabulary = static_cast<int32_t>(pipeline_.model().vocab_size);
+        const auto tokens = in.get<uint64_t>("the tokens so far");
+        in.get_all<int32_t>(history_, tokens, "the tokens so far");
+        for (const int32_t id : history_) {
+            if (id < 0 || id >= vocabulary)
+                in.fail("token {}: the model's vocabulary ends at {}", id, vocabulary - 1);
+        }
+        const auto pending = in.get<int32_t>("the token to go on with");
+        if (pending >= vocabulary)
+            in.fail("token {}: the model's vocabulary ends at {}", pending, vocabulary - 1);
+        cache_->load(in);
+        if (cache_->tokens_seen() != this->tokens())
+            in.fail("the cache saw {} tokens, the text has {}", cache_->tokens_seen(), this->tokens());
+        if (pending >= 0) pending_ = pending;
+    } catch (...) {
+        reset();
+        throw;
+    }
 }
 
 } // namespace keel

@@ -49,6 +49,12 @@ class Session {
     // The most likely next token, without reading all logits: ties go to the lower id.
     int32_t greedy();
 
+    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already.
+    void truncate(int64_t n);
+    // The token that was generated last and is not taken in yet: what the sequence goes on with. The next step forgets it.
+    std::optional<int32_t> pending() const { return pending_; }
+    void set_pending(std::optional<int32_t> id) { pending_ = id; }
+
     Pipeline &pipeline() { return pipeline_; }
     int64_t tokens() const {
         return static_cast<int64_t>(history_.size());
@@ -59,10 +65,16 @@ class Session {
     // Forgets everything but the pipeline; a policy's random numbers start anew.
     void reset();
 
+    // Writes cache, history and the pending token, and takes them in again in the place of what is here, see session_file.hpp. Stats
+    // begin anew, but for evictions. After a failed load_state() the session is empty.
+    void save_state(StateWriter &out);
+    void load_state(StateReader &in);
+
   private:
     class Meter;
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
+    void forget_step();
     void settle(); // the step's eviction, once its results were read
     void check_finite(std::span<const float> values);
     struct NonFinite {
@@ -77,6 +89,7 @@ class Session {
     Pipeline &pipeline_;
     std::unique_ptr<CacheManager> cache_;
     std::vector<int32_t> history_;
+    std::optional<int32_t> pending_;
     std::vector<float> logits_; // [rows, vocab], kept from step to step
     SessionStats stats_;
     // The step whose results may still be read.
