@@ -39,11 +39,12 @@ CacheManager::~CacheManager() = default;
 void CacheManager::start() {
     sequence_ = plan_.next_sequence();
     start_ = Clock::now();
+    if (plan_.log() != nullptr) plan_.log()->open(); // empty, not an older run's, if nothing is ever evicted
     if (plan_.keeps_all()) return;
     keel_policy_needs needs;
     policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(), plan_.geometry(),
                                             plan_.config().seed, needs);
-    if (!plan_.keeps_all() && plan_.config().allocator.table != nullptr) {
+    if (plan_.config().allocator.table != nullptr) {
         keel_allocator_needs allocator_needs;
         allocator_ = std::make_unique<AllocatorState>(plan_.config().allocator, plan_.host()->table(),
                                                       plan_.geometry(), allocator_needs);

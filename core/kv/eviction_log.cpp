@@ -8,10 +8,17 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <unistd.h>
 #include <vector>
 
 namespace keel {
 namespace {
+
+namespace fs = std::filesystem;
 
 // JSON has no infinities.
 std::string number(double value) {
@@ -29,6 +36,49 @@ std::string quoted(const std::string &text) {
         }
     }
     return out + '"';
+}
+
+[[noreturn]] void refuse(const std::string &path, std::string_view why) {
+    throw_error(ErrorKind::input, "policy.log: {} cannot be written: {}", path, why);
+}
+
+// Whether fopen would do, as far as that can be told without making or emptying the file.
+void check_writable(const fs::path &path) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (fs::is_directory(status)) refuse(path.string(), "it is a folder; name a file");
+    const bool exists = fs::exists(status);
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    if (!exists && !fs::is_directory(folder, error))
+        refuse(path.string(), "there is no folder " + folder.string() + "; make it first");
+    if (::access((exists ? path : folder).c_str(), exists ? W_OK : W_OK | X_OK) != 0)
+        refuse(path.string(), std::strerror(errno));
+}
+
+// The logs of this process: two in one file would empty it twice and mix their lines.
+struct Claims {
+    std::mutex mutex;
+    std::set<std::string> paths;
+};
+Claims &claims() {
+    static Claims all;
+    return all;
+}
+
+std::string claim(const fs::path &path) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (fs::exists(status) && !fs::is_regular_file(status)) return {}; // /dev/null
+    const fs::path canonical = fs::weakly_canonical(path, error);
+    const std::string key = error ? path.string() : canonical.string();
+    const std::lock_guard lock(claims().mutex);
+    if (!claims().paths.insert(key).second) {
+        throw_error(ErrorKind::input,
+                    "policy.log: {} is the log of another pipeline of this process; give each a file of its "
+                    "own (policy.log=null: none)",
+                    path.string());
+    }
+    return key;
 }
 
 } // namespace
@@ -85,17 +135,29 @@ std::string to_json(const EvictionRecord &r, const std::string &policy) {
 }
 
 EvictionLog::EvictionLog(const std::string &path, std::string policy)
-    : path_(path), policy_(std::move(policy)), file_(std::fopen(path.c_str(), "w")) {
-    if (!file_) {
-        throw_error(ErrorKind::input, "{}: policy.log cannot be written: {}", path_, std::strerror(errno));
-    }
+    : path_(path), policy_(std::move(policy)) {
+    check_writable(path_);
+    claim_ = claim(path_);
+}
+
+EvictionLog::~EvictionLog() {
+    file_.reset();
+    const std::lock_guard lock(claims().mutex);
+    claims().paths.erase(claim_);
+}
+
+void EvictionLog::open() {
+    if (file_) return;
+    file_.reset(std::fopen(path_.c_str(), "w"));
+    if (!file_) refuse(path_, std::strerror(errno));
 }
 
 void EvictionLog::write(const EvictionRecord &record) {
+    open();
     const std::string line = to_json(record, policy_) + '\n';
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
         std::fflush(file_.get()) != 0) {
-        throw_error(ErrorKind::resource, "{}: policy.log cannot be written: {}", path_, std::strerror(errno));
+        throw_error(ErrorKind::resource, "policy.log: {} cannot be written: {}", path_, std::strerror(errno));
     }
 }
 

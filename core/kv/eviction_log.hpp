@@ -33,18 +33,26 @@ struct EvictionRecord {
 
 const char *trigger_name(keel_trigger trigger); // "prefill_end"
 
-// Writes records as JSON lines, flushed one by one, so that a run that is killed leaves a readable log.
+// Writes records as JSON lines, flushed one by one, so that a run that is killed leaves a readable log. A file is the log of one
+// EvictionLog of the process at a time.
 class EvictionLog {
   public:
-    // Opens (and empties) the file. Throws Error(input) naming policy.log if it cannot be written.
+    // Claims the file and looks whether it could be written, without touching it: a pipeline that is only checked, or refused later,
+    // leaves an older log as it was. Throws Error(input) naming policy.log if it cannot, or if another log of this process has it.
     EvictionLog(const std::string &path, std::string policy);
-    void write(const EvictionRecord &record); // Throws Error(resource) when the disk is full
+    ~EvictionLog();
+    EvictionLog(const EvictionLog &) = delete;
+    EvictionLog &operator=(const EvictionLog &) = delete;
+
+    void open();                              // empties the file, the first time; throws Error(input) if it cannot
+    void write(const EvictionRecord &record); // opens it if need be; throws Error(resource) when the disk is full
 
   private:
     struct Close {
         void operator()(std::FILE *file) const noexcept { std::fclose(file); }
     };
     std::string path_, policy_;
+    std::string claim_; // canonical path; empty: not a regular file, any number may write to it
     std::unique_ptr<std::FILE, Close> file_;
 };
 

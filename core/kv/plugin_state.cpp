@@ -1,5 +1,7 @@
 #include "kv/plugin_state.hpp"
 
+#include "plugin/init_lock.hpp"
+
 namespace keel {
 namespace {
 

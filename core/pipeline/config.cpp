@@ -138,6 +138,10 @@ std::optional<uint64_t> KvSection::max_bytes() const {
     return static_cast<uint64_t>(*max_mib.value * 1048576.0);
 }
 
+bool PolicySection::is_default_policy() const {
+    return *plugin == find_key("policy.plugin")->default_text;
+}
+
 BudgetKind BudgetSection::kind() const noexcept {
     if (tokens.value) return BudgetKind::tokens;
     if (ratio.value) return BudgetKind::ratio;

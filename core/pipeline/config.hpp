@@ -92,7 +92,7 @@ struct BudgetSection {
 
 struct ProtectSection {
     Setting<int64_t> prefix, recent;
-    Setting<bool> system_prompt; // false in this version
+    Setting<bool> system_prompt; // of a chat
     bool operator==(const ProtectSection &) const = default;
 };
 
@@ -115,7 +115,7 @@ struct PolicySection : PluginSection {
 
     // By its name, before any plugin is loaded: the schema's default, whose budget and trigger mean nothing. A loaded
     // pipeline asks the policy itself (CachePlan::keeps_all).
-    bool is_default_policy() const { return *plugin == "none"; }
+    bool is_default_policy() const;
     bool operator==(const PolicySection &) const = default;
 };
 

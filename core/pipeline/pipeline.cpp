@@ -149,7 +149,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
         throw_error(ErrorKind::input, "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
                     config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
     }
-    cache_plan_ = make_cache_plan();
+    cache_plan_ = make_cache_plan(options.has_system_prompt);
     check_trained_context();
     if (options.check_only) return;
     load_weights(options);
@@ -175,7 +175,7 @@ KvShape Pipeline::make_kv_shape() const {
     return shape;
 }
 
-CacheConfig Pipeline::make_cache_config() const {
+CacheConfig Pipeline::make_cache_config(bool has_system_prompt) const {
     const pipeline::PolicySection &p = config_.policy;
     CacheConfig c;
     c.policy = {policy_.library->id(), &policy_.library->policy(), policy_.params.data(),
@@ -203,6 +203,7 @@ CacheConfig Pipeline::make_cache_config() const {
     c.slack = *p.budget.slack;
     c.protect_prefix = *p.protect.prefix;
     c.protect_recent = *p.protect.recent;
+    c.protect_system_prompt = has_system_prompt && *p.protect.system_prompt;
     c.positions = *p.positions == pipeline::PositionMode::absolute    ? KvPositions::absolute
                   : *p.positions == pipeline::PositionMode::rerotated ? KvPositions::rerotated
                                                                       : KvPositions::automatic;
@@ -226,9 +227,10 @@ void Pipeline::check_trained_context() const {
                 to_string(config_.model.context.where), context(), model().max_positions);
 }
 
-std::unique_ptr<CachePlan> Pipeline::make_cache_plan() {
+std::unique_ptr<CachePlan> Pipeline::make_cache_plan(bool has_system_prompt) {
     return at_its_line(config_, config_.policy.plugin.where, [&] {
-        return std::make_unique<CachePlan>(*executor_, kv_shape_, host_, make_cache_config());
+        return std::make_unique<CachePlan>(*executor_, kv_shape_, host_,
+                                           make_cache_config(has_system_prompt));
     });
 }
 

@@ -37,6 +37,8 @@ struct PipelineOptions {
     bool need_tokenizer = true;  // false: a model folder without one will do (benchmarks)
     bool check_only =
         false; // stop before the first weight is read; what is known by then can be asked for, nothing runs
+    bool has_system_prompt =
+        false; // sequences may call CacheManager::protect_prefix, if the config protects system prompts
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway)
 };
 
@@ -73,8 +75,8 @@ class Pipeline {
 
   private:
     KvShape make_kv_shape() const;
-    CacheConfig make_cache_config() const;
-    std::unique_ptr<CachePlan> make_cache_plan();
+    CacheConfig make_cache_config(bool has_system_prompt) const;
+    std::unique_ptr<CachePlan> make_cache_plan(bool has_system_prompt);
     void check_trained_context() const;
     void check_context_memory() const;
     uint32_t prefill_chunk() const; // tokens of a prefill step at most

@@ -77,8 +77,6 @@ TEST_CASE("what this version cannot do is refused, not ignored") {
          "f.yaml:3:33: 'pressure' is not supported by this version of Keel for 'policy.trigger.on'; use "
          "prefill_end, budget, "
          "insert, every_n"},
-        {"policy: {protect: {system_prompt: true}}", "f.yaml:3:35: 'true' is not supported by this version "
-                                                     "of Keel for 'policy.protect.system_prompt'; use false"},
     });
 }
 

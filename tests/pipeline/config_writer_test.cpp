@@ -60,7 +60,7 @@ TEST_CASE("each key counts when configs are compared") {
                                            "policy.trigger.on=[insert]"};
     const PipelineConfig plain = config_from_overrides(base);
     for (const KeySpec &key : schema_keys()) {
-        if (key.type == KeyType::unsupported || key.path == "policy.protect.system_prompt") continue;
+        if (key.type == KeyType::unsupported) continue;
         std::vector<std::string> changed = base;
         if (key.path == "sync.ops") changed.emplace_back("sync=batched");
         if (key.path == "policy.trigger.every_n") changed.emplace_back("policy.trigger.on=[every_n]");
