@@ -1,5 +1,6 @@
 #include "device/device.hpp"
 
+#include "plugin/init_lock.hpp"
 #include "reference/reference.hpp"
 
 #include <algorithm>
@@ -29,6 +30,7 @@ std::string take_message() {
 
 std::shared_ptr<Device> Device::open(DeviceSpec spec) {
     std::shared_ptr<Device> device(new Device(std::move(spec)));
+    const auto lock = lock_plugin_init();
     const uint32_t index = device->select();
     keel_ctx_desc desc = {KEEL_HEADER(keel_ctx_desc)};
     desc.device = index;

@@ -232,13 +232,6 @@ uint64_t TensorInfo::block() const {
     return packed != 0 ? find_ggml_type(packed)->block : keel_dtype_block(dtype);
 }
 
-bool TensorInfo::aligned() const {
-    // blocks of the quantized types begin with an f16
-    const uint32_t block = keel_dtype_block(dtype);
-    const uint32_t size = block > 1 ? 2 : keel_dtype_bytes(dtype);
-    return size == 0 || offset % size == 0;
-}
-
 std::string shape_text(std::span<const int64_t> shape) {
     return fmt::format("[{}]", fmt::join(shape, ", "));
 }

@@ -37,8 +37,6 @@ struct TensorInfo {
     keel_dtype compute_dtype() const { return packed != 0 ? keel_dtype{KEEL_DTYPE_Q8_0} : dtype; }
     // Values of the smallest piece that can be decoded alone.
     uint64_t block() const;
-    // Whether the data begins at a multiple of the element size. The format does not promise it.
-    bool aligned() const;
 };
 
 // "[2, 3]"

@@ -60,7 +60,7 @@ class ModelSource {
     // Bytes of all tensors' data.
     uint64_t total_bytes() const { return total_bytes_; }
 
-    // The tensor's data in the mapping; valid as long as this object. It may be unaligned, see TensorInfo::aligned().
+    // The tensor's data in the mapping; valid as long as this object. It may begin at any address.
     std::span<const std::byte> bytes(const TensorInfo &tensor) const;
 
     // nullptr if there is none.

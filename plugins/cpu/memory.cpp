@@ -68,6 +68,10 @@ Memory memory_reserve(uint64_t bytes) noexcept {
     // than the system allows.
     m.data = map(length, MAP_NORESERVE);
     if (m.data == nullptr) return {};
+#if defined(MADV_NOHUGEPAGE)
+    // Blocks are committed and given back in small pages; a huge one under a block would hold up to 2 MiB that no book counts.
+    madvise(m.data, length, MADV_NOHUGEPAGE);
+#endif
     m.bytes = bytes;
     m.mapped = length;
     return m;

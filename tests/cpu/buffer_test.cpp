@@ -1,5 +1,10 @@
 #include "cpu_fixture.hpp"
 
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 using namespace keel;
 using namespace keel::test;
 
@@ -84,4 +89,29 @@ TEST_CASE("reserved address space holds memory only where it was committed") {
     CHECK(last[100] == 0); // the page is a new one
     c->buffer_destroy(c.get(), b);
     CHECK(ours(c) == before);
+}
+
+// VmFlags of the mapping that holds p: "rd wr ... nh".
+static std::string mapping_flags(const void *p) {
+    std::ifstream smaps("/proc/self/smaps");
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    bool inside = false;
+    for (std::string line; std::getline(smaps, line);) {
+        unsigned long long begin = 0, end = 0;
+        if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2)
+            inside = begin <= address && address < end;
+        else if (inside && line.starts_with("VmFlags:"))
+            return line + ' ';
+    }
+    return {};
+}
+
+TEST_CASE("a reservation takes no huge pages, which would hold more than the blocks in it") {
+    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) return; // nothing to refuse
+    Context c(variants().front(), "fast");
+    keel_buffer *b = create(c, 64ull << 20, KEEL_BUFFER_RESERVE);
+    void *p = nullptr;
+    REQUIRE(c->buffer_map(c.get(), b, &p) == KEEL_OK);
+    CHECK(mapping_flags(p).find(" nh ") != std::string::npos);
+    c->buffer_destroy(c.get(), b);
 }

@@ -15,7 +15,7 @@
  * sees a bit it does not know returns KEEL_E_UNSUPPORTED and has no side effect. So new meaning is never ignored.
  *
  * THREAD TAGS. Each prototype carries one:
- *   [init]  one thread, no other call into the same plugin at the same time
+ *   [init]  no other [init] call into the same plugin at the same time; [ctx] calls on other objects may run
  *   [ctx]   calls on one object are serialized by the core; the OS thread may change from call to call; two objects may
  *           be used at once, so a plugin has no mutable globals
  *   [any]   any thread, concurrently

@@ -73,7 +73,7 @@ typedef struct keel_ctx_info {
     uint32_t sync_ops;           /* with KEEL_SYNC_BATCHED */
     uint32_t kv_block_slots;     /* slots of a cache block, a power of two; 64 by default */
     uint32_t prefill_chunk;      /* tokens of a prefill chunk; 512 by default */
-    uint32_t buffer_align;       /* of offsets that tensors may begin at, at least 64 */
+    uint32_t buffer_align;       /* of buffers, of imported memory, and of the offsets at which the core places tensors in a buffer; at least 64. Views into them may begin anywhere (tensor.h) */
     uint64_t max_buffer_bytes;   /* 0: no limit but memory */
 } keel_ctx_info;
 

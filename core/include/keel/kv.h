@@ -10,8 +10,8 @@ extern "C" {
 
 /* One layer's cache. K and V lie apart in arenas of fixed blocks; a block holds block_slots slots of ONE KV head, each a row of
  * head_dim elements. Slot s of head h is row s % block_slots of block block_table[h][s / block_slots], in both arenas. Heads may
- * have different lengths. All members that vary from step to step are in backend buffers, so a recorded step stays valid.
- *
+ * have different lengths. What varies from step to step lies in backend buffers, but for max_length, and k and v where arenas grow by
+ * exchange: a recorded step stays valid while those are as they were recorded; record with max_length rounded up to have it last.
  * A slot is where a key lies; its position is what RoPE encoded in it. They differ once slots were evicted. */
 typedef struct keel_kv_view {
     keel_header h;

@@ -117,7 +117,7 @@ typedef struct keel_buffer keel_buffer;
 /* A view into a buffer. shape[0] is the outermost dimension, shape[rank-1] the innermost, in elements. stride[i] is in
  * bytes; the innermost dimension is contiguous, so stride[rank-1] is not read (for block types a row is
  * keel_dtype_row_bytes long). Unused entries are zero. A dimension may be 0: then the op does nothing for it.
- * offset is aligned to the dtype's natural alignment (block types: 2). */
+ * offset is aligned to the dtype's natural alignment (block types: 2); a backend whose ops want more refuses, and the core copies. */
 typedef struct keel_tensor {
     keel_header h;
     keel_buffer *buffer;
