@@ -37,6 +37,7 @@ std::string table(const std::vector<std::vector<std::string>> &rows, const std::
 void add_run(CLI::App &app, Program &program);
 void add_bench(CLI::App &app, Program &program);
 void add_compare(CLI::App &app, Program &program);
+void add_eval(CLI::App &app, Program &program);
 void add_inspect(CLI::App &app, Program &program);
 void add_tokenize(CLI::App &app, Program &program);
 void add_plugins(CLI::App &app, Program &program);

@@ -1,0 +1,178 @@
+#include "eval/perplexity.hpp"
+
+#include "base/display.hpp"
+#include "eval/logits.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace keel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string plus_minus(const std::optional<double> &error) {
+    return error ? fmt::format(" +- {:.2g}", *error) : std::string{};
+}
+
+Json optional_json(const std::optional<double> &value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+} // namespace
+
+WindowCache window_cache(Session &session) {
+    const SessionStats &stats = session.stats();
+    return {stats.evictions, session.cache().cache().max_length(), stats.kv_bytes};
+}
+
+double PerplexityReport::perplexity() const {
+    return std::exp(nll.mean);
+}
+
+std::optional<double> PerplexityReport::perplexity_error() const {
+    if (!nll.error) return std::nullopt;
+    return perplexity() * *nll.error;
+}
+
+std::vector<size_t> score_blocks(const ScoringOptions &options, const std::vector<ScoreWindow> &windows) {
+    std::vector<size_t> blocks;
+    size_t tokens = 0;
+    for (const ScoreWindow &w : windows) {
+        blocks.push_back(static_cast<size_t>(w.tokens()));
+        tokens += blocks.back();
+    }
+    constexpr size_t neighbours = 128;
+    return options.prefix > 0 ? blocks : even_blocks(tokens, neighbours);
+}
+
+PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
+                                    const ScoringOptions &options) {
+    const ScoringText ready = scoring_text(pipeline, text, options);
+    Session session(pipeline);
+    ScoringWalk walk({&session}, ready, options);
+    PerplexityReport r;
+    r.model = pipeline.source().path();
+    r.weights = pipeline.weights().dtype_name();
+    r.policy = *pipeline.config().policy.plugin;
+    r.keeps_all = pipeline.cache_plan().keeps_all();
+    r.key_dtype = pipeline.kv_shape().key_dtype;
+    r.value_dtype = pipeline.kv_shape().value_dtype;
+    r.options = walk.options();
+    r.has_bos = ready.bos.has_value();
+    r.text_tokens = std::ssize(ready.ids);
+    r.fed_tokens = walk.fed_tokens();
+
+    std::vector<double> values;
+    values.reserve(static_cast<size_t>(walk.scored_tokens()));
+    size_t of_window = 0;
+    const auto start = std::chrono::steady_clock::now();
+    walk.run(
+        [&](int64_t target, std::span<const std::span<const float>> rows) {
+            values.push_back(-log_probability(rows[0], ready.ids[static_cast<size_t>(target)]));
+        },
+        [&](const ScoreWindow &window) {
+            PerplexityWindow w{window, 0, window_cache(session)};
+            for (size_t i = of_window; i < values.size(); ++i)
+                w.nll += values[i] / static_cast<double>(window.tokens());
+            of_window = values.size();
+            r.evictions += w.cache.evictions;
+            r.kv_peak_bytes = std::max(r.kv_peak_bytes, session.stats().kv_peak_bytes);
+            r.windows.push_back(w);
+        });
+    r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    r.nll = estimate(values, score_blocks(r.options, walk.windows()));
+    return r;
+}
+
+std::string scoring_text_line(const ScoringOptions &o, bool has_bos, size_t windows) {
+    const std::string front =
+        has_bos ? ", each behind the token that begins a text" : ", without a token that begins a text";
+    const std::string step = o.step == 1 ? "one by one" : "many at a time";
+    if (o.prefix > 0) {
+        return fmt::format("{} places: a prefix of {} tokens, then {} tokens scored {}{}\n", windows,
+                           o.prefix, o.continuation, step, front);
+    }
+    return fmt::format("{} windows of up to {} tokens, {} apart, scored {}{}\n", windows, o.context, o.stride,
+                       step, front);
+}
+
+std::string perplexity_text(const PerplexityReport &r) {
+    const std::string key = keel_dtype_name(r.key_dtype), value = keel_dtype_name(r.value_dtype);
+    std::string out = fmt::format("{}: weights {}, KV {}, policy {}\n", r.model, r.weights,
+                                  key == value ? key : key + " and " + value, r.policy);
+    out += scoring_text_line(r.options, r.has_bos, r.windows.size());
+    out += fmt::format("{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in; KV at most {}; {} "
+                       "evictions\n",
+                       r.nll.count, r.text_tokens, r.seconds, r.rate(), format_bytes(r.kv_peak_bytes),
+                       r.evictions);
+    if (!r.keeps_all && r.evictions == 0) {
+        out +=
+            fmt::format("policy {} evicted nothing here, so this is a full cache's number: a smaller budget, "
+                        "longer windows, --step 1 or --prefix let it act\n",
+                        r.policy);
+    }
+    out += fmt::format("nll        {:.4f}{} nats a token", r.nll.mean, plus_minus(r.nll.error));
+    if (r.nll.error && r.nll.error_independent)
+        out +=
+            fmt::format(" ({} blocks of neighbours; {:.2g} if tokens were independent, which they are not)",
+                        r.nll.blocks, *r.nll.error_independent);
+    out += fmt::format("\nperplexity {:.4f}{}\n", r.perplexity(), plus_minus(r.perplexity_error()));
+    return out;
+}
+
+Json estimate_json(const Estimate &e) {
+    return {{"mean", e.mean},
+            {"error", optional_json(e.error)},
+            {"error_if_independent", optional_json(e.error_independent)},
+            {"count", e.count},
+            {"blocks", e.blocks}};
+}
+
+Json scoring_json(const ScoringOptions &o, bool has_bos) {
+    Json json = {{"mode", o.prefix > 0 ? "prefix" : "windows"}};
+    if (o.prefix > 0) {
+        json["prefix"] = o.prefix;
+        json["continuation"] = o.continuation;
+    } else {
+        json["context"] = o.context;
+        json["stride"] = o.stride;
+    }
+    json["one_by_one"] = o.step == 1;
+    json["bos"] = has_bos;
+    return json;
+}
+
+Json perplexity_json(const PerplexityReport &r, std::string_view version) {
+    Json windows = Json::array();
+    for (const PerplexityWindow &w : r.windows) {
+        windows.push_back({{"begin", w.where.begin},
+                           {"scored", w.where.scored},
+                           {"tokens", w.where.tokens()},
+                           {"nll", w.nll},
+                           {"evictions", w.cache.evictions},
+                           {"slots", w.cache.slots},
+                           {"kv_bytes", w.cache.kv_bytes}});
+    }
+    return {{"version", version},
+            {"model", r.model},
+            {"weights", r.weights},
+            {"kv",
+             {{"key_dtype", keel_dtype_name(r.key_dtype)}, {"value_dtype", keel_dtype_name(r.value_dtype)}}},
+            {"policy", r.policy},
+            {"scoring", scoring_json(r.options, r.has_bos)},
+            {"text_tokens", r.text_tokens},
+            {"tokens", r.nll.count},
+            {"nll", estimate_json(r.nll)},
+            {"perplexity", r.perplexity()},
+            {"perplexity_error", optional_json(r.perplexity_error())},
+            {"seconds", r.seconds},
+            {"tokens_per_second", r.rate()},
+            {"evictions", r.evictions},
+            {"kv_peak_bytes", r.kv_peak_bytes},
+            {"windows", std::move(windows)}};
+}
+
+} // namespace keel

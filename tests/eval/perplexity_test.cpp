@@ -1,0 +1,247 @@
+#include "eval/divergence.hpp"
+#include "eval/logits.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+using namespace keel;
+
+namespace {
+
+const std::string tiny_folder = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
+
+std::string heldout() {
+    std::ifstream file(tiny_folder + "/heldout.txt", std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    REQUIRE(text.str().size() > 10000);
+    return text.str();
+}
+
+nlohmann::json golden() {
+    std::ifstream file(std::string(KEEL_SOURCE_DIR) + "/tests/golden/tiny_perplexity.json");
+    return nlohmann::json::parse(file);
+}
+
+std::unique_ptr<Pipeline> tiny(std::vector<std::string> sets = {}) {
+    sets.insert(sets.begin(), {"model.path=" + tiny_folder, "backend.plugin=cpu",
+                               "backend.params.compute=exact", "kv.dtype=f32"});
+    PipelineOptions options;
+    options.max_logit_rows = scoring_rows(4096);
+    return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
+}
+
+ScoringOptions golden_windows(const nlohmann::json &g) {
+    ScoringOptions o;
+    o.max_tokens = g.at("tokens");
+    o.context = g.at("window");
+    o.stride = g.at("stride");
+    return o;
+}
+
+ScoringOptions golden_places(const nlohmann::json &g) {
+    ScoringOptions o;
+    o.max_tokens = g.at("tokens");
+    o.prefix = g.at("prefix");
+    o.continuation = g.at("continuation");
+    o.places = g.at("places");
+    return o;
+}
+
+std::vector<std::string> golden_eviction(const nlohmann::json &g) {
+    return {"policy.plugin=sliding_window", "policy.budget.tokens=" + g.at("budget").dump(),
+            "policy.protect.prefix=" + g.at("sinks").dump(), "policy.trigger.on=[prefill_end]"};
+}
+
+void check_windows(const PerplexityReport &r, const nlohmann::json &expected) {
+    REQUIRE(r.windows.size() == expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+        INFO("window " << i);
+        CHECK(r.windows[i].where.begin == expected[i].at("begin"));
+        CHECK(r.windows[i].where.tokens() == expected[i].at("tokens"));
+        CHECK(r.windows[i].nll == Approx(expected[i].at("nll").get<double>()).epsilon(1e-5));
+    }
+}
+
+} // namespace
+
+TEST_CASE("windows score a text as transformers does") {
+    const auto pipeline = tiny();
+    const auto g = golden();
+    const PerplexityReport r = measure_perplexity(*pipeline, heldout(), golden_windows(g));
+    check_windows(r, g.at("windows"));
+    CHECK(r.nll.count == g.at("tokens"));
+    CHECK(r.has_bos);
+    double sum = 0;
+    for (const auto &w : g.at("windows"))
+        sum += w.at("nll").get<double>() * w.at("tokens").get<double>();
+    CHECK(r.perplexity() == Approx(std::exp(sum / g.at("tokens").get<double>())).epsilon(1e-4));
+    REQUIRE(r.nll.error);
+    CHECK(*r.nll.error > 0);
+    CHECK(*r.perplexity_error() == Approx(r.perplexity() * *r.nll.error));
+    const auto json = perplexity_json(r, "1");
+    CHECK(json.at("windows").size() == g.at("windows").size());
+    CHECK(json.at("scoring").at("context") == g.at("window"));
+}
+
+TEST_CASE("one by one a text scores as in pieces") {
+    const auto pipeline = tiny();
+    const auto g = golden();
+    ScoringOptions options = golden_windows(g);
+    options.max_tokens = 200;
+    const PerplexityReport many = measure_perplexity(*pipeline, heldout(), options);
+    options.step = 1;
+    const PerplexityReport one = measure_perplexity(*pipeline, heldout(), options);
+    options.step = 7;
+    const PerplexityReport seven = measure_perplexity(*pipeline, heldout(), options);
+    CHECK(one.nll.count == 200);
+    CHECK(one.nll.mean == Approx(many.nll.mean).epsilon(1e-5));
+    CHECK(seven.nll.mean == Approx(many.nll.mean).epsilon(1e-5));
+}
+
+TEST_CASE("a continuation is scored behind a prefix, full and evicted, as transformers does") {
+    const auto g = golden();
+    const std::string text = heldout();
+    const auto full = tiny();
+    ScoringOptions options = golden_places(g);
+    check_windows(measure_perplexity(*full, text, options), g.at("full"));
+    const auto evicting = tiny(golden_eviction(g));
+    options.step = 1;
+    const PerplexityReport one = measure_perplexity(*evicting, text, options);
+    check_windows(one, g.at("evicted"));
+    CHECK(one.evictions == g.at("places"));
+    CHECK(one.nll.blocks == g.at("places"));
+    const int64_t held = g.at("budget").get<int64_t>() + g.at("continuation").get<int64_t>();
+    CHECK(one.windows[0].cache.slots == held);
+    options.step = 16;
+    check_windows(measure_perplexity(*evicting, text, options), g.at("evicted"));
+}
+
+TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, and says if it did nothing") {
+    const auto pipeline = tiny({"policy.plugin=sliding_window", "policy.budget.tokens=40"});
+    ScoringOptions options = golden_places(golden());
+    options.places = 2;
+    const PerplexityReport r = measure_perplexity(*pipeline, heldout(), options);
+    CHECK(r.options.step == 1);
+    CHECK(r.evictions > 4);
+    CHECK(r.windows[0].cache.slots <= 40 + 5);
+
+    const auto wide = tiny({"policy.plugin=sliding_window", "policy.budget.tokens=2000"});
+    ScoringOptions few;
+    few.max_tokens = 60;
+    const std::string text = perplexity_text(measure_perplexity(*wide, heldout(), few));
+    INFO(text);
+    CHECK(text.find("evicted nothing here") != std::string::npos);
+}
+
+TEST_CASE("a pipeline against itself has no divergence; quantized weights have some") {
+    const auto a = tiny(), b = tiny(), coarse = tiny({"model.weights=q4_0"});
+    ScoringOptions options = golden_windows(golden());
+    options.max_tokens = 400;
+    const std::string text = heldout();
+    const DivergenceReport same = measure_divergence(*a, *b, text, options);
+    CHECK(same.kl_max < 1e-12);
+    CHECK(same.same_top.mean == 1);
+    CHECK(same.delta_log_p.mean == 0);
+
+    const DivergenceReport r = measure_divergence(*coarse, *a, text, options);
+    INFO(divergence_text(r));
+    CHECK(r.kl.count == 400);
+    CHECK(r.kl.mean > 1e-3);
+    CHECK(r.kl.mean < 0.1);
+    REQUIRE(r.quantiles.size() == 3);
+    CHECK(r.quantiles[0].value < r.quantiles[1].value);
+    CHECK(r.quantiles[2].value <= r.kl_max);
+    REQUIRE(r.quantiles[0].error);
+    CHECK(*r.quantiles[0].error > 0);
+    CHECK(r.same_top.mean > 0.7);
+    CHECK(r.delta_log_p.mean == Approx(r.nll_ref.mean - r.nll.mean));
+    CHECK(r.nll_ref.mean == Approx(measure_perplexity(*b, text, options).nll.mean));
+    const auto json = divergence_json(r, "1");
+    CHECK(json.at("kl_quantiles").at(1).at("q") == 0.9);
+    CHECK(json.at("windows").size() == r.windows.size());
+}
+
+TEST_CASE("what cannot be scored is refused with a reason") {
+    const auto pipeline = tiny({"model.context=64"});
+    const auto refused = [&](auto change, ErrorKind kind = ErrorKind::usage) {
+        ScoringOptions options;
+        change(options);
+        return test::error_text([&] { measure_perplexity(*pipeline, "Once upon a time there was", options); },
+                                kind);
+    };
+    CHECK(refused([](ScoringOptions &o) { o.stride = 64; }).find("stride") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) { o.context = 1; }).find("context") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) {
+              o.prefix = 50;
+              o.continuation = 50;
+          }).find("model.context") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) {
+              o.prefix = 10;
+              o.continuation = 5;
+          }).find("a prefix of 10 and a continuation of 5 need") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) { o.continuation = 5; }).find("prefix") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) { o.prefix = 5; }).find("continuation") != std::string::npos);
+    CHECK(test::error_text([&] { measure_perplexity(*pipeline, "", {}); }).find("0 tokens") !=
+          std::string::npos);
+    ScoringOptions no_bos;
+    no_bos.bos = false;
+    const PerplexityReport r = measure_perplexity(*pipeline, "Once upon a time", no_bos);
+    CHECK_FALSE(r.has_bos);
+    CHECK(static_cast<int64_t>(r.nll.count) == r.text_tokens - 1);
+}
+
+TEST_CASE("log probabilities and divergences are those of the definition") {
+    const std::vector<float> a{1, 2, 3, -1000}, b{3, 2, 1, -1000};
+    double sum = std::exp(1.0) + std::exp(2.0) + std::exp(3.0);
+    CHECK(log_sum_exp(a) == Approx(std::log(sum)));
+    CHECK(log_probability(a, 0) == Approx(1 - std::log(sum)));
+    CHECK(most_likely(std::vector<float>{1, 5, 5}) == 1);
+    const RowDifference d = compare_rows(a, b, 0);
+    double kl = 0;
+    for (int i = 0; i < 3; ++i)
+        kl += std::exp(static_cast<double>(b[i])) / sum * (static_cast<double>(b[i]) - a[i]);
+    CHECK(d.kl == Approx(kl));
+    CHECK(d.log_p_ref - d.log_p == Approx(2));
+    CHECK_FALSE(d.same_top);
+    CHECK(log_sum_exp(std::vector<float>{10000, 10000}) == Approx(10000 + std::log(2)));
+}
+
+TEST_CASE("errors of a mean count neighbours together") {
+    const std::vector<double> values{1, 1, 1, 1, 3, 3, 3, 3};
+    const std::vector<size_t> blocks{4, 4};
+    const Estimate e = estimate(values, blocks);
+    CHECK(e.mean == 2);
+    CHECK(*e.error_independent == Approx(std::sqrt(8.0 / 7 / 8)));
+    CHECK(*e.error ==
+          Approx(1)); // two blocks of means 1 and 3: their standard deviation over the root of two
+    CHECK_FALSE(estimate(values, std::vector<size_t>{8}).error);
+    CHECK_FALSE(estimate(std::vector<double>{1}, std::vector<size_t>{1}).error_independent);
+
+    CHECK(even_blocks(0, 10).empty());
+    CHECK(even_blocks(5, 10) == std::vector<size_t>{1, 1, 1, 1, 1});
+    CHECK(even_blocks(34, 10).size() == 17);
+    const auto large = even_blocks(1003, 10);
+    CHECK(large.size() == 100);
+    size_t sum = 0;
+    for (const size_t length : large)
+        sum += length;
+    CHECK(sum == 1003);
+
+    const std::vector<double> sorted{1, 2, 4};
+    CHECK(quantile(sorted, 0.5) == 2);
+    CHECK(quantile(sorted, 0.75) == 3);
+    CHECK(quantile(sorted, 1) == 4);
+    const auto mean_of = [](std::vector<double> &v) {
+        double total = 0;
+        for (const double x : v)
+            total += x;
+        return total / static_cast<double>(v.size());
+    };
+    CHECK(*bootstrap_error(values, blocks, mean_of) == Approx(0.707).epsilon(0.1));
+    CHECK_FALSE(bootstrap_error(values, std::vector<size_t>{8}, mean_of));
+}
