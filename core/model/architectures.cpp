@@ -9,8 +9,8 @@
 namespace keel {
 namespace {
 
-constexpr std::array table = {
-    &arch::llama,
+constexpr std::array<const Architecture *, 7> table = {
+    &arch::llama, &arch::mistral, &arch::qwen2, &arch::qwen3, &arch::gemma, &arch::gemma2, &arch::gemma3,
 };
 
 constexpr std::string_view experts = "its feed-forward network is a mixture of experts";

@@ -90,18 +90,39 @@ void check_full_rotation(const ConfigReader &in) {
     }
 }
 
+constexpr double low_theta = 1;
+constexpr double high_theta = 1e12;
+
+// The layers with a window may have a theta of their own, never scaled: "rope_local_base_freq", or, in the newer spelling, an object
+// for each kind of layer.
+void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &newer, ModelConfig &config) {
+    const double fallback = config.architecture->defaults.local_rope_theta;
+    if (fallback == 0) return;
+    config.local_rope_theta = in.number("rope_local_base_freq", low_theta, high_theta, fallback);
+    if (!newer) return;
+    config.local_rope_theta = newer->number("rope_theta", low_theta, high_theta, *config.local_rope_theta);
+    if (read_scaling(*newer).kind != RopeScaling::Kind::none)
+        newer->fail("rope_type", "scaling the layers with a window is not supported; expected default");
+}
+
 void read_rope(const ConfigReader &in, ModelConfig &config) {
-    constexpr double low = 1;
-    constexpr double high = 1e12;
-    const auto newer = in.object("rope_parameters");
+    auto newer = in.object("rope_parameters");
+    std::optional<ConfigReader> local;
+    if (newer && config.architecture->defaults.local_rope_theta != 0 && newer->has("full_attention")) {
+        newer->only({"full_attention", "sliding_attention"});
+        local = newer->object("sliding_attention");
+        newer = newer->object("full_attention");
+    }
     const auto older = in.object("rope_scaling");
     check_full_rotation(in);
-    for (const auto &part : {newer, older}) {
+    for (const auto &part : {newer, older, local}) {
         if (part) check_full_rotation(*part);
     }
-    config.rope_theta = in.number("rope_theta", low, high, config.architecture->defaults.rope_theta);
+    read_local_rope(in, local, config);
+    config.rope_theta =
+        in.number("rope_theta", low_theta, high_theta, config.architecture->defaults.rope_theta);
     if (newer && newer->has("rope_theta")) {
-        const double theta = newer->number("rope_theta", low, high);
+        const double theta = newer->number("rope_theta", low_theta, high_theta);
         if (in.has("rope_theta") && theta != config.rope_theta) {
             newer->refuse("rope_theta",
                           fmt::format("the same as rope_theta at the top ({})", config.rope_theta));
@@ -124,8 +145,9 @@ void read_sizes(const ConfigReader &in, ModelConfig &config) {
     config.intermediate_size = in.integer("intermediate_size", 1, max_intermediate);
     config.layers = in.integer("num_hidden_layers", 1, max_layers);
     config.heads = in.integer("num_attention_heads", 1, max_heads);
-    config.kv_heads = in.integer("num_key_value_heads", 1, max_heads,
-                                 defaults.kv_heads != 0 ? defaults.kv_heads : config.heads);
+    config.kv_heads = in.integer(
+        "num_key_value_heads", 1, max_heads,
+        defaults.kv_heads == 0 || in.is_null("num_key_value_heads") ? config.heads : defaults.kv_heads);
     config.vocab_size = in.integer("vocab_size", 1, max_vocab);
     config.max_positions = in.integer("max_position_embeddings", 1, max_context, defaults.max_positions);
     if (config.heads % config.kv_heads != 0) {
@@ -163,6 +185,14 @@ void read_tokens(const ConfigReader &in, ModelConfig &config) {
     config.eos_ids = in.integers("eos_token_id", 0, config.vocab_size - 1, max_end_tokens);
     std::sort(config.eos_ids.begin(), config.eos_ids.end());
     config.eos_ids.erase(std::unique(config.eos_ids.begin(), config.eos_ids.end()), config.eos_ids.end());
+}
+
+// A config that asks for experts under a name that has none would give nonsense without a word.
+void check_dense(const ConfigReader &in) {
+    for (const char *key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+        if (in.integer(key, 0, max_heads, 0) > 1)
+            in.fail(key, "a mixture of experts is not supported; expected a dense model");
+    }
 }
 
 Activation read_activation(const ConfigReader &in, const ConfigDefaults &defaults) {
@@ -209,6 +239,7 @@ ModelConfig parse_model_config(std::string_view text, std::string_view name) {
     config.architecture = read_architecture(in);
     const ConfigDefaults &defaults = config.architecture->defaults;
     check_not_quantized(in);
+    check_dense(in);
     config.activation = read_activation(in, defaults);
     config.tied_embeddings = in.boolean("tie_word_embeddings", defaults.tied_embeddings);
     read_sizes(in, config);

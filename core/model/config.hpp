@@ -17,12 +17,14 @@ struct RopeScaling {
         none,
         linear, // positions divided by factor
         llama3, // low frequencies divided by factor, high ones kept, a ramp in between
+        factors, // each frequency divided by its own factor; no config.json says this, GGUF files do
     };
     Kind kind = Kind::none;
     double factor = 1;            // >= 1; linear and llama3
     double low_freq_factor = 1;   // llama3
     double high_freq_factor = 1;  // llama3, > low_freq_factor
     int64_t original_context = 0; // llama3: original_max_position_embeddings, tokens
+    std::vector<double> factors;  // factors: [head_dim / 2]
 };
 
 // What config.json says about a model, checked: every number lies in a sane range and the products (elements of each

@@ -34,6 +34,11 @@ const json *ConfigReader::get(const char *key) const {
     return found == object_->end() || found->is_null() ? nullptr : &*found;
 }
 
+bool ConfigReader::is_null(const char *key) const {
+    const auto found = object_->find(key);
+    return found != object_->end() && found->is_null();
+}
+
 void ConfigReader::refuse(std::string_view key, std::string_view expected) const {
     const auto found = object_->find(std::string(key));
     fail(key, fmt::format("expected {}, found {}", expected,

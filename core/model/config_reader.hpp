@@ -21,6 +21,8 @@ class ConfigReader {
     // Null counts as absent everywhere: that is how Hugging Face writes "not set".
     bool has(const char *key) const { return get(key) != nullptr; }
     const nlohmann::json *get(const char *key) const;
+    // Written as null: where that differs from being left out, which stands for a default.
+    bool is_null(const char *key) const;
 
     // Each throws Error(input) if the key is absent (where there is no fallback), of another type or out of range.
     int64_t integer(const char *key, int64_t low, int64_t high) const;

@@ -3,12 +3,18 @@
 #include "base/error.hpp"
 #include "device/device.hpp"
 
+#include <cmath>
+
 namespace keel {
 
 Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
     : executor_(executor), weights_(weights), config_(weights.config()), options_(options),
       rope_(rope_frequencies(config_.rope_theta, config_.head_dim, config_.rope_scaling), options.rope_rows,
             KEEL_ROPE_HALF_SPLIT) {
+    if (config_.local_rope_theta) {
+        local_rope_.emplace(rope_frequencies(*config_.local_rope_theta, config_.head_dim, {}),
+                            options.rope_rows, KEEL_ROPE_HALF_SPLIT);
+    }
     // First with shapes only: where the memory is best placed is known when all ops have found their rung.
     make_workspace(false);
     decode_ = plan(1, 1, "decode");
@@ -20,6 +26,7 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     argmax_ = executor_.plan(KEEL_OP_ARGMAX_ROWS, rows, "argmax");
     make_workspace(true);
     rope_.place(executor_.device(), executor_.placement());
+    if (local_rope_) local_rope_->place(executor_.device(), executor_.placement());
 }
 
 void Graph::make_workspace(bool with_memory) {
@@ -122,25 +129,42 @@ keel_attention_args attention_args(const Tensor &q, const keel_kv_view *kv, cons
     return a;
 }
 
-keel_gate_args gate_args(const Tensor &gate, const Tensor &up, const Tensor &out) {
+keel_elementwise_args add_args(const Tensor &a, const Tensor &b) {
+    keel_elementwise_args e = {KEEL_HEADER(keel_elementwise_args)};
+    e.a = a.c();
+    e.b = b.c();
+    e.out = a.c(); // in place
+    return e;
+}
+
+} // namespace
+
+keel_op Graph::activation_op() const {
+    return config_.activation == Activation::silu ? KEEL_OP_SILU_MUL : KEEL_OP_GELU_MUL;
+}
+
+keel_gate_args Graph::gate_args(const Tensor &gate, const Tensor &up, const Tensor &out) const {
     keel_gate_args a = {KEEL_HEADER(keel_gate_args)};
+    a.features = config_.activation == Activation::gelu_tanh ? KEEL_GELU_TANH : 0;
     a.gate = gate.c();
     a.up = up.c();
     a.out = out.c();
     return a;
 }
 
-} // namespace
+keel_embed_args Graph::embed_args(const Tensor &ids, const Tensor &out) const {
+    keel_embed_args a = {KEEL_HEADER(keel_embed_args)};
+    a.ids = ids.c();
+    a.out = out.c();
+    a.scale = static_cast<float>(config_.embedding_scale);
+    return a;
+}
 
 Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind) {
     StepOps ops;
     const Tensor ids = ids_.rows(0, m), x = x_.rows(0, m);
-    keel_embed_args embed = {KEEL_HEADER(keel_embed_args)};
-    embed.ids = ids.c();
-    embed.out = x.c();
-    embed.scale = 1;
-    ops.embed =
-        executor_.plan(KEEL_OP_EMBED, embed, fmt::format("{} embedding", kind), &weights_.embedding());
+    ops.embed = executor_.plan(KEEL_OP_EMBED, embed_args(ids, x), fmt::format("{} embedding", kind),
+                               &weights_.embedding());
     for (size_t i = 0; i < static_cast<size_t>(config_.layers); ++i)
         plan_layer(ops, i, m, kind);
     const Tensor last = x_.rows(0, logit_rows), h = h_.rows(0, logit_rows),
@@ -166,19 +190,31 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
     Executor &ex = executor_;
     l.attention_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label("attention norm"));
     l.qkv = ex.plan(KEEL_OP_MATMUL, matmul_args(h, w.qkv_bias, qkv, false), label("qkv"), w.qkv.get());
-    l.qkv_prepare =
-        ex.plan(KEEL_OP_QKV_PREPARE, qkv_args(views, positions, rope_, w, options_.kv, config_.rms_norm_eps),
-                label("qkv prepare"));
+    l.qkv_prepare = ex.plan(KEEL_OP_QKV_PREPARE,
+                            qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
+                            label("qkv prepare"));
     l.attention = ex.plan(KEEL_OP_ATTENTION,
                           attention_args(views.q, options_.kv, heads, positions, config_, config_.window(i)),
                           label("attention"));
-    l.attention_out = ex.plan(KEEL_OP_MATMUL, matmul_args(attention, w.attention_out_bias, x, true),
-                              label("attention out"), w.attention_out.get());
+    const bool post_norms = config_.post_norms;
+    l.attention_out =
+        ex.plan(KEEL_OP_MATMUL, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms),
+                label("attention out"), w.attention_out.get());
+    if (post_norms) {
+        l.post_attention_norm =
+            ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_attention_norm, h), label("post-attention norm"));
+        l.attention_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("attention add"));
+    }
     l.ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.ffn_norm, h), label("ffn norm"));
     l.gate_up = ex.plan(KEEL_OP_MATMUL, matmul_args(h, w.gate_up_bias, gate_up, false), label("gate up"),
                         w.gate_up.get());
-    l.activation = ex.plan(KEEL_OP_SILU_MUL, gate_args(gate, up, act), label("activation"));
-    l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, x, true), label("down"), w.down.get());
+    l.activation = ex.plan(activation_op(), gate_args(gate, up, act), label("activation"));
+    l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms),
+                     label("down"), w.down.get());
+    if (post_norms) {
+        l.post_ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_ffn_norm, h), label("post-ffn norm"));
+        l.ffn_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("ffn add"));
+    }
 }
 
 void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
@@ -202,17 +238,14 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
                 std::span<const keel_kv_view *const> kv, uint32_t logit_rows) {
     StepOps &ops = m == 1 ? decode_ : prefill_;
     rope_.ensure(positions);
+    if (local_rope_) local_rope_->ensure(positions);
     const Tensor on_device = this->positions(m);
     if (positions.size() * sizeof(int32_t) != on_device.bytes()) {
         throw_error(ErrorKind::internal, "{} positions for {} tokens", positions.size(), m);
     }
     on_device.write(positions.data());
     const Tensor x = x_.rows(0, m);
-    keel_embed_args embed = {KEEL_HEADER(keel_embed_args)};
-    embed.ids = ids.c();
-    embed.out = x.c();
-    embed.scale = 1;
-    executor_.run(*ops.embed, embed);
+    executor_.run(*ops.embed, embed_args(ids, x));
     if (probe_) probe_(-1, x);
     for (size_t i = 0; i < ops.layers.size(); ++i) {
         run_layer(ops.layers[i], i, m, on_device, kv[i]);
@@ -238,14 +271,33 @@ void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions
     Executor &ex = executor_;
     ex.run(*l.attention_norm, norm_args(x, w.attention_norm, h));
     ex.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv, false));
-    ex.run(*l.qkv_prepare, qkv_args(views, positions, rope_, w, kv, config_.rms_norm_eps));
+    ex.run(*l.qkv_prepare, qkv_args(views, positions, rope_of(i), w, kv, config_.rms_norm_eps));
     ex.run(*l.attention, attention_args(views.q, kv, heads, positions, config_, config_.window(i)));
-    ex.run(*l.attention_out,
-           matmul_args(attention, w.attention_out_bias, x, true)); // into the residual stream
+    // Into the residual stream, or with post_norms through a norm first.
+    const bool post_norms = config_.post_norms;
+    ex.run(*l.attention_out, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms));
+    if (post_norms) {
+        ex.run(*l.post_attention_norm, norm_args(h, w.post_attention_norm, h));
+        ex.run(*l.attention_add, add_args(x, h));
+    }
     ex.run(*l.ffn_norm, norm_args(x, w.ffn_norm, h));
     ex.run(*l.gate_up, matmul_args(h, w.gate_up_bias, gate_up, false));
     ex.run(*l.activation, gate_args(gate, up, act));
-    ex.run(*l.down, matmul_args(act, w.down_bias, x, true));
+    ex.run(*l.down, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms));
+    if (post_norms) {
+        ex.run(*l.post_ffn_norm, norm_args(h, w.post_ffn_norm, h));
+        ex.run(*l.ffn_add, add_args(x, h));
+    }
+}
+
+void Graph::read_logits(uint32_t rows, float *out) const {
+    const Tensor logits = logits_.rows(0, rows);
+    logits.read(out);
+    if (config_.logit_softcap <= 0) return;
+    const auto cap = static_cast<float>(config_.logit_softcap);
+    const int64_t n = int64_t{rows} * config_.vocab_size;
+    for (int64_t i = 0; i < n; ++i)
+        out[i] = cap * std::tanh(out[i] / cap);
 }
 
 void Graph::queue_argmax() {
@@ -264,8 +316,9 @@ std::vector<const PlannedOp *> listed(const StepOps &ops) {
     if (ops.embed) all.push_back(ops.embed.get());
     for (const auto &l : ops.layers) {
         for (const OpHandle *op : {&l.attention_norm, &l.qkv, &l.qkv_prepare, &l.attention, &l.attention_out,
-                                   &l.ffn_norm, &l.gate_up, &l.activation, &l.down}) {
-            all.push_back(op->get());
+                                   &l.post_attention_norm, &l.attention_add, &l.ffn_norm, &l.gate_up,
+                                   &l.activation, &l.down, &l.post_ffn_norm, &l.ffn_add}) {
+            if (*op) all.push_back(op->get());
         }
     }
     if (ops.embed) {

@@ -5,6 +5,7 @@
 #include "model/weights.hpp"
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct GraphOptions {
 
 // A decoder of the Llama family: embedding, layers of attention and a gated feed-forward network, norm, output projection. Holds the
 // planned ops (apart for decode and prefill, whose best kernels differ) and a workspace made once, so that a step allocates nothing.
-// Describes Hugging Face's LlamaForCausalLM; what other architectures change is data in ModelConfig (biases, head norms, windows).
+// Describes Hugging Face's LlamaForCausalLM; what other architectures change is data in ModelConfig (biases, head norms, norms behind
+// attention and feed-forward, activation, scales, soft-caps, windows and RoPE layer by layer).
 class Graph {
   public:
     Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
@@ -35,7 +37,12 @@ class Graph {
     void forward_device(const Tensor &ids, std::span<const int32_t> positions,
                         std::span<const keel_kv_view *const> kv);
 
-    Tensor logits(uint32_t rows) const { return logits_.rows(0, rows); } // f32 [rows, vocab]
+    // As the output projection leaves them, f32 [rows, vocab]. Their order is that of the model's logits, their values are not where the
+    // model caps them: values are taken from read_logits.
+    Tensor logits(uint32_t rows) const { return logits_.rows(0, rows); }
+    // The model's logits of the last step, [rows, vocab]: waits, reads, and applies ModelConfig::logit_softcap, on the host because no op
+    // has a tanh of its own. The one place where logits become numbers for others.
+    void read_logits(uint32_t rows, float *out) const;
     // Queues argmax over the first row of logits; the token lands in next_id().
     void queue_argmax();
     const Tensor &next_id() const { return next_id_; } // i32 [1]
@@ -56,6 +63,8 @@ class Graph {
     struct LayerOps {
         OpHandle attention_norm, qkv, qkv_prepare, attention, attention_out, ffn_norm, gate_up, activation,
             down;
+        // Only with post_norms, where attention_out and down write to h_ instead of adding to the residual stream.
+        OpHandle post_attention_norm, attention_add, post_ffn_norm, ffn_add;
     };
     struct StepOps {
         OpHandle embed, final_norm, output;
@@ -69,6 +78,12 @@ class Graph {
              std::span<const keel_kv_view *const> kv, uint32_t logit_rows);
     void run_layer(LayerOps &ops, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv);
 
+    const RopeTables &rope_of(size_t layer) const {
+        return config_.has_local_rope(layer) ? *local_rope_ : rope_;
+    }
+    keel_op activation_op() const;
+    keel_embed_args embed_args(const Tensor &ids, const Tensor &out) const;
+    keel_gate_args gate_args(const Tensor &gate, const Tensor &up, const Tensor &out) const;
     Tensor positions(uint32_t m) const; // [m] or [m, kv_heads]
     keel_norm_args norm_args(const Tensor &x, const Tensor &weight, const Tensor &out) const;
     keel_matmul_args matmul_args(const Tensor &x, const Tensor &bias, const Tensor &out,
@@ -79,12 +94,13 @@ class Graph {
     const ModelConfig &config_;
     GraphOptions options_;
     RopeTables rope_;
+    std::optional<RopeTables> local_rope_; // of the layers with a window, where they have their own
 
     // The workspace. m = max_tokens; A is the activation dtype.
     Tensor ids_;       // i32 [m]
     Tensor positions_; // i32 [m * kv_heads], used as [m] or [m, kv_heads]
     Tensor x_;         // f32 [m, hidden]: the residual stream
-    Tensor h_;         // A [m, hidden]: normalized
+    Tensor h_;         // A [m, hidden]: normalized; with post_norms also what comes back
     Tensor qkv_;       // A [m, q_size + 2 * kv_size]
     Tensor attention_; // A [m, q_size]
     Tensor gate_up_;   // A [m, 2 * intermediate]

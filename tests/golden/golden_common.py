@@ -113,10 +113,10 @@ def gaps(logits):
     return best[:, 1] - best[:, 0]
 
 
-def sample(logits, position, stride):
-    """The record of one position: the best logits, every stride-th logit, and their log-sum-exp."""
+def sample(logits, position, stride, top=TOP):
+    """The record of one position: the `top` best logits, every stride-th logit, and their log-sum-exp."""
     row = logits[position]
-    order = np.argsort(-row, kind="stable")[:TOP]
+    order = np.argsort(-row, kind="stable")[:top]
     wide = row.astype(np.float64)
     return {
         "position": position,

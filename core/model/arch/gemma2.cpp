@@ -1,0 +1,29 @@
+// Gemma 2: a Gemma with norms on both sides of attention and feed-forward, soft-capped attention and logits, and a window on every other
+// layer, the first included.
+
+#include "model/arch/arch.hpp"
+
+namespace keel::arch {
+namespace {
+
+void read(const model::ConfigReader &in, ModelConfig &config) {
+    read_gemma(in, config);
+    read_attention_bias(in, config);
+    read_gemma_attention(in, config, 50, 30);
+    read_sliding_window(in, config, 4096, [](int64_t layer) { return layer % 2 == 0; });
+}
+
+} // namespace
+
+constinit const Architecture gemma2 = {"Gemma2ForCausalLM",
+                                       "gemma2",
+                                       {.kv_heads = 4,
+                                        .head_dim = 256,
+                                        .max_positions = 8192,
+                                        .tied_embeddings = true,
+                                        .activation_key = "hidden_activation",
+                                        .activation = "gelu_pytorch_tanh"},
+                                       gemma_post_norm_names,
+                                       read};
+
+} // namespace keel::arch

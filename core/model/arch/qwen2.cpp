@@ -1,0 +1,25 @@
+// Qwen 2 and 2.5: Llama with biases on q, k and v, none behind attention.
+
+#include "model/arch/arch.hpp"
+
+namespace keel::arch {
+namespace {
+
+void read(const model::ConfigReader &in, ModelConfig &config) {
+    config.qkv_bias = true;
+    read_qwen_window(in, config);
+}
+
+} // namespace
+
+// The window is off unless use_sliding_window says otherwise, and then holds from the layer max_window_layers on.
+void read_qwen_window(const model::ConfigReader &in, ModelConfig &config) {
+    if (!in.boolean("use_sliding_window", false) || in.is_null("sliding_window")) return;
+    const int64_t first = in.integer("max_window_layers", 0, INT32_MAX, 28);
+    read_sliding_window(in, config, 4096, [&](int64_t layer) { return layer >= first; });
+}
+
+constinit const Architecture qwen2 = {
+    "Qwen2ForCausalLM", "qwen2", {.kv_heads = 32, .max_positions = 32768}, {}, read};
+
+} // namespace keel::arch

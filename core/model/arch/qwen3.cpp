@@ -1,0 +1,19 @@
+// Qwen 3 (dense): Llama with an RMS norm on each head's query and key before RoPE, and heads whose size is not hidden / heads.
+
+#include "model/arch/arch.hpp"
+
+namespace keel::arch {
+namespace {
+
+void read(const model::ConfigReader &in, ModelConfig &config) {
+    config.qk_norm = true;
+    read_attention_bias(in, config);
+    read_qwen_window(in, config);
+}
+
+} // namespace
+
+constinit const Architecture qwen3 = {
+    "Qwen3ForCausalLM", "qwen3", {.kv_heads = 32, .head_dim = 128, .max_positions = 32768}, {}, read};
+
+} // namespace keel::arch

@@ -1,0 +1,151 @@
+// A miniature of each architecture against Hugging Face transformers on the same weights.
+
+#include "pipeline/golden.hpp"
+#include "pipeline/session.hpp"
+#include "support/arch_miniature.hpp"
+#include "support/temp_folder.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+using namespace keel;
+using namespace keel::test;
+
+namespace {
+
+// transformers' own float32 lies up to 5e-5 from float64 here.
+constexpr double bound = 2e-4;
+
+std::vector<std::string> exact(const std::filesystem::path &model, const std::string &backend,
+                               std::initializer_list<std::string> more = {}) {
+    std::vector<std::string> sets{"model.path=" + model.string(), "model.weights=f32", "kv.dtype=f32",
+                                  "strict=true", "backend.plugin=" + backend};
+    if (backend == "cpu") sets.push_back("backend.params.compute=exact");
+    sets.insert(sets.end(), more);
+    return sets;
+}
+
+std::unique_ptr<Pipeline> open(const std::vector<std::string> &sets) {
+    PipelineOptions options;
+    options.need_tokenizer = false;
+    return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
+}
+
+double worst_difference(std::span<const float> logits, const GoldenLogits &golden) {
+    double worst = 0;
+    for (size_t i = 0; i < golden.top_ids.size(); ++i)
+        worst =
+            std::max(worst, std::abs(logits[static_cast<size_t>(golden.top_ids[i])] - golden.top_values[i]));
+    for (size_t i = 0; i < golden.every.size(); ++i)
+        worst = std::max(worst, std::abs(logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]));
+    double sum = 0;
+    for (const float v : logits)
+        sum += std::exp(static_cast<double>(v) - golden.logsumexp);
+    return std::max(worst, std::abs(std::log(sum)));
+}
+
+int32_t argmax(std::span<const float> logits) {
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// Checks the logits of the last token taken in; how many records the golden file has of it.
+int check_here(Session &session, const GoldenCase &golden) {
+    const int64_t position = session.tokens() - 1;
+    int records = 0;
+    for (const GoldenLogits &expected : golden.logits) {
+        if (expected.position != position) continue;
+        CHECK(worst_difference(session.logits(), expected) < bound);
+        ++records;
+    }
+    REQUIRE(argmax(session.logits()) == golden.argmax[static_cast<size_t>(position)]);
+    return records;
+}
+
+double largest_gap(std::span<const float> a, std::span<const float> b) {
+    double worst = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+        worst = std::max(worst, std::abs(static_cast<double>(a[i]) - b[i]));
+    return worst;
+}
+
+} // namespace
+
+TEST_CASE("each architecture gives the logits of transformers: a prompt longer than its window, then token "
+          "by token") {
+    const std::vector<Miniature> models = read_miniatures();
+    const std::vector<GoldenCase> cases = read_golden("arch_logits.json");
+    REQUIRE(models.size() == cases.size());
+    for (size_t i = 0; i < cases.size(); ++i) {
+        const GoldenCase &golden = cases[i];
+        const TempFolder folder;
+        write_miniature(folder.path(), models[i]);
+        for (const std::string backend : {"cpu", "reference"}) {
+            INFO(golden.name << " on " << backend);
+            const auto pipeline = open(exact(folder.path(), backend));
+            Session session(*pipeline);
+            session.prefill(golden.ids);
+            int records = check_here(session, golden);
+            for (const int32_t id : golden.greedy) {
+                session.decode(id);
+                records += check_here(session, golden);
+            }
+            CHECK(records == 3);
+        }
+    }
+}
+
+TEST_CASE(
+    "each architecture gives the logits of transformers at every position of a prompt taken token by token") {
+    const std::vector<GoldenCase> cases = read_golden("arch_logits.json");
+    for (const Miniature &model : read_miniatures()) {
+        INFO(model.name);
+        const TempFolder folder;
+        write_miniature(folder.path(), model);
+        const auto golden = std::find_if(cases.begin(), cases.end(),
+                                         [&](const GoldenCase &c) { return c.name == model.name; });
+        const auto pipeline = open(exact(folder.path(), "cpu"));
+        Session session(*pipeline);
+        int records = 0;
+        for (const int32_t id : golden->ids) {
+            session.decode(id);
+            CHECK(session.greedy() == argmax(session.logits()));
+            records += check_here(session, *golden);
+        }
+        CHECK(records == 9);
+    }
+}
+
+// With one layer keys and values depend on nothing but their own token, so a cache that lost some tokens must give what a fresh run over
+// the kept ones gives: when positions close up, every layer's keys have to be turned by that layer's own angles.
+TEST_CASE("after an eviction with re-rotated positions each architecture goes on as if only the kept tokens "
+          "had been there") {
+    for (const std::string name : {"llama_biases", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"}) {
+        for (const int window : {11, 30}) { // shorter than what is kept, and longer
+            INFO(name << ", window " << window);
+            Miniature model = shortened(read_miniature(name), 1);
+            if (model.config.contains("sliding_window")) model.config["sliding_window"] = window;
+            const TempFolder folder;
+            write_miniature(folder.path(), model);
+            const GoldenCase golden = read_golden("arch_logits.json").at(0);
+            std::vector<int32_t> ids(golden.ids.begin(), golden.ids.begin() + 64);
+            const auto evicting = open(
+                exact(folder.path(), "cpu",
+                      {"policy.plugin=sliding_window", "policy.budget.tokens=24", "policy.budget.slack=8",
+                       "policy.protect.prefix=4", "policy.positions=rerotated"}));
+            const auto plain = open(exact(folder.path(), "cpu"));
+            Session a(*evicting), b(*plain);
+            a.prefill(ids);
+            for (int i = 0; i < 30; ++i)
+                a.decode(golden.ids[static_cast<size_t>(64 + i)]);
+            REQUIRE(a.stats().evictions > 2);
+            // The kept: the prefix, then the newest.
+            const auto n = static_cast<size_t>(a.cache().cache().max_length());
+            std::vector<int32_t> kept(a.history().begin(), a.history().begin() + 4);
+            kept.insert(kept.end(), a.history().end() - static_cast<std::ptrdiff_t>(n - 4),
+                        a.history().end());
+            b.prefill(kept);
+            CHECK(largest_gap(a.logits(), b.logits()) < bound);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+#pragma once
+
+#include "support/tiny_writer.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+// The miniatures of tests/golden/arch_logits.json: one for each architecture, with weights that are made here as the script
+// beside that file made them.
+
+namespace keel::test {
+
+struct Miniature {
+    std::string name;
+    nlohmann::json config;
+    struct Tensor {
+        std::string name;
+        std::vector<int64_t> shape;
+        float center, scale;
+    };
+    std::vector<Tensor> tensors;
+};
+
+inline std::vector<Miniature> read_miniatures() {
+    std::ifstream in(KEEL_SOURCE_DIR "/tests/golden/arch_logits.json");
+    const nlohmann::json json = nlohmann::json::parse(in);
+    std::vector<Miniature> all;
+    for (const auto &c : json.at("cases")) {
+        Miniature m{c.at("name"), c.at("config"), {}};
+        for (const auto &t : c.at("tensors"))
+            m.tensors.push_back({t.at(0), t.at(1), t.at(2), t.at(3)});
+        all.push_back(std::move(m));
+    }
+    return all;
+}
+
+inline Miniature read_miniature(const std::string &name) {
+    for (Miniature &m : read_miniatures()) {
+        if (m.name == name) return std::move(m);
+    }
+    throw std::runtime_error("no miniature " + name);
+}
+
+inline WrittenTensor make_tensor(const Miniature::Tensor &t) {
+    WrittenTensor out{t.name, t.shape, {}};
+    const int64_t count = std::accumulate(t.shape.begin(), t.shape.end(), int64_t{1}, std::multiplies<>());
+    uint64_t state = 0xCBF29CE484222325;
+    for (const char c : t.name)
+        state = (state ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+    for (int64_t i = 0; i < count; ++i) {
+        uint64_t z = state += 0x9E3779B97F4A7C15;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+        z ^= z >> 31;
+        const float u = static_cast<float>(z >> 48) / 32768.0F - 1.0F;
+        const float scaled = t.scale * u; // rounded on its own, as NumPy does: no fused multiply-add
+        out.values.push_back(t.center == 0 ? scaled : t.center + scaled);
+    }
+    return out;
+}
+
+// Writes config.json and the weights into `folder`, which is made.
+inline void write_miniature(const std::filesystem::path &folder, const Miniature &m) {
+    std::filesystem::create_directories(folder);
+    write_file(folder / "config.json", m.config.dump());
+    std::vector<WrittenTensor> tensors;
+    for (const Miniature::Tensor &t : m.tensors)
+        tensors.push_back(make_tensor(t));
+    write_safetensors(folder / "model.safetensors", tensors);
+}
+
+// The first `layers` layers of it.
+inline Miniature shortened(Miniature m, int64_t layers) {
+    m.config["num_hidden_layers"] = layers;
+    std::erase_if(m.tensors, [&](const Miniature::Tensor &t) {
+        const std::string prefix = "model.layers.";
+        return t.name.starts_with(prefix) && std::stoll(t.name.substr(prefix.size())) >= layers;
+    });
+    return m;
+}
+
+} // namespace keel::test
