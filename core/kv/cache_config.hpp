@@ -56,6 +56,12 @@ struct CacheConfig {
     int64_t trained_context = 0; // positions the model was trained for
     // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
     std::vector<double> rope_frequencies;
+    std::vector<double> local_rope_frequencies; // of the layers that are true here, as many: Gemma 3's with a window
+    std::vector<bool> local_rope_layers;        // [layers]; empty: all layers have the same
+    const std::vector<double> &rope_frequencies_of(uint32_t layer) const {
+        return layer < local_rope_layers.size() && local_rope_layers[layer] ? local_rope_frequencies
+                                                                            : rope_frequencies;
+    }
     keel_rope_mode rope_mode = KEEL_ROPE_HALF_SPLIT;
 };
 

@@ -127,7 +127,7 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
 
 void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy) {
     const KvShape &s = plan_.shape();
-    write_tables();
+    write_tables(layer);
     const Tensor row(row_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
     const Tensor positions(new_positions_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
     row.write(host_row_.data());
@@ -164,8 +164,8 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
     plan_.executor().run(*plan_.restore(), args);
 }
 
-void Rerotation::write_tables() {
-    const auto &frequencies = plan_.config().rope_frequencies;
+void Rerotation::write_tables(uint32_t layer) {
+    const auto &frequencies = plan_.config().rope_frequencies_of(layer);
     const size_t half = frequencies.size();
     for (size_t r = 0; r < turns_.size(); ++r) {
         for (size_t f = 0; f < half; ++f) {

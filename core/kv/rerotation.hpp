@@ -35,7 +35,7 @@ class Rerotation {
     void capture(KvCache &cache, uint32_t layer);
     int64_t move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy);
     void run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy);
-    void write_tables();
+    void write_tables(uint32_t layer);
     void make_buffers();
 
     CachePlan &plan_;

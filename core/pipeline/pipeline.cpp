@@ -215,6 +215,11 @@ CacheConfig Pipeline::make_cache_config(bool has_system_prompt) const {
     if (p.log->has_value()) c.log = p.log->value().string();
     c.trained_context = model().max_positions;
     c.rope_frequencies = rope_frequencies(model().rope_theta, model().head_dim, model().rope_scaling);
+    if (model().local_rope_theta) {
+        c.local_rope_frequencies = rope_frequencies(*model().local_rope_theta, model().head_dim, {});
+        for (size_t i = 0; i < static_cast<size_t>(model().layers); ++i)
+            c.local_rope_layers.push_back(model().has_local_rope(i));
+    }
     c.rope_mode = KEEL_ROPE_HALF_SPLIT;
     return c;
 }
@@ -239,7 +244,8 @@ std::unique_ptr<CachePlan> Pipeline::make_cache_plan(bool has_system_prompt) {
 void Pipeline::check_context_memory() const {
     const uint64_t bytes =
         kv_shape_.book_bytes() +
-        RopeTables::bytes(std::max<int64_t>(kv_shape_.max_slots, prefill_chunk()), model().head_dim);
+        RopeTables::bytes(std::max<int64_t>(kv_shape_.max_slots, prefill_chunk()), model().head_dim) *
+            (model().local_rope_theta ? 2 : 1);
     at_its_line(config_, config_.model.path.where, [&] {
         require_memory(bytes,
                        fmt::format("model.context: RoPE and cache tables for {} tokens", kv_shape_.max_slots),
