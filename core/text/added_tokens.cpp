@@ -46,6 +46,16 @@ Overlap overlap_with(std::span<const TextRange> ranges, TextRange range) {
     return it->begin <= range.begin && it->end >= range.end ? Overlap::whole : Overlap::part;
 }
 
+// The parts of `ranges` that lie in `window`, counted from its beginning.
+void ranges_within(std::span<const TextRange> ranges, TextRange window, std::vector<TextRange> &out) {
+    out.clear();
+    auto it = std::partition_point(ranges.begin(), ranges.end(),
+                                   [&](TextRange r) { return r.end <= window.begin; });
+    for (; it != ranges.end() && it->begin < window.end; ++it)
+        out.push_back(
+            {std::max(it->begin, window.begin) - window.begin, std::min(it->end, window.end) - window.begin});
+}
+
 } // namespace
 
 void AddedTokens::Trie::add(std::string_view content, std::int32_t index) {
@@ -84,7 +94,10 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
         const AddedToken &token = tokens_[i];
         const auto index = static_cast<std::int32_t>(i);
-        (token.normalized ? normalized_ : plain_).add(token.content, index);
+        if (token.normalized)
+            normalized_.add(token.pattern.empty() ? token.content : token.pattern, index);
+        else
+            plain_.add(token.content, index);
         by_content_.emplace(token.content, index);
         any_single_word = any_single_word || token.single_word;
     }
@@ -106,8 +119,7 @@ bool AddedTokens::is_whole_word(std::string_view text, TextRange match, RegexScr
     return match.end == text.size() || !word_->match_at(text, match.end, scratch, end);
 }
 
-// `text` begins at `offset` of the text that `plain` counts in.
-void AddedTokens::pass(const Trie &trie, std::string_view text, std::size_t offset,
+void AddedTokens::pass(const Trie &trie, std::string_view text, bool at_start,
                        std::span<const TextRange> plain, RegexScratch &scratch,
                        std::vector<Piece> &out) const {
     std::size_t begin = 0; // of what has not been given out
@@ -121,7 +133,7 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, std::size_t offs
         }
         const AddedToken &token = tokens_[static_cast<std::size_t>(index)];
         if (token.special) {
-            const Overlap overlap = overlap_with(plain, {offset + match.begin, offset + match.end});
+            const Overlap overlap = overlap_with(plain, match);
             // what lies across the border of a plain range hides no mark that begins behind the border
             at = overlap == Overlap::part ? match.begin + 1 : match.end;
             if (overlap != Overlap::none) continue;
@@ -130,24 +142,36 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, std::size_t offs
         if (token.single_word && !is_whole_word(text, match, scratch)) continue;
         if (token.lstrip) match.begin = std::max(space_begin_before(text, match.begin), begin);
         if (token.rstrip) match.end = space_end_after(text, match.end);
-        if (begin < match.begin) out.push_back({text.substr(begin, match.begin - begin), -1});
-        out.push_back({text.substr(match.begin, match.end - match.begin), token.id});
+        if (begin < match.begin)
+            out.push_back({text.substr(begin, match.begin - begin), -1, at_start && begin == 0});
+        out.push_back({text.substr(match.begin, match.end - match.begin), token.id, false});
         begin = match.end;
     }
-    if (begin < text.size()) out.push_back({text.substr(begin), -1});
+    if (begin < text.size()) out.push_back({text.substr(begin), -1, at_start && begin == 0});
 }
 
-void AddedTokens::split(std::string_view text, std::span<const TextRange> plain, RegexScratch &scratch,
-                        std::vector<Piece> &out) const {
+AddedTokens::Cut AddedTokens::split(std::string_view text, std::span<const TextRange> plain, bool continues,
+                                    const TextNormalizer &normalizer, RegexScratch &scratch) const {
+    Cut cut;
     std::vector<Piece> rough;
-    pass(plain_, text, 0, plain, scratch, rough);
+    pass(plain_, text, true, plain, scratch, rough);
+    std::vector<TextRange> ranges;
     for (const Piece &piece : rough) {
-        if (piece.id >= 0)
-            out.push_back(piece);
-        else
-            pass(normalized_, piece.text, static_cast<std::size_t>(piece.text.data() - text.data()), plain,
-                 scratch, out);
+        if (piece.id >= 0) {
+            cut.pieces.push_back(piece);
+            continue;
+        }
+        const auto begin = static_cast<std::size_t>(piece.text.data() - text.data());
+        ranges_within(plain, {begin, begin + piece.text.size()}, ranges);
+        std::string_view stretch = piece.text;
+        if (normalizer.may_change(stretch)) {
+            const bool prefix = !(piece.at_start && continues);
+            cut.normalized.push_back(normalizer.apply(stretch, prefix, ranges));
+            stretch = cut.normalized.back();
+        }
+        pass(normalized_, stretch, piece.at_start, ranges, scratch, cut.pieces);
     }
+    return cut;
 }
 
 } // namespace keel

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "text/flat_map.hpp"
+#include "text/normalizer.hpp"
 #include "text/split_regex.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +24,7 @@ struct AddedToken {
     bool lstrip = false;      // takes the white space before it along
     bool rstrip = false;      // and behind it
     bool normalized = true;   // looked for after the others, in the normalized text
+    std::string pattern = {}; // what is looked for there; empty: `content`
 };
 
 // Cuts text at added tokens exactly as Hugging Face tokenizers do: first those that are not `normalized`, then, in
@@ -29,18 +32,23 @@ struct AddedToken {
 class AddedTokens {
   public:
     struct Piece {
-        std::string_view text;
-        std::int32_t id = -1; // -1: ordinary text
+        std::string_view text; // of the text, or of a normalized stretch of it
+        std::int32_t id = -1;  // -1: ordinary text
+        bool at_start = false; // nothing of the text stands before it
+    };
+    struct Cut {
+        std::vector<Piece> pieces;
+        std::deque<std::string> normalized; // what pieces point into
     };
 
     // Contents must differ from each other. Each at most max_content_bytes long.
     static constexpr std::size_t max_content_bytes = 1024;
     explicit AddedTokens(std::vector<AddedToken> tokens);
 
-    // Appends the pieces of valid UTF-8 text. plain: where special tokens are ordinary text (one that only touches such
-    // a range too); ascending and disjoint.
-    void split(std::string_view text, std::span<const TextRange> plain, RegexScratch &scratch,
-               std::vector<Piece> &out) const;
+    // The pieces of valid UTF-8 text. plain: where special tokens are ordinary text (one that only touches such a range
+    // too); ascending and disjoint. continues: the normalizer puts no prefix before the text's beginning.
+    Cut split(std::string_view text, std::span<const TextRange> plain, bool continues,
+              const TextNormalizer &normalizer, RegexScratch &scratch) const;
 
     const std::vector<AddedToken> &tokens() const noexcept { return tokens_; }
     std::optional<std::int32_t> find(std::string_view content) const;
@@ -55,7 +63,7 @@ class AddedTokens {
         std::int32_t longest(std::string_view text, std::size_t offset, std::size_t &end) const;
     };
 
-    void pass(const Trie &trie, std::string_view text, std::size_t offset, std::span<const TextRange> plain,
+    void pass(const Trie &trie, std::string_view text, bool at_start, std::span<const TextRange> plain,
               RegexScratch &scratch, std::vector<Piece> &out) const;
     bool is_whole_word(std::string_view text, TextRange match, RegexScratch &scratch) const;
 

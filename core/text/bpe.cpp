@@ -37,7 +37,7 @@ std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
 }
 
 // The heap's top is the lowest rank, of equal ranks the leftmost.
-bool comes_later(const Bpe::Scratch::Candidate &a, const Bpe::Scratch::Candidate &b) {
+bool comes_later(const MergeScratch::Candidate &a, const MergeScratch::Candidate &b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
 
@@ -57,49 +57,27 @@ const std::string &symbol_of_byte(unsigned char byte) {
     return alphabet().symbols[byte];
 }
 
-void Bpe::add_merge(std::int32_t left, std::int32_t right, std::uint32_t rank, std::int32_t merged) {
-    merges_.put(pair_key(left, right),
-                (static_cast<std::uint64_t>(rank) << 32) | static_cast<std::uint32_t>(merged));
+void MergeTable::add(std::int32_t left, std::int32_t right, std::uint32_t rank, std::int32_t merged) {
+    rules_.put(pair_key(left, right),
+               (static_cast<std::uint64_t>(rank) << 32) | static_cast<std::uint32_t>(merged));
 }
 
 std::size_t Bpe::missing_bytes() const noexcept {
     return static_cast<std::size_t>(std::count(byte_ids_.begin(), byte_ids_.end(), -1));
 }
 
-void Bpe::fill_symbols(std::string_view word, Scratch &scratch) const {
-    scratch.symbols.clear();
-    bool last_unknown = false;
-    for (const char c : word) {
-        const std::int32_t id = byte_ids_[static_cast<unsigned char>(c)];
-        if (id < 0) {
-            if (unknown_ < 0 || (fuse_unknown_ && last_unknown)) continue;
-        }
-        last_unknown = id < 0;
-        const auto index = static_cast<std::int32_t>(scratch.symbols.size());
-        scratch.symbols.push_back({id < 0 ? unknown_ : id, index - 1, index + 1, false});
-    }
-    if (!scratch.symbols.empty()) scratch.symbols.back().next = -1;
-}
-
 // Offers the pair that begins at `position`, if a rule merges it. The caller restores the heap.
-void Bpe::push_pair(Scratch &scratch, std::int32_t position) const {
-    const Scratch::Symbol &left = scratch.symbols[static_cast<std::size_t>(position)];
+void MergeTable::push_pair(MergeScratch &scratch, std::int32_t position) const {
+    const MergeScratch::Symbol &left = scratch.symbols[static_cast<std::size_t>(position)];
     if (left.next < 0) return;
     const std::uint64_t *rule =
-        merges_.find(pair_key(left.id, scratch.symbols[static_cast<std::size_t>(left.next)].id));
+        rules_.find(pair_key(left.id, scratch.symbols[static_cast<std::size_t>(left.next)].id));
     if (rule == nullptr) return;
     scratch.heap.push_back({static_cast<std::uint32_t>(*rule >> 32), static_cast<std::uint32_t>(position),
                             static_cast<std::int32_t>(*rule & 0xFFFFFFFFU)});
 }
 
-void Bpe::encode(std::string_view word, Scratch &scratch, std::vector<std::int32_t> &out) const {
-    if (!whole_words_.empty()) {
-        if (const auto it = whole_words_.find(word); it != whole_words_.end()) {
-            out.push_back(it->second);
-            return;
-        }
-    }
-    fill_symbols(word, scratch);
+void MergeTable::merge(MergeScratch &scratch) const {
     auto &symbols = scratch.symbols;
     auto &heap = scratch.heap;
     heap.clear();
@@ -114,13 +92,13 @@ void Bpe::encode(std::string_view word, Scratch &scratch, std::vector<std::int32
     };
     while (!heap.empty()) {
         std::pop_heap(heap.begin(), heap.end(), comes_later);
-        const Scratch::Candidate best = heap.back();
+        const MergeScratch::Candidate best = heap.back();
         heap.pop_back();
-        Scratch::Symbol &left = symbols[best.position];
+        MergeScratch::Symbol &left = symbols[best.position];
         if (left.gone || left.next < 0) continue;
-        Scratch::Symbol &right = symbols[static_cast<std::size_t>(left.next)];
+        MergeScratch::Symbol &right = symbols[static_cast<std::size_t>(left.next)];
         // The pair may have changed since it was offered. Hugging Face compares the result, not the rule; so do we.
-        const std::uint64_t *rule = merges_.find(pair_key(left.id, right.id));
+        const std::uint64_t *rule = rules_.find(pair_key(left.id, right.id));
         if (rule == nullptr || static_cast<std::int32_t>(*rule & 0xFFFFFFFFU) != best.id) continue;
         left.id = best.id;
         left.next = right.next;
@@ -130,6 +108,31 @@ void Bpe::encode(std::string_view word, Scratch &scratch, std::vector<std::int32
         if (left.previous >= 0) offer(left.previous);
         offer(position);
     }
+}
+
+void Bpe::fill_symbols(std::string_view word, MergeScratch &scratch) const {
+    scratch.symbols.clear();
+    bool last_unknown = false;
+    for (const char c : word) {
+        const std::int32_t id = byte_ids_[static_cast<unsigned char>(c)];
+        if (id < 0) {
+            if (unknown_ < 0 || (fuse_unknown_ && last_unknown)) continue;
+        }
+        last_unknown = id < 0;
+        scratch.push(id < 0 ? unknown_ : id);
+    }
+}
+
+void Bpe::encode(std::string_view word, MergeScratch &scratch, std::vector<std::int32_t> &out) const {
+    if (!whole_words_.empty()) {
+        if (const auto it = whole_words_.find(word); it != whole_words_.end()) {
+            out.push_back(it->second);
+            return;
+        }
+    }
+    fill_symbols(word, scratch);
+    merges_.merge(scratch);
+    const auto &symbols = scratch.symbols;
     for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next)
         out.push_back(symbols[static_cast<std::size_t>(i)].id);
 }

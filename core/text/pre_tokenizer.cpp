@@ -95,10 +95,16 @@ void PreTokenizer::set_byte_level(bool add_prefix_space, bool use_regex) {
                          SplitBehavior::isolated, false});
 }
 
-void PreTokenizer::byte_level(std::string_view piece, RegexScratch &scratch,
+void PreTokenizer::set_metaspace(MetaspacePrefix prefix, bool split) {
+    metaspace_ = true;
+    metaspace_prefix_ = prefix;
+    metaspace_split_ = split;
+}
+
+void PreTokenizer::byte_level(std::string_view piece, Place place, RegexScratch &scratch,
                               const std::function<void(std::string_view)> &word) const {
     std::string prefixed;
-    if (add_prefix_space_ && !piece.starts_with(' ')) {
+    if (add_prefix_space_ && !piece.starts_with(' ') && !(place.at_start && place.continues)) {
         prefixed.reserve(piece.size() + 1);
         prefixed += ' ';
         prefixed += piece;
@@ -114,7 +120,31 @@ void PreTokenizer::byte_level(std::string_view piece, RegexScratch &scratch,
         word(piece.substr(range.begin, range.end - range.begin));
 }
 
-void PreTokenizer::split(std::string_view text, RegexScratch &scratch,
+void PreTokenizer::metaspace(std::string_view piece, Place place,
+                             const std::function<void(std::string_view)> &word) const {
+    std::string marked;
+    marked.reserve(piece.size() + piece.size() / 4);
+    for (const char c : piece)
+        if (c == ' ')
+            marked += metaspace_mark;
+        else
+            marked += c;
+    const bool wanted = metaspace_prefix_ == MetaspacePrefix::always ||
+                        (metaspace_prefix_ == MetaspacePrefix::first && place.at_start);
+    if (wanted && !(place.at_start && place.continues) && !marked.starts_with(metaspace_mark))
+        marked.insert(0, metaspace_mark);
+    const std::string_view text = marked;
+    std::size_t begin = 0;
+    while (metaspace_split_ && begin < text.size()) {
+        const std::size_t mark = text.find(metaspace_mark, begin + 1);
+        if (mark == std::string_view::npos) break;
+        word(text.substr(begin, mark - begin));
+        begin = mark;
+    }
+    if (begin < text.size()) word(text.substr(begin));
+}
+
+void PreTokenizer::split(std::string_view text, Place place, RegexScratch &scratch,
                          const std::function<void(std::string_view)> &word) const {
     if (text.empty()) return;
     std::vector<std::string_view> pieces{text};
@@ -129,8 +159,13 @@ void PreTokenizer::split(std::string_view text, RegexScratch &scratch,
         }
         pieces.swap(next);
     }
-    for (const std::string_view piece : pieces)
-        byte_level(piece, scratch, word);
+    for (const std::string_view piece : pieces) {
+        const Place at{place.at_start && piece.data() == text.data(), place.continues};
+        if (metaspace_)
+            metaspace(piece, at, word);
+        else
+            byte_level(piece, at, scratch, word);
+    }
 }
 
 } // namespace keel

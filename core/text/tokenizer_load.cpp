@@ -1,7 +1,7 @@
 // Finding a tokenizer's files, choosing the implementation, and the marks that the side files name.
-#include "text/byte_level_bpe.hpp"
 #include "text/text_file.hpp"
 #include "text/tokenizer.hpp"
+#include "text/tokenizer_parsers.hpp"
 
 #include <system_error>
 
@@ -84,7 +84,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files) {
     const Json tree = parse_untrusted_json(files.tokenizer_json, name);
     const JsonNode root(tree, name);
     if (!tree.is_object()) root.expected("an object, as Hugging Face tokenizers write it");
-    std::unique_ptr<Tokenizer> tokenizer = parse_byte_level_bpe(root);
+    std::unique_ptr<Tokenizer> tokenizer = parse_tokenizer_json(root);
     read_marks(files, *tokenizer);
     return tokenizer;
 }

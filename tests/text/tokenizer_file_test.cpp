@@ -65,8 +65,9 @@ TEST_CASE("the small file that the other cases spoil is good") {
 }
 
 TEST_CASE("what Keel's tokenizer does not do is refused by name and place") {
-    CHECK_THAT(refusal("/normalizer", {{"type", "NFC"}}),
-               Contains("m/tokenizer.json: normalizer: the normalizer 'NFC' is not supported"));
+    CHECK_THAT(refusal("/normalizer", {{"type", "NFD"}}),
+               Contains("m/tokenizer.json: normalizer.type: the normalizer 'NFD' is not supported"));
+    CHECK(refusal("/normalizer", {{"type", "NFC"}}) == "accepted");
     CHECK_THAT(refusal("/model/type", "Unigram"),
                Contains("model.type") && Contains("'Unigram'") && Contains("BPE"));
     CHECK_THAT(refusal("/model/byte_fallback", true),

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "text/added_tokens.hpp"
+#include "text/char_bpe.hpp"
+#include "text/piece_table.hpp"
+#include "text/pre_tokenizer.hpp"
+#include "text/tokenizer.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// SentencePiece-style BPE: spaces become U+2581, special tokens are cut out, and the characters of what is left are
+// merged, across words. Holds the parts; whoever reads a file fills them.
+class SpmBpe final : public Tokenizer {
+  public:
+    struct Parts {
+        CharBpe bpe;
+        PieceTable pieces;
+        TextNormalizer normalizer;
+        AddedTokens added{{}};
+        PreTokenizer pre_tokenizer;
+        std::vector<std::int32_t> prefix; // put before and behind the text when special tokens are wanted
+        std::vector<std::int32_t> suffix;
+        bool adds_leading_space = false;
+        std::string source;
+    };
+    explicit SpmBpe(Parts parts) : parts_(std::move(parts)) {}
+
+    std::string_view piece(std::int32_t id) const noexcept override { return parts_.pieces.bytes(id); }
+    TokenKind kind(std::int32_t id) const noexcept override { return parts_.pieces.kind(id); }
+    std::int32_t vocab_size() const noexcept override { return parts_.pieces.size(); }
+    std::optional<std::int32_t> find_token(std::string_view text) const override {
+        return parts_.added.find(text);
+    }
+    TokenizerInfo info() const override;
+    bool adds_leading_space() const noexcept override { return parts_.adds_leading_space; }
+
+  private:
+    void encode_valid(const Input &input, std::vector<std::int32_t> &out) const override;
+
+    Parts parts_;
+};
+
+// The byte of a byte-fallback piece, "<0x0A>"; nullopt for any other text.
+std::optional<unsigned char> byte_of_piece(std::string_view piece);
+// What an ordinary piece stands for: U+2581 is a space.
+std::string text_of_piece(std::string_view piece);
+
+} // namespace keel
