@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "model/gguf_model.hpp"
 #include "model/source.hpp"
 #include "platform/paths.hpp"
 
@@ -19,17 +20,13 @@ void check_is_folder(const fs::path &path) {
     if (!fs::exists(status)) {
         const std::string why =
             status.type() == fs::file_type::not_found ? "No such file or directory" : error.message();
-        throw_error(ErrorKind::input, "{}: cannot open: {}; give the folder of a model", path.string(), why);
+        throw_error(ErrorKind::input, "{}: cannot open: {}; give the folder of a model, or a GGUF file",
+                    path.string(), why);
     }
     if (fs::is_directory(status)) return;
-    if (path.extension() == ".gguf") {
-        throw_error(ErrorKind::input,
-                    "{}: GGUF files are not supported yet; give a Hugging Face folder (config.json, "
-                    "*.safetensors, tokenizer.json)",
-                    path.string());
-    }
     throw_error(ErrorKind::input,
-                "{}: expected the folder of a model, found a file; give the folder that holds it, '{}'",
+                "{}: expected the folder of a model or a GGUF file, found another file; give the folder that "
+                "holds it, '{}'",
                 path.string(), path.has_parent_path() ? path.parent_path().string() : ".");
 }
 
@@ -63,9 +60,19 @@ std::string look_alike(const fs::path &folder) {
             "to safetensors",
             printable(bin));
     }
-    if (!gguf.empty())
-        return fmt::format("; there is '{}', but GGUF files are not supported yet", printable(gguf));
+    if (!gguf.empty()) return fmt::format("; there is '{}': give that file itself", printable(gguf));
     return "; is the download complete?";
+}
+
+// What to say where config.json is missing.
+std::string gguf_beside(const fs::path &folder) {
+    std::error_code ignored;
+    for (const auto &entry : fs::directory_iterator(folder, ignored)) {
+        if (entry.path().extension() == ".gguf")
+            return fmt::format("; there is '{}': give that file itself",
+                               printable(entry.path().filename().string()));
+    }
+    return "; is this the right folder?";
 }
 
 // The one file of an unsharded model.
@@ -120,6 +127,9 @@ void check_index(const std::string &name, const ShardIndex &index, const ModelSo
 } // namespace
 
 std::shared_ptr<const ModelSource> open_model_source(const fs::path &path) {
+    std::error_code ignored;
+    if (fs::is_regular_file(path, ignored) && (path.extension() == ".gguf" || is_gguf_file(path)))
+        return gguf::open_source(path);
     check_is_folder(path);
     ModelSource::Parts parts;
     parts.path = path.string();
@@ -128,7 +138,7 @@ std::shared_ptr<const ModelSource> open_model_source(const fs::path &path) {
                     "{}: expected a Hugging Face model folder, but config.json is missing{}", path.string(),
                     has_file(path / "params.json")
                         ? "; this is Meta's original format: take the '-hf' version"
-                        : "; is this the right folder?");
+                        : gguf_beside(path));
     }
     parts.config = load_model_config(path);
     const fs::path single = path / "model.safetensors";

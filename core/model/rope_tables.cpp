@@ -27,6 +27,7 @@ std::vector<double> rope_frequencies(double theta, int64_t rot, const RopeScalin
     for (size_t i = 0; i < out.size(); ++i) {
         out[i] = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rot));
         if (scaling.kind == RopeScaling::Kind::linear) out[i] /= scaling.factor;
+        if (scaling.kind == RopeScaling::Kind::factors) out[i] /= scaling.factors.at(i);
         if (scaling.kind == RopeScaling::Kind::llama3) out[i] = scale_llama3(out[i], scaling);
     }
     return out;

@@ -1,0 +1,296 @@
+#include "base/convert.hpp"
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "model/gguf_model.hpp"
+#include "model/rope_tables.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace keel::gguf {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t max_layers = 4096;
+
+// The shortest decimal that is this float: 1e-05f is then the 1e-05 of a config.json, not the double nearest to the float.
+double as_written(float value) {
+    const std::string text = fmt::format("{}", value);
+    double result = value;
+    std::from_chars(text.data(), text.data() + text.size(), result);
+    return result;
+}
+
+// Makes the object of a config.json from metadata, and remembers which key became which.
+class ConfigMaker {
+  public:
+    explicit ConfigMaker(std::span<const GgufFile> files) : files_(files), file_(files.front()) {
+        const auto name = file_.text("general.architecture");
+        if (!name) {
+            throw_error(ErrorKind::input,
+                        "{}: metadata key 'general.architecture' is missing; is this a model?", file_.name());
+        }
+        architecture_ = find_by_name(*name);
+        if (architecture_ == nullptr) {
+            file_.fail("general.architecture", fmt::format("'{}' is not supported; supported: {}",
+                                                           printable(*name), architecture_names()));
+        }
+    }
+
+    ModelConfig make() {
+        config_["architectures"] = {architecture_name()};
+        add_sizes();
+        add_rope();
+        add_particular();
+        add_tokens();
+        ModelConfig config = parse();
+        if (architecture_->factor_norms) config.norm_offset = 0;
+        add_rope_factors(config);
+        return config;
+    }
+
+  private:
+    std::string key(std::string_view rest) const { return fmt::format("{}.{}", architecture_->name, rest); }
+
+    struct Found {
+        const GgufFile *file = nullptr;
+        const GgufTensor *tensor = nullptr; // nullptr: there is none
+    };
+    Found find(std::string_view name) const {
+        for (const GgufFile &file : files_) {
+            for (const GgufTensor &t : file.tensors()) {
+                if (t.name == name) return {&file, &t};
+            }
+        }
+        return {};
+    }
+    const GgufTensor *tensor(std::string_view name) const { return find(name).tensor; }
+
+    // Mistral's files are llama's; only a window tells them apart.
+    std::string architecture_name() const {
+        const bool window = architecture_->name == "llama" && file_.has(key("attention.sliding_window"));
+        return window ? "MistralForCausalLM" : std::string(architecture_->architecture);
+    }
+
+    // What a value is in JSON. Arrays with one value per layer, all the same, are that value.
+    json value(const std::string &name) const {
+        const GgufEntry &entry = *file_.find(name);
+        if (entry.is_array()) {
+            const auto values = file_.integers(name, max_layers);
+            if (values->empty()) file_.fail(name, "the array is empty");
+            if (std::adjacent_find(values->begin(), values->end(), std::not_equal_to<>()) != values->end())
+                file_.fail(name, "values that differ from layer to layer are not supported");
+            return values->front();
+        }
+        switch (entry.type) {
+        case GgufType::string:
+            return printable(*file_.text(name));
+        case GgufType::boolean:
+            return *file_.boolean(name);
+        case GgufType::f32:
+        case GgufType::f64: {
+            const double number = *file_.number(name, -1e30, 1e30);
+            return entry.type == GgufType::f32 ? as_written(static_cast<float>(number)) : number;
+        }
+        default:
+            return *file_.integer(name);
+        }
+    }
+
+    // config[to] = the file's key, if there is one.
+    bool take(const char *to, std::string_view from) {
+        const std::string name = key(from);
+        names_[to] = name;
+        if (!file_.has(name)) return false;
+        config_[to] = value(name);
+        return true;
+    }
+
+    void add_sizes() {
+        take("hidden_size", "embedding_length");
+        take("intermediate_size", "feed_forward_length");
+        take("num_hidden_layers", "block_count");
+        take("num_attention_heads", "attention.head_count");
+        if (!take("num_key_value_heads", "attention.head_count_kv") &&
+            config_.contains("num_attention_heads"))
+            config_["num_key_value_heads"] = config_["num_attention_heads"];
+        if (!take("max_position_embeddings", "context_length"))
+            throw_error(ErrorKind::input, "{}: metadata key '{}' is missing", file_.name(),
+                        key("context_length"));
+        take("rms_norm_eps", "attention.layer_norm_rms_epsilon");
+        if (!config_.contains("rms_norm_eps")) {
+            throw_error(ErrorKind::input, "{}: metadata key '{}' is missing", file_.name(),
+                        names_["rms_norm_eps"]);
+        }
+        take("num_experts", "expert_count");
+        add_head_size();
+        take("vocab_size", "vocab_size");
+        if (const GgufTensor *embedding = tensor("token_embd.weight");
+            embedding != nullptr && embedding->shape.size() == 2) {
+            config_["vocab_size"] = embedding->shape[0];
+        } else if (const auto tokens = file_.array_size("tokenizer.ggml.tokens")) {
+            config_["vocab_size"] = *tokens;
+        }
+        config_["tie_word_embeddings"] = tensor("output.weight") == nullptr;
+    }
+
+    void add_head_size() {
+        if (!take("head_dim", "attention.key_length")) {
+            const auto hidden = number("hidden_size"), heads = number("num_attention_heads");
+            if (hidden > 0 && heads > 0 && hidden % heads == 0) config_["head_dim"] = hidden / heads;
+        }
+        const int64_t head = number("head_dim");
+        const std::string value_length = key("attention.value_length"), rotated = key("rope.dimension_count");
+        if (file_.has(value_length) && value(value_length) != json(head)) {
+            file_.fail(value_length, fmt::format("keys of {} and values of {} elements are not supported; "
+                                                 "expected the same",
+                                                 head, value(value_length).dump()));
+        }
+        if (file_.has(rotated) && value(rotated) != json(head)) {
+            file_.fail(rotated, fmt::format("rotating {} of the {} elements of each head is not supported",
+                                            value(rotated).dump(), head));
+        }
+    }
+
+    // What parse() will refuse if it is no number that it can use.
+    int64_t number(const char *name) const {
+        const auto found = config_.find(name);
+        return found != config_.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+    }
+
+    void add_rope() {
+        if (!take("rope_theta", "rope.freq_base"))
+            config_["rope_theta"] = architecture_->name == "gemma3" ? 1e6 : 1e4;
+        const std::string type = key("rope.scaling.type"), factor = key("rope.scaling.factor"),
+                          older = key("rope.scale_linear");
+        names_["rope_scaling.rope_type"] = type;
+        names_["rope_scaling.factor"] = file_.has(factor) ? factor : older;
+        if (file_.has(type) && file_.text(type) != "linear") {
+            if (file_.text(type) != "none") config_["rope_scaling"] = {{"rope_type", value(type)}};
+            return;
+        }
+        if (!file_.has(factor) && !file_.has(older)) return;
+        const json by = value(file_.has(factor) ? factor : older);
+        // 0 is how some writers say that there is none.
+        if (by != json(0) && by != json(1))
+            config_["rope_scaling"] = {{"rope_type", "linear"}, {"factor", by}};
+    }
+
+    void add_particular() {
+        config_["attention_bias"] = tensor("blk.0.attn_q.bias") != nullptr;
+        config_["mlp_bias"] = tensor("blk.0.ffn_gate.bias") != nullptr;
+        take("sliding_window", "attention.sliding_window");
+        take("attn_logit_softcapping", "attn_logit_softcapping");
+        take("final_logit_softcapping", "final_logit_softcapping");
+        if (!architecture_->factor_norms) return;
+        // No key holds it: it is the head size in all Gemmas but the largest of the second and the third, where it is hidden / heads.
+        const int64_t layers = number("num_hidden_layers"), heads = number("num_attention_heads");
+        const bool largest = (architecture_->name == "gemma2" && layers == 46) ||
+                             (architecture_->name == "gemma3" && layers == 62);
+        config_["query_pre_attn_scalar"] =
+            largest && heads > 0 ? number("hidden_size") / heads : number("head_dim");
+        config_["tie_word_embeddings"] = true;
+    }
+
+    void add_tokens() {
+        const int64_t vocabulary = number("vocab_size");
+        const auto id = [&](const char *name) -> std::optional<int64_t> {
+            const auto found = file_.integer(name);
+            if (!found || *found < 0 || *found == UINT32_MAX) return std::nullopt; // how writers say "none"
+            if (*found >= vocabulary)
+                file_.fail(name, fmt::format("expected a token below {}, found {}", vocabulary, *found));
+            return found;
+        };
+        if (const auto bos = id("tokenizer.ggml.bos_token_id")) config_["bos_token_id"] = *bos;
+        json ends = json::array();
+        for (const char *name :
+             {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+            if (const auto end = id(name)) ends.push_back(*end);
+        }
+        config_["eos_token_id"] = std::move(ends);
+    }
+
+    // Messages of the parser name keys of config.json; here they name the file's.
+    ModelConfig parse() const {
+        try {
+            return parse_model_config(config_.dump(), file_.name());
+        } catch (const Error &e) {
+            const std::string message = e.what(), front = file_.name() + ": ";
+            if (!message.starts_with(front)) throw;
+            const std::string rest = message.substr(front.size());
+            const auto name = names_.find(rest.substr(0, rest.find(':')));
+            if (name == names_.end()) throw;
+            throw Error(e.kind(), fmt::format("{}metadata key '{}'{}", front, name->second,
+                                              rest.substr(std::min(rest.find(':'), rest.size()))));
+        }
+    }
+
+    void add_rope_factors(ModelConfig &config) const {
+        const auto [file, factors] = find(rope_factors_tensor);
+        if (factors == nullptr) return;
+        const int64_t half = config.head_dim / 2;
+        if (factors->type->id != ggml::f32 || factors->shape != std::vector<int64_t>{half}) {
+            throw_error(ErrorKind::input, "{}: tensor '{}': expected {} of F32, found {} of {}", file->name(),
+                        rope_factors_tensor, shape_text(std::vector<int64_t>{half}),
+                        shape_text(factors->shape), factors->type->name);
+        }
+        std::vector<float> values(static_cast<size_t>(half));
+        convert_to_f32(KEEL_DTYPE_F32, file->bytes().data() + factors->offset, values.data(), values.size());
+        for (const float value : values) {
+            if (!(value >= 1e-6F && value <= 1e6F)) {
+                throw_error(ErrorKind::input, "{}: tensor '{}': expected factors from 1e-6 to 1e6, found {}",
+                            file->name(), rope_factors_tensor, value);
+            }
+        }
+        if (config.rope_scaling.kind != RopeScaling::Kind::none) {
+            throw_error(ErrorKind::input, "{}: tensor '{}' contradicts metadata key '{}'", file_.name(),
+                        rope_factors_tensor, key("rope.scaling.type"));
+        }
+        config.rope_scaling = scaling_of(config, values);
+    }
+
+    // The scaling that all Llamas from 3.1 on have is recognized in its factors, which are rounded: so a file computes exactly what its
+    // folder does.
+    static RopeScaling scaling_of(const ModelConfig &config, const std::vector<float> &values) {
+        RopeScaling known;
+        known.kind = RopeScaling::Kind::llama3;
+        known.factor = values.back();
+        known.low_freq_factor = 1;
+        known.high_freq_factor = 4;
+        known.original_context = 8192;
+        const auto expected = llama3_factors(config.rope_theta, config.head_dim, known);
+        const bool same = std::equal(values.begin(), values.end(), expected.begin(),
+                                     [](float a, float b) { return std::abs(a - b) <= 1e-6F * std::abs(b); });
+        if (same && known.factor > 1) return known;
+        RopeScaling scaling;
+        scaling.kind = RopeScaling::Kind::factors;
+        scaling.factors.assign(values.begin(), values.end());
+        return scaling;
+    }
+
+    std::span<const GgufFile> files_;
+    const GgufFile &file_; // the first, which has the metadata
+    const ArchitectureName *architecture_ = nullptr;
+    json config_ = json::object();
+    std::map<std::string, std::string> names_; // key of a config.json, the file's key
+};
+
+} // namespace
+
+std::vector<float> llama3_factors(double theta, int64_t rot, const RopeScaling &scaling) {
+    const auto plain = rope_frequencies(theta, rot, {}), scaled = rope_frequencies(theta, rot, scaling);
+    std::vector<float> factors;
+    for (size_t i = 0; i < plain.size(); ++i)
+        factors.push_back(static_cast<float>(plain[i] / scaled[i]));
+    return factors;
+}
+
+ModelConfig read_config(std::span<const GgufFile> files) {
+    return ConfigMaker(files).make();
+}
+
+} // namespace keel::gguf

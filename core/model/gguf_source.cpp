@@ -1,0 +1,129 @@
+// GGUF files as models: finding all parts of a split one, naming and typing their tensors.
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "format/ggml_blocks.hpp"
+#include "model/gguf_model.hpp"
+
+namespace keel::gguf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t max_parts = 999;
+
+keel_dtype keel_type(uint32_t ggml_type) {
+    switch (ggml_type) {
+    case ggml::f32:
+        return KEEL_DTYPE_F32;
+    case ggml::f16:
+        return KEEL_DTYPE_F16;
+    case ggml::bf16:
+        return KEEL_DTYPE_BF16;
+    case ggml::q8_0:
+        return KEEL_DTYPE_Q8_0;
+    case ggml::q4_0:
+        return KEEL_DTYPE_Q4_0;
+    default:
+        return KEEL_DTYPE_NONE;
+    }
+}
+
+// The heads whose rows are interleaved in a tensor of that name.
+int64_t interleaved_heads(const ModelConfig &config, std::string_view name) {
+    const ArchitectureName *row = find_by_architecture(config.architecture->name);
+    if (row == nullptr || !row->interleaved) return 0;
+    const LayerNames &names = config.architecture->names;
+    const auto is = [&](std::string_view part) {
+        return name.find(fmt::format(".{}.", part)) != std::string_view::npos;
+    };
+    return is(names.q) ? config.heads : is(names.k) ? config.kv_heads : 0;
+}
+
+TensorInfo tensor_info(const GgufTensor &stored, const ModelConfig &config, uint32_t file) {
+    TensorInfo tensor;
+    tensor.name = folder_tensor_name(*config.architecture, stored.name);
+    tensor.stored_name = stored.name;
+    tensor.dtype = keel_type(stored.type->id);
+    tensor.dtype_name = stored.type->name;
+    if (can_decode_ggml(stored.type->id)) tensor.packed = stored.type->id;
+    tensor.shape = stored.shape;
+    tensor.file = file;
+    tensor.offset = stored.offset;
+    tensor.bytes = stored.bytes;
+    tensor.interleaved_heads = interleaved_heads(config, tensor.name);
+    return tensor;
+}
+
+// The name of part `part` (from 0) of `parts`, made from the first one's.
+fs::path part_name(const fs::path &first, int64_t part, int64_t parts) {
+    const std::string ending = fmt::format("-{:05}-of-{:05}.gguf", 1, parts);
+    const std::string name = first.filename().string();
+    if (!name.ends_with(ending)) {
+        throw_error(ErrorKind::input,
+                    "{}: the first of {} files (split.count) expected to end in '{}'; give it "
+                    "the name that it was made with",
+                    first.string(), parts, ending);
+    }
+    return first.parent_path() / (name.substr(0, name.size() - ending.size()) +
+                                  fmt::format("-{:05}-of-{:05}.gguf", part + 1, parts));
+}
+
+// Opens part `part`, which must say that it is that.
+GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
+    const fs::path path = part_name(first, part, parts);
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) {
+        throw_error(ErrorKind::input,
+                    "{}: the file is missing, though {} is one of {}; is the download complete?",
+                    path.string(), first.string(), parts);
+    }
+    GgufFile file(path);
+    if (file.integer("split.no", 0, max_parts).value_or(0) != part ||
+        file.integer("split.count", 0, max_parts).value_or(1) != parts) {
+        throw_error(ErrorKind::input, "{}: expected part {} of {}, found part {} of {}", path.string(),
+                    part + 1, parts, file.integer("split.no").value_or(0) + 1,
+                    file.integer("split.count").value_or(1));
+    }
+    return file;
+}
+
+void add_file(const GgufFile &file, ModelSource::Parts &parts) {
+    const auto index = static_cast<uint32_t>(parts.files.size());
+    parts.files.push_back(file.mapping());
+    for (const GgufTensor &tensor : file.tensors())
+        parts.tensors.push_back(tensor_info(tensor, parts.config, index));
+}
+
+} // namespace
+
+std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
+    std::vector<GgufFile> files;
+    files.emplace_back(path);
+    const int64_t count = files[0].integer("split.count", 0, max_parts).value_or(1);
+    const int64_t number = files[0].integer("split.no", 0, max_parts).value_or(0);
+    if (count > 1 && number != 0) {
+        throw_error(ErrorKind::input, "{}: this is file {} of {}; give the first one", path.string(),
+                    number + 1, count);
+    }
+    for (int64_t part = 1; part < count; ++part)
+        files.push_back(open_part(path, part, count));
+    ModelSource::Parts parts;
+    parts.path = path.string();
+    parts.config_name = "its metadata";
+    parts.config = read_config(files);
+    parts.stored_name = [architecture = parts.config.architecture](std::string_view name) {
+        return stored_tensor_name(*architecture, name);
+    };
+    for (const GgufFile &file : files)
+        add_file(file, parts);
+    const auto wanted = files[0].integer("split.tensors.count");
+    if (count > 1 && wanted && *wanted != std::ssize(parts.tensors)) {
+        throw_error(ErrorKind::input,
+                    "{}: split.tensors.count is {}, but the {} files have {} tensors together", path.string(),
+                    *wanted, count, parts.tensors.size());
+    }
+    return std::make_shared<const ModelSource>(std::move(parts));
+}
+
+} // namespace keel::gguf
