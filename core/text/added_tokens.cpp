@@ -165,8 +165,7 @@ AddedTokens::Cut AddedTokens::split(std::string_view text, std::span<const TextR
         ranges_within(plain, {begin, begin + piece.text.size()}, ranges);
         std::string_view stretch = piece.text;
         if (normalizer.may_change(stretch)) {
-            const bool prefix = !(piece.at_start && continues);
-            cut.normalized.push_back(normalizer.apply(stretch, prefix, ranges));
+            cut.normalized.push_back(normalizer.apply(stretch, {piece.at_start, continues}, ranges));
             stretch = cut.normalized.back();
         }
         pass(normalized_, stretch, piece.at_start, ranges, scratch, cut.pieces);

@@ -77,7 +77,7 @@ std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root) {
     std::vector<AddedToken> added = read_added_tokens(root);
     parts.pieces = read_pieces(root, vocab, added, &piece_bytes);
     for (AddedToken &token : added)
-        token.pattern = parts.normalizer.apply(token.content, true);
+        token.pattern = parts.normalizer.apply(token.content);
     parts.added = AddedTokens(std::move(added));
     TextFrame frame = read_post_processor(root, parts.pieces);
     parts.prefix = std::move(frame.prefix);

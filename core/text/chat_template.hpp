@@ -115,6 +115,8 @@ struct FoundChatTemplate {
 FoundChatTemplate find_chat_template(std::string_view chat_template_jinja,
                                      std::string_view tokenizer_config_json,
                                      std::string_view config_name); // config_name: the file, for messages
+// The same from a GGUF file's tokenizer.chat_template.
+FoundChatTemplate find_chat_template(const GgufFile &file);
 // The same for a path as load_tokenizer() takes it: a model folder, or a file in one.
 FoundChatTemplate load_chat_template(const std::filesystem::path &path);
 

@@ -1,6 +1,8 @@
 // Recognizing a template by the Jinja text that a model's files carry. The text is never run: it is brought into one
 // spelling and searched for the expressions that write a turn. Whatever writes its turns otherwise is not recognized.
 #include "text/chat_template.hpp"
+
+#include "format/gguf.hpp"
 #include "text/json_node.hpp"
 #include "text/text_file.hpp"
 
@@ -236,8 +238,17 @@ FoundChatTemplate find_chat_template(std::string_view chat_template_jinja,
     return found;
 }
 
+FoundChatTemplate find_chat_template(const GgufFile &file) {
+    FoundChatTemplate found;
+    if (const auto text = file.text("tokenizer.chat_template")) found.jinja = *text;
+    found.known = ChatTemplate::recognize(found.jinja);
+    return found;
+}
+
 FoundChatTemplate load_chat_template(const std::filesystem::path &path) {
     std::error_code ignored;
+    if (std::filesystem::is_regular_file(path, ignored) && is_gguf_file(path))
+        return find_chat_template(GgufFile(path));
     const auto home = std::filesystem::is_directory(path, ignored) ? path : path.parent_path();
     const auto config = home / "tokenizer_config.json";
     return find_chat_template(read_text_file(home / "chat_template.jinja", false),

@@ -76,21 +76,51 @@ std::string compose_unicode(std::string_view text, bool compatibility) {
     return out;
 }
 
+void TextNormalizer::add_composition(bool compatibility) {
+    steps_.push_back({compatibility ? Step::Kind::compose_compatibility : Step::Kind::compose, {}, {}, true});
+}
+
+void TextNormalizer::add_replacement(std::string from, std::string to) {
+    steps_.push_back({Step::Kind::replace, std::move(from), std::move(to), true});
+}
+
+void TextNormalizer::add_prefix(std::string prefix, bool everywhere) {
+    steps_.push_back({Step::Kind::prefix, {}, std::move(prefix), everywhere});
+}
+
+void TextNormalizer::add_space_collapse() {
+    steps_.push_back({Step::Kind::collapse, {}, {}, true});
+}
+
 bool TextNormalizer::may_change(std::string_view text) const noexcept {
-    return std::any_of(steps_.begin(), steps_.end(), [&](const auto &step) {
-        if (const auto *replace = std::get_if<Replace>(&step))
-            return text.find(replace->from) != std::string_view::npos;
-        return std::holds_alternative<Prefix>(step) || !is_ascii(text);
+    return std::any_of(steps_.begin(), steps_.end(), [&](const Step &step) {
+        if (step.kind == Step::Kind::replace) return text.find(step.from) != std::string_view::npos;
+        return step.kind == Step::Kind::prefix || step.kind == Step::Kind::collapse || !is_ascii(text);
     });
 }
 
-std::string TextNormalizer::apply(std::string_view text, bool prefix, std::vector<TextRange> &ranges) const {
+bool TextNormalizer::is_empty(const std::vector<Stretch> &stretches) noexcept {
+    return std::all_of(stretches.begin(), stretches.end(), [](const Stretch &s) { return s.text.empty(); });
+}
+
+void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
+    bool last_space = true; // as at the beginning
+    std::string *last = nullptr;
+    for (Stretch &s : stretches) {
+        std::string out;
+        for (const char c : s.text) {
+            if (c != ' ' || !last_space) out += c;
+            last_space = c == ' ';
+        }
+        s.text = std::move(out);
+        if (!s.text.empty()) last = &s.text;
+    }
+    if (last != nullptr && last->back() == ' ') last->pop_back();
+}
+
+std::string TextNormalizer::apply(std::string_view text, Place place, std::vector<TextRange> &ranges) const {
     // The text falls into stretches at the borders of the ranges; each is normalized by itself, so that the ranges can
     // be found again. What stands at such a border, a line break or a mark, composes with nothing.
-    struct Stretch {
-        std::string text;
-        bool in_range;
-    };
     std::vector<Stretch> stretches;
     const auto add = [&](std::size_t begin, std::size_t end, bool in_range) {
         if (begin < end) stretches.push_back({std::string(text.substr(begin, end - begin)), in_range});
@@ -103,16 +133,25 @@ std::string TextNormalizer::apply(std::string_view text, bool prefix, std::vecto
     }
     add(at, text.size(), false);
 
-    for (const auto &step : steps_) {
-        if (const auto *added = std::get_if<Prefix>(&step)) {
-            if (prefix && !stretches.empty()) stretches.insert(stretches.begin(), {added->text, false});
-            continue;
+    for (const Step &step : steps_) {
+        switch (step.kind) {
+        case Step::Kind::prefix: {
+            const bool wanted = !(place.at_start && place.continues) && (step.everywhere || place.at_start);
+            if (wanted && !is_empty(stretches)) stretches.insert(stretches.begin(), {step.to, false});
+            break;
         }
-        for (Stretch &s : stretches) {
-            if (const auto *replace = std::get_if<Replace>(&step))
-                s.text = replace_all(s.text, replace->from, replace->to, longest_result(text.size()));
-            else
-                s.text = compose_unicode(s.text, std::get<Compose>(step).compatibility);
+        case Step::Kind::collapse:
+            collapse(stretches);
+            break;
+        case Step::Kind::replace:
+            for (Stretch &s : stretches)
+                s.text = replace_all(s.text, step.from, step.to, longest_result(text.size()));
+            break;
+        case Step::Kind::compose:
+        case Step::Kind::compose_compatibility:
+            for (Stretch &s : stretches)
+                s.text = compose_unicode(s.text, step.kind == Step::Kind::compose_compatibility);
+            break;
         }
     }
     std::string out;

@@ -6,6 +6,7 @@
 #include "text/pre_tokenizer.hpp"
 #include "text/tokenizer.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,33 @@ class SpmBpe final : public Tokenizer {
 
     Parts parts_;
 };
+
+// A vocabulary with scores, from a tokenizer.model or a GGUF file.
+struct SpmVocab {
+    enum class Type { normal = 1, unknown, control, user_defined, unused, byte }; // as both files number them
+    struct Piece {
+        std::string_view text; // of the file
+        float score = 0;
+        Type type = Type::normal;
+    };
+    std::vector<Piece> pieces;
+    std::string source;
+    bool byte_fallback = true;
+    bool prefix_space = true;      // a space is put before a text,
+    bool prefix_everywhere = true; // and before what stands behind a special token
+    bool collapse_spaces = false;
+    // User-defined pieces are found like special tokens, and the text behind one counts as behind a special token.
+    // False: they lie within the text, as SentencePiece itself has it.
+    bool user_defined_apart = true;
+    std::vector<AddedToken> added;        // from other files, with ids behind or among the pieces; they win
+    std::optional<std::int32_t> bos, eos; // the tokens that begin and end a text, where the file names them
+    std::vector<std::int32_t> prefix;
+    std::vector<std::int32_t> suffix;
+};
+
+// Throws Error (input) "SOURCE: ..." for scores that are not finite, pieces that are empty or not UTF-8, added tokens
+// that contradict the pieces, and vocabularies beyond any real one's.
+std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab);
 
 // The byte of a byte-fallback piece, "<0x0A>"; nullopt for any other text.
 std::optional<unsigned char> byte_of_piece(std::string_view piece);

@@ -138,7 +138,7 @@ std::unique_ptr<Tokenizer> parse_spm_bpe(const JsonNode &root) {
         return byte && decoding.bytes ? std::string(1, static_cast<char>(*byte)) : text_of_piece(entry);
     });
     for (AddedToken &token : added)
-        token.pattern = parts.normalizer.apply(token.content, true);
+        token.pattern = parts.normalizer.apply(token.content);
     parts.added = AddedTokens(std::move(added));
     TextFrame frame = read_post_processor(root, parts.pieces);
     parts.prefix = std::move(frame.prefix);

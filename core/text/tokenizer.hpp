@@ -126,21 +126,31 @@ class Tokenizer {
     std::vector<std::int32_t> end_ids_;
 };
 
-// The texts of a model folder's files; an empty one counts as missing. All but the first are optional.
+// The contents of a model folder's files; an empty one counts as missing. One of the first two must be there; where both
+// are, tokenizer_json counts.
 struct TokenizerFiles {
     std::string_view tokenizer_json;
     std::string_view tokenizer_config_json;
     std::string_view generation_config_json;
     std::string_view config_json;
     std::string folder; // for messages, "FOLDER/tokenizer.json: ..."; may be empty
+    std::string_view tokenizer_model = {};
+    std::string_view added_tokens_json = {}; // with tokenizer_model
 };
 
-// Reads the form of Hugging Face's tokenizer.json. Supported: byte-level BPE as GPT-2, Llama 3, SmolLM and their like
-// have it (see byte_level_bpe.hpp); what else a file asks for is refused by name rather than ignored. Nothing in the
-// files is trusted. Throws Error (input).
+// Reads Hugging Face's tokenizer.json or SentencePiece's tokenizer.model. Supported: byte-level BPE as GPT-2, Llama 3,
+// Qwen, SmolLM and their like have it, and SentencePiece-style BPE as Llama 2, Mistral and Gemma have it (see
+// tokenizer_parsers.hpp); what else a file asks for is refused by name rather than ignored. Nothing in the files is
+// trusted. Throws Error (input).
 std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files);
 
-// The same from a model folder (or the path of a tokenizer.json in one).
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &folder);
+// The vocabulary of a GGUF file: tokenizer.ggml.model "gpt2" (byte-level BPE; tokenizer.ggml.pre names its patterns) or
+// "llama" (SentencePiece). What else a file asks for is refused by name.
+class GgufFile;
+std::unique_ptr<Tokenizer> parse_gguf_tokenizer(const GgufFile &file);
+
+// From a model folder (its tokenizer.json, else its tokenizer.model), from the path of one of these two in it, or from a
+// GGUF file, which need not hold more than the vocabulary.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &path);
 
 } // namespace keel

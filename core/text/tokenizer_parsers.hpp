@@ -1,9 +1,11 @@
 #pragma once
 
 #include "text/json_node.hpp"
+#include "text/spm_bpe.hpp"
 #include "text/tokenizer.hpp"
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 // One reader for each form in which files write a tokenizer. Nothing in the files is trusted; all throw Error (input).
@@ -27,5 +29,9 @@ std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root);
 //   pre_tokenizer   Split and Digits steps, then Metaspace; or any part of that, or none
 //   decoder         Metaspace, or a Sequence of Replace, ByteFallback, Fuse and a Strip of one space at the left
 std::unique_ptr<Tokenizer> parse_spm_bpe(const JsonNode &root);
+
+// The vocabulary of a tokenizer.model: SentencePiece's ModelProto, of the type BPE, without a normalization of its own.
+// Its pieces point into `bytes`.
+SpmVocab parse_spm_model(std::string_view bytes, std::string name);
 
 } // namespace keel

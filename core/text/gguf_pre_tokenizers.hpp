@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// How a byte-level vocabulary of a GGUF file cuts words; the files only name it (tokenizer.ggml.pre).
+struct GgufPreTokenizer {
+    std::vector<std::string_view> patterns; // applied one after another, each match a piece of its own
+    bool ignore_merges = false;             // a word that is a token becomes that token
+    bool compose = false;                   // NFC before everything
+    bool add_bos = false;                   // where the file does not say
+};
+
+// nullopt: the name is not known.
+std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
+// For messages: "default, gpt-2, llama-bpe, ...".
+std::string_view gguf_pre_tokenizer_names();
+
+} // namespace keel
