@@ -1,7 +1,9 @@
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
+#include "trace_option.hpp"
 
+#include "base/log.hpp"
 #include "eval/bench_report.hpp"
 
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@ struct BenchArguments {
     std::vector<int64_t> prefill, depths;
     bool has_prefill = false, has_depths = false;
     BenchOptions bench;
+    TraceOption trace;
     int64_t probe_mib = -1; // -1: as large as it should be
     bool json = false;
 };
@@ -24,8 +27,13 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
     console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
 }
 
-int run_bench_command(const BenchArguments &a) {
-    const pipeline::PipelineConfig config = a.pipeline.load();
+int run_bench_command(BenchArguments &a) {
+    pipeline::PipelineConfig config = a.pipeline.load();
+    if (*config.policy.log) { // random ids evicted again and again are nobody's log
+        config.policy.log.value.reset();
+        log().info("policy.log: bench writes none");
+    }
+    a.trace.open();
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
@@ -33,6 +41,7 @@ int run_bench_command(const BenchArguments &a) {
     const InterruptGuard guard(*options.host);
     Pipeline pipeline(config, options);
     console().clear_progress();
+    a.trace.watch(pipeline);
 
     BenchOptions bench = a.bench;
     bench.progress = show_progress;
@@ -95,6 +104,7 @@ void add_bench(CLI::App &app, Program &program) {
                     "Buffer of the memory probe; 0: no probes (default: 1024, or four times the cache)")
         ->type_name("MIB")
         ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+    a->trace.add_to(command);
     command.add_flag("--json", a->json, "Print one JSON object");
     set_action(command, program, [a] { return run_bench_command(*a); });
 }

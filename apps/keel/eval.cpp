@@ -2,6 +2,7 @@
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
 #include "text_input.hpp"
+#include "trace_option.hpp"
 
 #include "base/error.hpp"
 #include "eval/divergence.hpp"
@@ -16,6 +17,7 @@ struct EvalArguments {
     PipelineArguments pipeline;
     std::string text;
     ScoringOptions scoring;
+    TraceOption trace; // perplexity
     bool no_bos = false, json = false;
     std::string against; // kl
     std::vector<std::string> against_sets;
@@ -36,25 +38,27 @@ PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
     return options;
 }
 
-ScoringOptions scoring_options(const EvalArguments &a, const pipeline::PipelineConfig &config) {
+ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline) {
     ScoringOptions options = a.scoring;
     // A context that somebody chose is the window that he wants to know about.
-    const bool is_chosen = config.model.context->has_value() && !config.model.context.is_default();
-    if (options.context == 0 && options.prefix == 0 && is_chosen && config.policy.is_default_policy())
-        options.context = **config.model.context;
+    const auto &chosen = *pipeline.config().model.context;
+    if (options.context == 0 && options.prefix == 0 && chosen && pipeline.cache_plan().keeps_all())
+        options.context = *chosen;
     options.bos = !a.no_bos;
     options.progress = show_progress;
     return options;
 }
 
-int run_perplexity(const EvalArguments &a) {
+int run_perplexity(EvalArguments &a) {
     const pipeline::PipelineConfig config = a.pipeline.load();
     const std::string text = read_text(a.text);
+    a.trace.open();
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
     Pipeline pipeline(config, pipeline_options(config, host));
     console().clear_progress();
-    const PerplexityReport report = measure_perplexity(pipeline, text, scoring_options(a, config));
+    a.trace.watch(pipeline);
+    const PerplexityReport report = measure_perplexity(pipeline, text, scoring_options(a, pipeline));
     console().clear_progress();
     if (a.json) {
         print_json(perplexity_json(report, KEEL_VERSION));
@@ -73,7 +77,7 @@ int run_kl(const EvalArguments &a) {
     Pipeline first(config, pipeline_options(config, host));
     Pipeline reference(against, pipeline_options(against, host));
     console().clear_progress();
-    const DivergenceReport report = measure_divergence(first, reference, text, scoring_options(a, config));
+    const DivergenceReport report = measure_divergence(first, reference, text, scoring_options(a, first));
     console().clear_progress();
     if (a.json) {
         print_json(divergence_json(report, KEEL_VERSION));
@@ -122,6 +126,7 @@ void add_perplexity(CLI::App &eval, Program &program) {
     auto a = std::make_shared<EvalArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
     add_scoring(command, *a);
+    a->trace.add_to(command);
     set_action(command, program, [a] { return run_perplexity(*a); });
 }
 

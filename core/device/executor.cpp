@@ -1,6 +1,7 @@
 #include "device/executor.hpp"
 
 #include "device/compose.hpp"
+#include "device/trace.hpp"
 
 #include "base/log.hpp"
 
@@ -219,7 +220,21 @@ uint64_t Executor::crossed_bytes() const {
     return bytes;
 }
 
+void Executor::set_trace(Trace *trace) {
+    device_->stream().set_trace(trace);
+    reference_->stream().set_trace(trace);
+    if (options_.fallback != nullptr) options_.fallback->stream().set_trace(trace);
+}
+
 void Executor::run_any(PlannedOp &op, keel_op_args *args) {
+    Trace *trace = device_->stream().trace();
+    if (trace == nullptr || depth_ > 0) return run_observed(op, args);
+    const double begin = trace->now();
+    run_observed(op, args);
+    trace->op(op, args, begin);
+}
+
+void Executor::run_observed(PlannedOp &op, keel_op_args *args) {
     const bool outermost = depth_ == 0 && observer_;
     if (outermost) observer_(op, args, false);
     ++depth_;

@@ -106,6 +106,8 @@ class Executor {
     }
     void run_any(PlannedOp &op, keel_op_args *args);
 
+    // Ops, and what the stream does, are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
+    void set_trace(Trace *trace);
     void set_observer(Observer observer) { observer_ = std::move(observer); }
     // Memory for a composition's intermediate result, good until the next composed op: all of them use the same.
     Tensor scratch(const keel_tensor &like);
@@ -124,6 +126,7 @@ class Executor {
     bool settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<Device> &target, Rung rung);
     void check_template(keel_op op, keel_op_args *args, const std::string &label, const Weight *weight);
     void demote(PlannedOp &op, keel_op_args *args);
+    void run_observed(PlannedOp &op, keel_op_args *args);
     void run_here(PlannedOp &op, keel_op_args *args);
     Crossing &crossing_to(const std::shared_ptr<Device> &target);
     [[noreturn]] void fail(const PlannedOp &op, Device &device, keel_status status);

@@ -1,6 +1,7 @@
 #include "device/stream.hpp"
 
 #include "device/device.hpp"
+#include "device/trace.hpp"
 
 #include <fmt/format.h>
 
@@ -73,6 +74,7 @@ void Stream::submit_as(const char *what) {
     if (!dirty_) return;
     device_.require_alive(what);
     ++counters_.submits;
+    const TraceSpan span(trace_, "submit", "stream", "after", what);
     uint64_t ticket = 0;
     device_.check(device_.table().flush(device_.ctx(), &ticket), what);
     ticket_ = ticket;
@@ -86,6 +88,7 @@ void Stream::wait_as(const char *what) {
     if (!in_flight_) return;
     device_.require_alive(what);
     ++counters_.waits;
+    const TraceSpan span(trace_, "wait", "stream", "after", what);
     device_.check(device_.table().wait(device_.ctx(), ticket_), what);
     in_flight_ = false;
 }
@@ -95,9 +98,11 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
     device_.require_alive("buffer_read");
     // The backend's buffer_read submits and waits by itself; it is counted as what it is.
     if (dirty_) ++counters_.submits;
-    if (dirty_ || in_flight_) ++counters_.waits;
+    const bool waits = dirty_ || in_flight_;
+    if (waits) ++counters_.waits;
     ++counters_.reads;
     counters_.read_bytes += bytes;
+    const TraceSpan span(trace_, waits ? "wait and read" : "read", "stream");
     device_.check(device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes), "buffer_read");
     pending_ = 0;
     dirty_ = in_flight_ = false;

@@ -8,6 +8,7 @@
 namespace keel {
 
 class Device;
+class Trace;
 
 // When work is submitted and waited for. It is the core's, not the backend's, and never changes a result.
 struct SyncStrategy {
@@ -44,6 +45,9 @@ class Stream {
     void read(keel_buffer *, uint64_t offset, void *dst, uint64_t bytes); // waits, then copies to the host
 
     const Counters &counters() const { return counters_; }
+    // Submits, waits and reads are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
+    void set_trace(Trace *trace) { trace_ = trace; }
+    Trace *trace() const { return trace_; }
     bool pending() const { return pending_ > 0; } // ops that were not submitted yet
 
   private:
@@ -53,6 +57,7 @@ class Stream {
     Device &device_;
     SyncStrategy strategy_{SyncStrategy::Kind::lazy, 0};
     Counters counters_;
+    Trace *trace_ = nullptr;
     uint64_t pending_ = 0;   // ops since the last submit
     uint64_t ticket_ = 0;    //
     bool dirty_ = false;     // ops or writes since the last submit

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "kv/keep_lists.hpp"
+#include "kv/kv_trace.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -147,6 +148,7 @@ void CacheManager::append(int64_t n) {
     seen_ += n;
     since_every_n_ += n;
     tail_ += n;
+    trace_cache(plan_.executor().stream().trace(), *cache_, seen_);
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
@@ -448,6 +450,7 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
         if (plan_.log() != nullptr) plan_.log()->write(record);
     }
     evicted_slots_ += static_cast<uint64_t>(most);
+    trace_eviction(plan_.executor().stream().trace(), *cache_, records);
 }
 
 bool CacheManager::should_close(uint32_t layer, int64_t slack) const {

@@ -1,5 +1,7 @@
 #include "pipeline/session.hpp"
 
+#include "device/trace.hpp"
+
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -110,6 +112,8 @@ void Session::decode(int32_t id) {
 
 void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     const auto n = static_cast<int64_t>(ids.size());
+    const TraceSpan span(pipeline_.executor().stream().trace(),
+                         kind == StepKind::decode ? "decode" : "prefill", "step");
     cache_->before_append(n, kind);
     const std::span<const int32_t> positions = cache_->next_positions(n);
     step_ids_.assign(ids.begin(), ids.end());

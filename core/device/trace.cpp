@@ -1,0 +1,187 @@
+#include "device/trace.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "device/executor.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace keel {
+namespace {
+
+constexpr std::string_view head =
+    "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"made_by\":\"keel\"},\"traceEvents\":[\n";
+constexpr std::string_view first = R"({"name":"process_name","ph":"M","pid":1,"tid":1,"args":{"name":"keel"}},
+{"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"host: queueing and waiting"}})";
+constexpr std::string_view tail = "\n]}\n";
+constexpr size_t pending_bytes = size_t{256} << 10;
+
+bool write_at(int fd, std::string_view text, uint64_t at) {
+    while (!text.empty()) {
+        const ssize_t n = ::pwrite(fd, text.data(), text.size(), static_cast<off_t>(at));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        text.remove_prefix(static_cast<size_t>(n));
+        at += static_cast<uint64_t>(n);
+    }
+    return true;
+}
+
+bool is_old_trace(int fd) {
+    char begin[head.size()];
+    const ssize_t n = ::pread(fd, begin, sizeof begin, 0);
+    return n == 0 ||
+           (n == static_cast<ssize_t>(sizeof begin) && std::string_view(begin, sizeof begin) == head);
+}
+
+std::string shape_text(const keel_tensor &t) {
+    std::string out = fmt::format("{} [", keel_dtype_name(t.dtype));
+    for (uint32_t i = 0; i < t.rank && i < KEEL_MAX_RANK; ++i)
+        out += fmt::format("{}{}", i == 0 ? "" : ", ", t.shape[i]);
+    return out + "]";
+}
+
+} // namespace
+
+std::string_view label_part(std::string_view label) {
+    for (const std::string_view kind : {"decode ", "prefill "}) {
+        if (label.substr(0, kind.size()) == kind) label.remove_prefix(kind.size());
+    }
+    const size_t colon = label.find(": ");
+    const bool has_layer = label.substr(0, 6) == "layer " && colon != std::string_view::npos;
+    return has_layer ? label.substr(colon + 2) : label;
+}
+
+std::optional<int64_t> label_layer(std::string_view label) {
+    constexpr std::string_view word = "layer ";
+    const size_t at = label.find(word);
+    if (at == std::string_view::npos) return std::nullopt;
+    int64_t layer = 0;
+    const auto [end, error] =
+        std::from_chars(label.data() + at + word.size(), label.data() + label.size(), layer);
+    return error == std::errc() ? std::optional(layer) : std::nullopt;
+}
+
+Trace::Trace(const std::filesystem::path &file) : file_(file), start_(std::chrono::steady_clock::now()) {
+    const auto refuse = [&](const std::string &why) {
+        if (fd_ >= 0) ::close(fd_);
+        throw_error(ErrorKind::usage, "{}: the trace cannot be written there: {}", file.string(), why);
+    };
+    // Not blocking: opening a pipe that nobody reads would wait for ever.
+    fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd_ < 0) refuse(std::strerror(errno));
+    struct stat status {};
+    if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) refuse("it is no file");
+    if (!is_old_trace(fd_)) refuse("something else is there already; name a new file");
+    const std::string begin = std::string(head) + std::string(first);
+    if (::ftruncate(fd_, 0) != 0 || !write_at(fd_, begin + std::string(tail), 0))
+        refuse(std::strerror(errno));
+    end_ = begin.size();
+}
+
+Trace::~Trace() {
+    flush();
+    if (fd_ >= 0) ::close(fd_);
+}
+
+double Trace::now() const {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_).count();
+}
+
+std::string Trace::text(std::string_view value) {
+    std::string out = "\"";
+    for (const char c : value) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '"' || c == '\\') {
+            out += '\\';
+            out += c;
+        } else if (byte < 0x20 || byte >= 0x7F) {
+            out +=
+                fmt::format("\\u{:04x}", byte); // labels and kernels are ASCII; a stray byte stays readable
+        } else {
+            out += c;
+        }
+    }
+    return out + '"';
+}
+
+void Trace::add(std::string event) {
+    if (fd_ < 0) return;
+    pending_ += ",\n";
+    pending_ += event;
+    if (pending_.size() >= pending_bytes) flush();
+}
+
+void Trace::span(std::string_view name, std::string_view category, double begin, double end,
+                 const std::vector<TraceArg> &args) {
+    std::string event =
+        fmt::format(R"({{"name":{},"cat":{},"ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":1,"args":{{)",
+                    text(name), text(category), begin, end > begin ? end - begin : 0);
+    for (const auto &[key, value] : args)
+        event += fmt::format("{}{}:{}", event.back() == '{' ? "" : ",", text(key), value);
+    add(event + "}}");
+}
+
+void Trace::counter(std::string_view name, double value) {
+    add(fmt::format(R"({{"name":{},"ph":"C","ts":{:.3f},"pid":1,"tid":1,"args":{{"value":{}}}}})", text(name),
+                    now(), value));
+}
+
+void Trace::op(const PlannedOp &op, const keel_op_args *args, double begin) {
+    const double end = now();
+    std::vector<TraceArg> more{{"op", text(op_name(op.op()))}, {"kernel", text(op.kernel())}};
+    if (const auto layer = label_layer(op.label())) more.emplace_back("layer", std::to_string(*layer));
+    more.emplace_back("label", text(op.label()));
+    if (op.weight() != nullptr) more.emplace_back("weight", text(shape_text(*op.weight()->shape())));
+    ArgsCopy copy(op.op(), args);
+    for (const ArgsCopy::Slot &slot : copy.tensors())
+        more.emplace_back(slot.name, text(shape_text(**slot.tensor)));
+    span(label_part(op.label()), "op", begin, end, more);
+}
+
+// The new events over the old closing brackets, and new ones behind them, in one piece.
+void Trace::flush() noexcept {
+    if (fd_ < 0 || pending_.empty()) return;
+    try {
+        if (end_ + pending_.size() > most_bytes)
+            return stop(fmt::format("it has reached {} MiB", most_bytes >> 20));
+        const size_t events = pending_.size();
+        pending_ += tail;
+        if (!write_at(fd_, pending_, end_)) {
+            const int problem = errno;
+            // What was there stays readable.
+            if (::ftruncate(fd_, static_cast<off_t>(end_)) == 0) write_at(fd_, tail, end_);
+            return stop(std::strerror(problem));
+        }
+        end_ += events;
+        pending_.clear();
+    } catch (...) {
+        stop("no memory");
+    }
+}
+
+void Trace::stop(const std::string &why) noexcept {
+    ::close(fd_);
+    fd_ = -1;
+    pending_.clear();
+    try {
+        log().warn("{}: the trace ends here: {}; the run goes on", file_.string(), why);
+    } catch (...) {
+    }
+}
+
+void TraceSpan::end() noexcept {
+    try {
+        std::vector<TraceArg> args;
+        if (key_ != nullptr && value_ != nullptr) args.emplace_back(key_, Trace::text(value_));
+        trace_->span(name_, category_, begin_, trace_->now(), args);
+    } catch (...) { // no memory for an event: the event is lost
+    }
+}
+
+} // namespace keel
