@@ -56,7 +56,7 @@ Format llama2() {
     f.system_close = "\n<</SYS>>\n\n";
     f.user_open = "{bos}[INST] ";
     f.user_close = " [/INST]";
-    f.answer_lead = " ";
+    f.answer_lead.assign(1, ' '); // not = " ": GCC 12 warns of that wrongly
     f.answer_close = " {eos}";
     f.trim = f.trim_answer = true;
     f.end_marks = {"{eos}"};

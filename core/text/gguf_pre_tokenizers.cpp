@@ -25,11 +25,15 @@ const std::vector<Named> &table() {
         // files of before these names were written, and those whose writer did not know better
         {"default", {{R"([\p{P}\$\+<=>\^~\|]+)", gpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}}},
         {"gpt-2", {{gpt2}}},
+        {"mpt", {{gpt2}}},
         {"llama-bpe", {{llama3}, true, false, true}},
         {"llama3", {{llama3}, true, false, true}},
         {"llama-v3", {{llama3}, true, false, true}},
+        {"falcon3", {{llama3}, true, false, true}},
+        {"smaug-bpe", {{llama3}}},
         {"qwen2", {{qwen2}, false, true}},
         {"deepseek-r1-qwen", {{qwen2}, false, true}},
+        {"megrez", {{qwen2}, false, true}},
         {"smollm", {{digit, gpt2}}},
         {"starcoder", {{digit, gpt2}}},
         {"refact", {{digit, gpt2}}},
@@ -47,9 +51,13 @@ std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name) {
     return std::nullopt;
 }
 
-std::string_view gguf_pre_tokenizer_names() {
-    return "default, gpt-2, llama-bpe, llama3, llama-v3, qwen2, deepseek-r1-qwen, smollm, starcoder, refact, "
-           "command-r, tekken";
+std::string gguf_pre_tokenizer_names() {
+    std::string names;
+    for (const Named &entry : table()) {
+        if (!names.empty()) names += ", ";
+        names += entry.name;
+    }
+    return names;
 }
 
 } // namespace keel

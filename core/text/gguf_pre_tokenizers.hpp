@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,6 @@ struct GgufPreTokenizer {
 // nullopt: the name is not known.
 std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
 // For messages: "default, gpt-2, llama-bpe, ...".
-std::string_view gguf_pre_tokenizer_names();
+std::string gguf_pre_tokenizer_names();
 
 } // namespace keel

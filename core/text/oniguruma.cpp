@@ -73,7 +73,8 @@ class Translator {
         out_ += set;
         if (!in_class) out_ += ']';
         at_ += 2;
-        if (in_class && peek(0) == '-' && peek(1) != ']') put("\\-", 1); // no range from the set's last member
+        if (in_class && peek(0) == '-' && peek(1) != ']')
+            put("\\-", 1); // no range from the set's last member
     }
 
     void escape(bool in_class) {

@@ -39,6 +39,8 @@ TEST_CASE("patterns mean what they mean in Oniguruma") {
     CHECK(matches("(?i:'s)", "'\xC5\xBF") == Words{"'\xC5\xBF"}); // the long s
     CHECK(matches(R"(\v)", "\n\v") == Words{"\v"});
     CHECK(matches(R"([\d\-]+)", "1-2") == Words{"1-2"});
+    // No range begins with the last member of a set: space, hyphen and U+4E00, and nothing between.
+    CHECK(matches("[\\s-\xE4\xB8\x80]+", "-\xE4\xB8\x80 \xE3\x82\xA2") == Words{"-\xE4\xB8\x80 "});
     CHECK(matches(R"(a|)", "ba") ==
           Words{"", "a"}); // and none behind the a, which an empty match would touch
 }
