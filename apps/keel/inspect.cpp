@@ -75,6 +75,8 @@ std::string rope_text(const ModelConfig &m) {
         return text + ", no scaling";
     case RopeScaling::Kind::linear:
         return text + fmt::format(", linear scaling by {}", m.rope_scaling.factor);
+    case RopeScaling::Kind::factors:
+        return text + ", a scaling factor per frequency";
     case RopeScaling::Kind::llama3:
         break;
     }
@@ -114,6 +116,8 @@ void add_files(Rows &rows, const Report &r) {
                                                  sum.elements, format_bytes(sum.bytes))});
         first = false;
     }
+    for (const Conversion &conversion : r.source->conversions(KEEL_DTYPE_NONE))
+        rows.push_back({"", conversion_text(conversion) + " when the model is loaded"});
     if (!r.unused.empty())
         rows.push_back({"", fmt::format("{} of them are used by nothing, e.g. {}", r.unused.size(),
                                         printable(r.unused.front(), 80))});
@@ -150,7 +154,7 @@ void add_memory(Rows &rows, const Report &r) {
                                                  m.max_positions)});
         first = false;
     }
-    rows.push_back({"memory", fmt::format("{}: weights as stored {}, full f16 cache {}, work {}",
+    rows.push_back({"memory", fmt::format("{}: weights {}, full f16 cache {}, work {}",
                                           format_bytes(r.need.total()), format_bytes(r.need.weights),
                                           format_bytes(r.need.cache), format_bytes(r.need.work))});
     if (r.memory.total == 0) return;
@@ -171,8 +175,15 @@ std::string tensor_lines(const ModelSource &source) {
 Json architecture_json(const ModelConfig &m) {
     Json scaling = nullptr;
     if (m.rope_scaling.kind != RopeScaling::Kind::none) {
-        scaling = {{"kind", m.rope_scaling.kind == RopeScaling::Kind::linear ? "linear" : "llama3"},
-                   {"factor", m.rope_scaling.factor}};
+        const RopeScaling::Kind kind = m.rope_scaling.kind;
+        scaling = {{"kind", kind == RopeScaling::Kind::linear   ? "linear"
+                            : kind == RopeScaling::Kind::llama3 ? "llama3"
+                                                                : "factors"}};
+        if (kind == RopeScaling::Kind::factors) {
+            scaling["factors"] = m.rope_scaling.factors;
+        } else {
+            scaling["factor"] = m.rope_scaling.factor;
+        }
         if (m.rope_scaling.kind == RopeScaling::Kind::llama3) {
             scaling["low_freq_factor"] = m.rope_scaling.low_freq_factor;
             scaling["high_freq_factor"] = m.rope_scaling.high_freq_factor;
@@ -207,6 +218,14 @@ Json report_json(const Report &r, const InspectOptions &o) {
     json["dtypes"] = Json::object();
     for (const auto &[dtype, sum] : r.by_dtype)
         json["dtypes"][dtype] = {{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
+    json["converted_at_load"] = Json::array();
+    for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE)) {
+        json["converted_at_load"].push_back({{"from", c.from},
+                                             {"to", keel_dtype_name(c.to)},
+                                             {"tensors", c.tensors},
+                                             {"stored_bytes", c.stored_bytes},
+                                             {"loaded_bytes", c.loaded_bytes}});
+    }
     json["unused_tensors"] = r.unused;
     if (r.tokenizer) {
         const TokenizerInfo info = r.tokenizer->info();
@@ -310,7 +329,7 @@ void add_inspect(CLI::App &app, Program &program) {
          {"keel inspect models/tiny --verify", "reads every weight; exit code 1 if one is not finite"},
          {"keel inspect models/tiny --json | jq .kv_bytes_per_token.f16", ""}});
     auto o = std::make_shared<InspectOptions>();
-    command.add_option("MODEL", o->model, "The folder of a model")->required()->type_name("");
+    command.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
     command.add_flag("--verify", o->verify, "Read every weight and look for values that are not finite");
     command.add_flag("--tensors", o->tensors, "List the tensors: name, type, shape, size");
     command.add_flag("--json", o->json, "Print a JSON object");

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/suggest.hpp"
+#include "format/gguf.hpp"
 #include "model/source.hpp"
 #include "pipeline/config_writer.hpp"
 
@@ -58,7 +59,7 @@ void require_path(const fs::path &path, std::string_view expected) {
 
 fs::path model_folder(const std::string &given) {
     const fs::path path(given);
-    require_path(path, "a model folder");
+    require_path(path, "a model folder or a GGUF file");
     std::error_code error;
     if (fs::is_directory(path, error)) return path;
     const std::string extension = path.extension().string();
@@ -66,10 +67,10 @@ fs::path model_folder(const std::string &given) {
         path.filename() == "tokenizer.json")
         return path.has_parent_path() ? path.parent_path() : fs::path(".");
     if (extension == ".yaml" || extension == ".yml")
-        throw_error(
-            ErrorKind::usage,
-            "{}: a pipeline file; expected the folder of a model ('keel config show' prints a pipeline)",
-            given);
+        throw_error(ErrorKind::usage,
+                    "{}: a pipeline file; expected the folder of a model or a GGUF file ('keel config show' "
+                    "prints a pipeline)",
+                    given);
     return path; // whatever the core has to say about it
 }
 
@@ -126,7 +127,7 @@ void PipelineArguments::add_pipeline_forms(CLI::App &command, Program &program) 
 }
 
 void PipelineArguments::add_to(CLI::App &command, Program &program, ShortForms short_forms) {
-    command.add_option("TARGET", target_, "A pipeline file (.yaml), or the folder of a model")
+    command.add_option("TARGET", target_, "A pipeline file (.yaml), the folder of a model, or a GGUF file")
         ->required()
         ->type_name("");
     command
@@ -147,10 +148,11 @@ std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> f
 }
 
 pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides) {
-    require_path(target, "a pipeline file or a model folder");
+    require_path(target, "a pipeline file, a model folder or a GGUF file");
     std::error_code error;
     const std::string extension = fs::path(target).extension().string();
-    if (extension == ".safetensors" || extension == ".json" || fs::is_directory(target, error)) {
+    if (extension == ".safetensors" || extension == ".json" || fs::is_directory(target, error) ||
+        extension == ".gguf" || is_gguf_file(target)) {
         const std::string folder = model_folder(target).string();
         std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu",
                                      "policy.plugin=none"};

@@ -117,13 +117,16 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     };
     for (const GgufFile &file : files)
         add_file(file, parts);
+    const size_t tensors = parts.tensors.size();
+    auto source =
+        std::make_shared<const ModelSource>(std::move(parts)); // refuses a tensor that stands in two files
     const auto wanted = files[0].integer("split.tensors.count");
-    if (count > 1 && wanted && *wanted != std::ssize(parts.tensors)) {
+    if (count > 1 && wanted && *wanted != static_cast<int64_t>(tensors)) {
         throw_error(ErrorKind::input,
                     "{}: split.tensors.count is {}, but the {} files have {} tensors together", path.string(),
-                    *wanted, count, parts.tensors.size());
+                    *wanted, count, tensors);
     }
-    return std::make_shared<const ModelSource>(std::move(parts));
+    return source;
 }
 
 } // namespace keel::gguf

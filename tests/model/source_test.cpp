@@ -87,16 +87,16 @@ TEST_CASE("tensors that are missing or of another shape or type are errors that 
                                        "12345678"));
     const auto integers = open_model_source(folder / "m");
     CHECK(error_text([&] { integers->expect("w", {1}); }) ==
-          file + ": tensor 'w': expected F32, F16 or BF16, found I64");
+          file + ": tensor 'w': weights of type I64 are not supported; supported: F32, F16, BF16");
 }
 
 TEST_CASE("what is no model folder is refused with the cure") {
     const TempFolder folder;
     CHECK_THAT(refusal(folder / "none"), StartsWith((folder / "none").string()) && Contains("No such file"));
     CHECK_THAT(refusal(folder.write("m.gguf", "GGUF")),
-               Contains("not supported yet; give a Hugging Face folder"));
+               Contains("m.gguf: version: 4 bytes are needed at byte 4, 0 follow"));
     CHECK_THAT(refusal(folder.write("m.safetensors", "x")),
-               Contains("expected the folder of a model, found a file"));
+               Contains("expected the folder of a model or a GGUF file, found another file"));
     CHECK_THAT(refusal(folder.path()), Contains("config.json is missing"));
     folder.write("meta/params.json", "{}");
     CHECK_THAT(refusal(folder / "meta"), Contains("Meta's original format"));
@@ -107,7 +107,7 @@ TEST_CASE("a folder without safetensors says what is there instead") {
     folder.write("config.json", mini_llama_config({}));
     CHECK_THAT(refusal(folder.path()), Contains("model.safetensors is missing; is the download complete?"));
     folder.write("a.gguf", "");
-    CHECK_THAT(refusal(folder.path()), Contains("'a.gguf', but GGUF files are not supported yet"));
+    CHECK_THAT(refusal(folder.path()), Contains("'a.gguf': give that file itself"));
     folder.write("pytorch_model.bin", "");
     CHECK_THAT(refusal(folder.path()),
                Contains("'pytorch_model.bin'") && Contains("convert them to safetensors"));

@@ -1,0 +1,198 @@
+#include "console.hpp"
+#include "interrupt.hpp"
+#include "pipeline_arguments.hpp"
+#include "text_input.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "eval/perplexity.hpp"
+#include "model/gguf_export.hpp"
+#include "model/parallel.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct QuantizeOptions {
+    std::string model, to, type = "q8_0", text;
+    bool force = false, json = false;
+};
+
+keel_dtype type_of(const std::string &name) {
+    for (const keel_dtype type :
+         {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
+        if (name == keel_dtype_name(type)) return type;
+    }
+    throw_error(ErrorKind::usage, "--type: expected f32, f16, bf16, q8_0 or q4_0, found '{}'",
+                printable(name));
+}
+
+void show_progress(const char *stage, uint64_t done, uint64_t total) {
+    check_interrupt();
+    const std::string_view what(stage);
+    console().progress(stage, done, total,
+                       what == "loading" || what == "writing" ? Console::Unit::bytes : Console::Unit::tokens);
+}
+
+// The perplexity of both models on one text, window by window.
+struct Comparison {
+    PerplexityReport before, after;
+    Estimate difference; // nats per token, paired: the text's own variation is in both
+};
+
+PerplexityReport measure(const std::string &model, const std::string &text,
+                         const std::shared_ptr<HostServices> &host) {
+    const pipeline::PipelineConfig config = load_target(model, {});
+    PipelineOptions options;
+    options.host = host;
+    options.progress = show_progress;
+    options.max_logit_rows = scoring_rows(open_model_source(*config.model.path)->config().vocab_size);
+    Pipeline pipeline(config, options);
+    ScoringOptions scoring;
+    scoring.progress = show_progress;
+    return measure_perplexity(pipeline, text, scoring);
+}
+
+Comparison compare(const QuantizeOptions &o, const std::string &text,
+                   const std::shared_ptr<HostServices> &host) {
+    Comparison c{measure(o.model, text, host), measure(o.to, text, host), {}};
+    std::vector<double> differences;
+    for (size_t i = 0; i < std::min(c.before.windows.size(), c.after.windows.size()); ++i)
+        differences.push_back(c.after.windows[i].nll - c.before.windows[i].nll);
+    c.difference = estimate(differences, std::vector<size_t>(differences.size(), 1));
+    return c;
+}
+
+std::string error_table(const ExportReport &report) {
+    std::vector<std::vector<std::string>> rows{{"tensor", "from", "to", "rmse", "relative", "largest"}};
+    for (const TensorError &t : report.tensors) {
+        const bool exact = t.max_abs == 0;
+        rows.push_back({printable(t.name), t.from, t.to, exact ? "exact" : fmt::format("{:.2e}", t.rmse),
+                        exact ? "" : fmt::format("{:.3f}%", 100 * t.relative()),
+                        exact ? "" : fmt::format("{:.2e}", t.max_abs)});
+    }
+    return table(rows, "  ");
+}
+
+std::string error_of(const std::optional<double> &error) {
+    return error ? fmt::format(" ± {:.4f}", *error) : "";
+}
+
+std::string comparison_text(const Comparison &c) {
+    const double before = c.before.perplexity(), after = c.after.perplexity();
+    return fmt::format("  perplexity {:.4f}{}, was {:.4f}{}: {:+.2f}%, {:+.5f}{} nats per token\n", after,
+                       error_of(c.after.perplexity_error()), before, error_of(c.before.perplexity_error()),
+                       100 * (after / before - 1), c.difference.mean, error_of(c.difference.error));
+}
+
+Json tensor_json(const TensorError &t) {
+    return {{"name", t.name},
+            {"from", t.from},
+            {"to", t.to},
+            {"elements", t.elements},
+            {"stored_bytes", t.stored_bytes},
+            {"written_bytes", t.written_bytes},
+            {"rmse", t.rmse},
+            {"relative", t.relative()},
+            {"max_abs", t.max_abs}};
+}
+
+Json report_json(const QuantizeOptions &o, const ExportReport &report, double seconds) {
+    Json json = {{"model", o.model},
+                 {"file", o.to},
+                 {"type", o.type},
+                 {"stored_bytes", report.stored_bytes},
+                 {"file_bytes", report.file_bytes},
+                 {"rmse", report.rmse()},
+                 {"relative", report.relative()},
+                 {"seconds", seconds},
+                 {"left_out", report.left_out}};
+    json["tensors"] = Json::array();
+    for (const TensorError &t : report.tensors)
+        json["tensors"].push_back(tensor_json(t));
+    return json;
+}
+
+void say_fallbacks(const ExportReport &report, const std::string &type) {
+    std::string wanted = type;
+    std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    for (const TensorError &t : report.tensors) {
+        if (t.to == "F16" && wanted != "F16")
+            log().warn("tensor '{}' is written as f16: its rows are no multiple of {}'s blocks of 32", t.name,
+                       type);
+    }
+    if (!report.left_out.empty())
+        log().warn("{} tensors that the model does not use are left out, e.g. {}", report.left_out.size(),
+                   printable(report.left_out.front()));
+}
+
+int quantize(const QuantizeOptions &o) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::filesystem::path model = model_folder(o.model);
+    const std::string text = o.text.empty() ? std::string() : read_text(o.text); // before the work begins
+    const auto host = std::make_shared<HostServices>();
+    const InterruptGuard guard(*host);
+    const auto source = open_model_source(model);
+    ExportOptions options;
+    options.type = type_of(o.type);
+    options.overwrite = o.force;
+    options.parallel = parallel_on(*host);
+    options.progress = [](uint64_t done, uint64_t total) { show_progress("writing", done, total); };
+    const ExportReport report = export_gguf(*source, o.to, options);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    console().clear_progress();
+    say_fallbacks(report, o.type);
+    if (!o.json) {
+        console().out(error_table(report));
+        console().out(fmt::format("{}: {} from {} in {:.1f} s; relative error of all values {:.3f}%\n",
+                                  printable(o.to, 300), format_bytes(report.file_bytes),
+                                  format_bytes(report.stored_bytes), seconds, 100 * report.relative()));
+    }
+    Json json = report_json(o, report, seconds);
+    if (!o.text.empty()) {
+        const Comparison c = compare(o, text, host);
+        console().clear_progress();
+        if (!o.json) console().out(comparison_text(c));
+        json["perplexity"] = {
+            {"text", o.text},
+            {"before", c.before.perplexity()},
+            {"after", c.after.perplexity()},
+            {"nats_difference", c.difference.mean},
+            {"nats_difference_error", c.difference.error ? Json(*c.difference.error) : Json(nullptr)}};
+    }
+    if (o.json) print_json(json);
+    return 0;
+}
+
+} // namespace
+
+void add_quantize(CLI::App &app, Program &program) {
+    CLI::App &command =
+        add_command(app, program, "quantize", "Write a model as a GGUF file, its weights in another type",
+                    {{"keel quantize models/tiny tiny-q8_0.gguf", ""},
+                     {"keel quantize models/tiny tiny-q4_0.gguf --type q4_0 --perplexity story.txt",
+                      "and what that does to a text"},
+                     {"keel quantize llama-Q4_K_M.gguf llama-q8_0.gguf --json | jq .relative",
+                      "K-quants become a type that Keel computes with"}});
+    auto o = std::make_shared<QuantizeOptions>();
+    command.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
+    command.add_option("FILE", o->to, "The GGUF file to write")->required()->type_name("");
+    command
+        .add_option("--type", o->type,
+                    "Type of the matrices: q8_0 (default), q4_0, f16, bf16 or f32; vectors are f32")
+        ->type_name("TYPE");
+    command.add_option("--perplexity", o->text, "Then measure both models on this text")->type_name("FILE");
+    command.add_flag("--force", o->force, "Replace FILE if it exists");
+    command.add_flag("--json", o->json, "Print one JSON object, with the error of each tensor");
+    set_action(command, program, [o] { return quantize(*o); });
+}
+
+} // namespace keel::cli
