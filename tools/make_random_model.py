@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Write a Llama with random weights as a Hugging Face folder: real shapes for benchmarks and tests, no download.
+"""Write a model with random weights as a Hugging Face folder: real shapes for benchmarks and tests, no download.
 
     tools/make_random_model.py OUT                                     a mini Llama, a fraction of a MiB
     tools/make_random_model.py OUT --preset tinyllama-1.1b             TinyLlama's shape, 2.2 GB in f16
     tools/make_random_model.py OUT --preset llama-3.2-1b --dtype bf16 --shard-mib 1024
     tools/make_random_model.py OUT --hidden 512 --layers 4 --heads 8   any shape; a preset's numbers can be changed too
+    tools/make_random_model.py OUT --arch gemma2 --window 64           another architecture than Llama: see --help
+    tools/make_random_model.py OUT --preset qwen2.5-0.5b               its shape and architecture
 
 The text that such a model makes means nothing, but its speed and memory are those of a real one. Weights are normal
-with standard deviation 0.02 and norms are 1, as a model begins its training, so that no activation overflows.
+with standard deviation 0.02, norms are 1 (0 in a Gemma, which adds the 1 itself) and biases 0, as a model begins its
+training, so that no activation overflows.
 The same options and seed give the same files on every machine: each tensor has a random stream of its own, which
 depends on the seed and on the tensor's name. Tensors are written in pieces; memory stays under 100 MB for any size.
 
@@ -29,14 +32,28 @@ except ImportError:
     sys.exit("make_random_model.py: needs numpy; install python3-numpy")
 
 MINI = dict(hidden=64, intermediate=192, layers=2, heads=4, kv_heads=2, head_dim=0, vocab=256, context=512,
-            rope_theta=10000.0, llama3_factor=0.0, original_context=8192, eps=1e-5, tied=False, bos=1, eos=2)
+            rope_theta=10000.0, llama3_factor=0.0, original_context=8192, eps=1e-5, tied=False, bos=1, eos=2, arch="llama",
+            window=0)
 PRESETS = {
     "mini": MINI,
     "tinyllama-1.1b": dict(MINI, hidden=2048, intermediate=5632, layers=22, heads=32, kv_heads=4, vocab=32000,
                            context=2048),
     "llama-3.2-1b": dict(MINI, hidden=2048, intermediate=8192, layers=16, heads=32, kv_heads=8, vocab=128256,
                          context=131072, rope_theta=500000.0, llama3_factor=32.0, tied=True, bos=128000, eos=128001),
+    "qwen2.5-0.5b": dict(MINI, arch="qwen2", hidden=896, intermediate=4864, layers=24, heads=14, kv_heads=2, vocab=151936,
+                         context=32768, rope_theta=1e6, eps=1e-6, tied=True, bos=151643, eos=151645),
+    "qwen3-0.6b": dict(MINI, arch="qwen3", hidden=1024, intermediate=3072, layers=28, heads=16, kv_heads=8, head_dim=128,
+                       vocab=151936, context=40960, rope_theta=1e6, eps=1e-6, tied=True, bos=151643, eos=151645),
+    "gemma-3-1b": dict(MINI, arch="gemma3", hidden=1152, intermediate=6912, layers=26, heads=4, kv_heads=1, head_dim=256,
+                       vocab=262144, context=32768, rope_theta=1e6, eps=1e-6, tied=True, bos=2, eos=1, window=512),
 }
+# --arch: class, model_type
+ARCHITECTURES = {
+    "llama": ("LlamaForCausalLM", "llama"), "mistral": ("MistralForCausalLM", "mistral"),
+    "qwen2": ("Qwen2ForCausalLM", "qwen2"), "qwen3": ("Qwen3ForCausalLM", "qwen3"), "gemma": ("GemmaForCausalLM", "gemma"),
+    "gemma2": ("Gemma2ForCausalLM", "gemma2"), "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
+}
+POST_NORMS, HEAD_NORMS, WINDOWED = ("gemma2", "gemma3"), ("qwen3", "gemma3"), ("mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 DTYPES = {"f32": ("F32", "float32", 4), "f16": ("F16", "float16", 2), "bf16": ("BF16", "bfloat16", 2)}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 PIECE = 1 << 21  # elements made at a time
@@ -50,11 +67,18 @@ def tensors(m):
     for i in range(m["layers"]):
         at = f"model.layers.{i}."
         yield at + "input_layernorm.weight", (hidden,)
-        yield at + "self_attn.q_proj.weight", (q, hidden)
-        yield at + "self_attn.k_proj.weight", (kv, hidden)
-        yield at + "self_attn.v_proj.weight", (kv, hidden)
+        for name, rows in (("q", q), ("k", kv), ("v", kv)):
+            yield f"{at}self_attn.{name}_proj.weight", (rows, hidden)
+            if m["arch"] == "qwen2":
+                yield f"{at}self_attn.{name}_proj.bias", (rows,)
+        if m["arch"] in HEAD_NORMS:
+            yield at + "self_attn.q_norm.weight", (m["head_dim"],)
+            yield at + "self_attn.k_norm.weight", (m["head_dim"],)
         yield at + "self_attn.o_proj.weight", (hidden, q)
         yield at + "post_attention_layernorm.weight", (hidden,)
+        if m["arch"] in POST_NORMS:
+            yield at + "pre_feedforward_layernorm.weight", (hidden,)
+            yield at + "post_feedforward_layernorm.weight", (hidden,)
         yield at + "mlp.gate_proj.weight", (m["intermediate"], hidden)
         yield at + "mlp.up_proj.weight", (m["intermediate"], hidden)
         yield at + "mlp.down_proj.weight", (hidden, m["intermediate"])
@@ -72,14 +96,16 @@ def encode(values, dtype):
     return values.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
 
 
-def pieces(name, shape, dtype, seed, std):
+def pieces(name, shape, dtype, seed, std, norm):
     """Yield the bytes of a tensor, PIECE elements at a time."""
     count = int(np.prod(shape))
     rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
     for start in range(0, count, PIECE):
         n = min(PIECE, count - start)
         if name.endswith("norm.weight"):
-            values = np.ones(n, dtype=np.float32)
+            values = np.full(n, norm, dtype=np.float32)
+        elif name.endswith(".bias"):
+            values = np.zeros(n, dtype=np.float32)
         else:
             values = rng.standard_normal(n, dtype=np.float32) * np.float32(std)
         yield encode(values, dtype)
@@ -111,7 +137,7 @@ def write_shard(path, entries, a, progress):
     with open(path + ".part", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for name, shape in entries:
-            for piece in pieces(name, shape, a.dtype, a.seed, a.std):
+            for piece in pieces(name, shape, a.dtype, a.seed, a.std, a.norm):
                 f.write(piece)
                 progress(len(piece))
     os.replace(path + ".part", path)
@@ -123,13 +149,33 @@ def config(m, dtype):
     if m["llama3_factor"]:
         scaling = {"rope_type": "llama3", "factor": m["llama3_factor"], "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                    "original_max_position_embeddings": m["original_context"]}
-    return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
-            "hidden_size": m["hidden"], "intermediate_size": m["intermediate"], "num_hidden_layers": m["layers"],
-            "num_attention_heads": m["heads"], "num_key_value_heads": m["kv_heads"], "head_dim": m["head_dim"],
-            "vocab_size": m["vocab"], "max_position_embeddings": m["context"], "rms_norm_eps": m["eps"],
-            "rope_theta": m["rope_theta"], "rope_scaling": scaling, "tie_word_embeddings": m["tied"],
-            "attention_bias": False, "mlp_bias": False, "bos_token_id": m["bos"], "eos_token_id": m["eos"],
-            "torch_dtype": DTYPES[dtype][1]}
+    name, kind = ARCHITECTURES[m["arch"]]
+    out = {"architectures": [name], "model_type": kind, "hidden_act": "silu",
+           "hidden_size": m["hidden"], "intermediate_size": m["intermediate"], "num_hidden_layers": m["layers"],
+           "num_attention_heads": m["heads"], "num_key_value_heads": m["kv_heads"], "head_dim": m["head_dim"],
+           "vocab_size": m["vocab"], "max_position_embeddings": m["context"], "rms_norm_eps": m["eps"],
+           "rope_theta": m["rope_theta"], "rope_scaling": scaling, "tie_word_embeddings": m["tied"],
+           "attention_bias": False, "mlp_bias": False, "bos_token_id": m["bos"], "eos_token_id": m["eos"],
+           "torch_dtype": DTYPES[dtype][1]}
+    return out | flavour(m)
+
+
+def flavour(m):
+    """What an architecture's config.json says beside Llama's, with the numbers that its authors publish."""
+    out, arch = {}, m["arch"]
+    if arch == "mistral":
+        out["sliding_window"] = m["window"] or None
+    elif arch.startswith("qwen"):
+        out |= {"use_sliding_window": m["window"] > 0, "sliding_window": m["window"] or None, "max_window_layers": 0}
+    elif arch.startswith("gemma"):
+        out["hidden_act"] = out["hidden_activation"] = "gelu_pytorch_tanh"
+    if arch in POST_NORMS:
+        out |= {"query_pre_attn_scalar": m["head_dim"], "sliding_window": m["window"] or 4096,
+                "attn_logit_softcapping": 50.0 if arch == "gemma2" else None,
+                "final_logit_softcapping": 30.0 if arch == "gemma2" else None}
+    if arch == "gemma3":
+        out |= {"sliding_window_pattern": 6, "rope_local_base_freq": 10000.0}
+    return out
 
 
 def adopt_special_tokens(source, m, a):
@@ -161,6 +207,8 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("out", help="folder to write, made if needed; files of an earlier model in it are replaced")
     p.add_argument("--preset", choices=PRESETS, default="mini")
+    p.add_argument("--arch", choices=ARCHITECTURES, help="architecture (default: the preset's)")
+    p.add_argument("--window", type=int, help="attention window in tokens of the layers that have one in this architecture")
     p.add_argument("--dtype", choices=DTYPES, default="f16")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--std", type=float, default=0.02, help="standard deviation of the weights (default 0.02)")
@@ -175,6 +223,13 @@ def arguments():
     a = p.parse_args()
     m = dict(PRESETS[a.preset])
     m.update({k: v for k, v in vars(a).items() if k in m and v is not None})
+    a.norm = 0 if m["arch"].startswith("gemma") else 1
+    if m["arch"].startswith("gemma"):
+        m["tied"] = True
+    if m["window"] < 0 or (a.window and m["arch"] not in WINDOWED):
+        p.error(f"--window: not negative, and only with --arch {', '.join(WINDOWED)}")
+    if m["llama3_factor"] and m["arch"] != "llama":
+        p.error("--llama3-factor: only with --arch llama")
     if m["heads"] < 1 or m["kv_heads"] < 1 or m["heads"] % m["kv_heads"]:
         p.error(f"--heads {m['heads']} must be a multiple of --kv-heads {m['kv_heads']}")
     if not m["head_dim"]:

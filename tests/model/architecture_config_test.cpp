@@ -1,0 +1,201 @@
+// What each architecture's config.json means: the configs that their authors publish, shortened to what counts.
+
+#include "model/config.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+using namespace keel;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using keel::test::error_text;
+
+namespace {
+
+ModelConfig parse(const std::string &text) {
+    return parse_model_config(text, "x/config.json");
+}
+
+std::string refusal(const std::string &text) {
+    return error_text([&] { parse(text); });
+}
+
+// A small config of an architecture; `more` stands behind its keys.
+std::string small(const std::string &architecture, const std::string &more = {}) {
+    return R"({"architectures": [")" + architecture +
+           R"("], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "vocab_size": 256,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16)" +
+           (more.empty() ? "" : ", " + more) + "}";
+}
+
+std::vector<bool> layers(std::initializer_list<int> values) {
+    return std::vector<bool>(values.begin(), values.end());
+}
+
+} // namespace
+
+TEST_CASE("Mistral's window holds for all layers, null is none, and left out it is 4096") {
+    const ModelConfig first = parse(
+        R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+        "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
+        "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
+        "tie_word_embeddings": false, "vocab_size": 32000, "bos_token_id": 1, "eos_token_id": 2})");
+    CHECK(first.architecture->name == "MistralForCausalLM");
+    CHECK(first.head_dim == 128);
+    CHECK(first.window(0) == 4096);
+    CHECK(first.window(31) == 4096);
+    CHECK(first.window(32) == 0);
+    CHECK(first.parameter_count() == 7241732096);
+    CHECK_FALSE(first.qkv_bias);
+    const ModelConfig second = parse(small("MistralForCausalLM", R"("sliding_window": null)"));
+    CHECK_FALSE(second.sliding_window.has_value());
+    CHECK(second.window(0) == 0);
+    CHECK(parse(small("MistralForCausalLM")).window(3) == 4096);
+    CHECK_THAT(refusal(small("MistralForCausalLM", R"("sliding_window": 0)")),
+               Contains("sliding_window: expected an integer from 1 to") && Contains("found 0"));
+}
+
+TEST_CASE("Qwen 2 has biases on q, k and v, and a window only where it is asked for") {
+    const ModelConfig c = parse(
+        R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 896, "intermediate_size": 4864,
+        "max_position_embeddings": 32768, "max_window_layers": 21, "model_type": "qwen2", "num_attention_heads": 14,
+        "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936})");
+    CHECK(c.qkv_bias);
+    CHECK_FALSE(c.attention_out_bias);
+    CHECK_FALSE(c.qk_norm);
+    CHECK(c.tied_embeddings);
+    CHECK(c.head_dim == 64);
+    CHECK_FALSE(c.sliding_window.has_value());
+    CHECK(c.parameter_count() == 494032768);
+    const ModelConfig windowed = parse(small(
+        "Qwen2ForCausalLM", R"("use_sliding_window": true, "sliding_window": 100, "max_window_layers": 4)"));
+    CHECK(windowed.sliding_layers == layers({0, 0, 0, 0, 1, 1}));
+    CHECK(windowed.window(4) == 100);
+    CHECK(windowed.window(3) == 0);
+    // All layers stay below max_window_layers: there is no window.
+    CHECK_FALSE(parse(small("Qwen2ForCausalLM", R"("use_sliding_window": true, "max_window_layers": 6)"))
+                    .sliding_window.has_value());
+}
+
+TEST_CASE("Qwen 3 normalizes heads of their own size") {
+    const ModelConfig c = parse(
+        R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "head_dim": 128, "hidden_act": "silu",
+        "hidden_size": 1024, "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28,
+        "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
+        "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936})");
+    CHECK(c.qk_norm);
+    CHECK_FALSE(c.qkv_bias);
+    CHECK(c.q_size() == 2048);
+    CHECK(c.parameter_count() == 596049920);
+    const ModelConfig biased = parse(small("Qwen3ForCausalLM", R"("attention_bias": true)"));
+    CHECK(biased.qkv_bias);
+    CHECK(biased.attention_out_bias);
+    CHECK_THAT(refusal(small("Qwen3ForCausalLM", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+                             "original_max_position_embeddings": 32768})")),
+               StartsWith("x/config.json: rope_scaling.rope_type: 'yarn' scaling is not supported"));
+}
+
+TEST_CASE("layer_types says layer by layer where the window holds") {
+    const std::string types =
+        R"("sliding_window": 8, "use_sliding_window": true, "layer_types": ["full_attention", "sliding_attention",
+           "full_attention", "full_attention", "sliding_attention", "full_attention"])";
+    CHECK(parse(small("Qwen3ForCausalLM", types)).sliding_layers == layers({0, 1, 0, 0, 1, 0}));
+    CHECK(parse(small("Gemma2ForCausalLM", types)).sliding_layers == layers({0, 1, 0, 0, 1, 0}));
+    CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("layer_types": ["full_attention"])")),
+               Contains("layer_types: expected a type for each of 6 layers, found an array of 1"));
+    CHECK_THAT(refusal(small("Gemma3ForCausalLM",
+                             R"("layer_types": ["chunked_attention", "full_attention", "full_attention",
+                                "full_attention", "full_attention", "full_attention"])")),
+               Contains("layer_types: 'chunked_attention' is not supported"));
+}
+
+TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a window") {
+    const ModelConfig c = parse(
+        R"({"architectures": ["Gemma2ForCausalLM"], "attention_bias": false, "attn_logit_softcapping": 50.0,
+        "bos_token_id": 2, "eos_token_id": 1, "final_logit_softcapping": 30.0, "head_dim": 256,
+        "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+        "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type": "gemma2", "num_attention_heads": 8,
+        "num_hidden_layers": 26, "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
+        "rope_theta": 10000.0, "sliding_window": 4096, "vocab_size": 256000})");
+    CHECK(c.activation == Activation::gelu_tanh);
+    CHECK(c.tied_embeddings);
+    CHECK(c.post_norms);
+    CHECK(c.norm_offset == 1);
+    CHECK(c.embedding_scale == 48);
+    CHECK(c.attention_scale() == 1.0 / 16);
+    CHECK(c.attention_softcap == 50);
+    CHECK(c.logit_softcap == 30);
+    CHECK(c.window(0) == 4096);
+    CHECK(c.window(1) == 0);
+    CHECK_FALSE(c.has_local_rope(0));
+    CHECK(c.parameter_count() == 2614341888);
+    const ModelConfig uncapped =
+        parse(small("Gemma2ForCausalLM", R"("attn_logit_softcapping": null, "query_pre_attn_scalar": 144)"));
+    CHECK(uncapped.attention_softcap == 0);
+    CHECK(uncapped.logit_softcap == 30);
+    CHECK(uncapped.attention_scale() == 1.0 / 12);
+    CHECK_THAT(refusal(small("Gemma2ForCausalLM", R"("final_logit_softcapping": -1)")),
+               Contains("final_logit_softcapping: expected a number from 0.001"));
+    CHECK_THAT(refusal(small("Gemma2ForCausalLM", R"("hidden_activation": "relu")")),
+               Contains("hidden_activation: 'relu' is not supported"));
+}
+
+TEST_CASE("Gemma 3's text config is read: head norms, two thetas, one layer of six without a window") {
+    const ModelConfig c = parse(
+        R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attn_logit_softcapping": null,
+        "eos_token_id": [1, 106], "final_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": 1152, "intermediate_size": 6912, "max_position_embeddings": 32768, "model_type": "gemma3_text",
+        "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1, "query_pre_attn_scalar": 256,
+        "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000,
+        "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144})");
+    CHECK(c.qk_norm);
+    CHECK(c.post_norms);
+    CHECK(c.attention_softcap == 0);
+    CHECK(c.logit_softcap == 0);
+    CHECK(c.rope_theta == 1e6);
+    CHECK(c.local_rope_theta == 1e4);
+    CHECK(c.window(4) == 512);
+    CHECK(c.window(5) == 0);
+    CHECK(c.has_local_rope(4));
+    CHECK_FALSE(c.has_local_rope(5));
+    CHECK(c.parameter_count() == 999885952);
+    const ModelConfig newer = parse(small(
+        "Gemma3ForCausalLM",
+        R"("sliding_window": 8, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0,
+           "rope_theta": 2000000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}})"));
+    CHECK(newer.rope_theta == 2e6);
+    CHECK(newer.rope_scaling.factor == 8);
+    CHECK(newer.local_rope_theta == 5e3);
+    CHECK_THAT(refusal(small(
+                   "Gemma3ForCausalLM",
+                   R"("rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_type": "linear",
+                                "factor": 2.0}})")),
+               Contains("rope_parameters.sliding_attention.rope_type: scaling the layers with a window"));
+    CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("use_bidirectional_attention": true)")),
+               Contains("use_bidirectional_attention"));
+    CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("sliding_window_pattern": 0)")),
+               Contains("sliding_window_pattern: expected an integer from 1"));
+}
+
+TEST_CASE("Gemma 1 has its GELU by another key than hidden_act") {
+    const ModelConfig c = parse(small("GemmaForCausalLM", R"("hidden_act": "gelu")"));
+    CHECK(c.activation == Activation::gelu_tanh);
+    CHECK_FALSE(c.post_norms);
+    CHECK(c.norm_offset == 1);
+    CHECK(c.embedding_scale == 8);
+    CHECK(c.attention_scale() == 0.25);
+}
+
+TEST_CASE("models of a kind that is not there are refused by name and reason") {
+    CHECK_THAT(refusal(small("Qwen3MoeForCausalLM")),
+               StartsWith("x/config.json: architectures: 'Qwen3MoeForCausalLM' is not supported, because its "
+                          "feed-forward network is a mixture of experts; supported: LlamaForCausalLM, "
+                          "MistralForCausalLM, "));
+    CHECK_THAT(refusal(small("Gemma3ForConditionalGeneration")), Contains("take the text-only version"));
+    CHECK_THAT(refusal(small("LlamaForCausalLM", R"("num_local_experts": 8)")),
+               Contains("num_local_experts: a mixture of experts is not supported"));
+    CHECK_NOTHROW(parse(small("LlamaForCausalLM", R"("num_experts": 0)")));
+}
