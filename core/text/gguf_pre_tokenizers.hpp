@@ -11,7 +11,7 @@ namespace keel {
 struct GgufPreTokenizer {
     std::vector<std::string_view> patterns; // applied one after another, each match a piece of its own
     bool ignore_merges = false;             // a word that is a token becomes that token
-    bool compose = false;                   // NFC before everything
+    bool compose_for_qwen = false;          // NFC before everything, if the architecture is one of Qwen's
     bool add_bos = false;                   // where the file does not say
 };
 

@@ -140,7 +140,9 @@ class ByteLevelReader {
         parts.source = file_->name();
         parts.prefix = std::move(frame.prefix);
         parts.suffix = std::move(frame.suffix);
-        if (pre->compose) parts.normalizer.add_composition(false);
+        // the name stands for a pattern, which others use too; that Qwen composes characters, files do not say
+        if (pre->compose_for_qwen && file_->text("general.architecture").value_or("").starts_with("qwen"))
+            parts.normalizer.add_composition(false);
         for (const std::string_view pattern : pre->patterns)
             parts.pre_tokenizer.add_split(SplitRegex(pattern, SplitRegex::Syntax::regex, std::string(name)),
                                           SplitBehavior::isolated, false);
