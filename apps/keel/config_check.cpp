@@ -1,6 +1,7 @@
 #include "config_check.hpp"
 
 #include "fit.hpp"
+#include "model/facts.hpp"
 #include "model/model_tensors.hpp"
 
 #include "base/display.hpp"
@@ -8,6 +9,7 @@
 #include "pipeline/generate.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace keel::cli {
 namespace {
@@ -50,9 +52,13 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
         kv.key_dtype == kv.value_dtype
             ? keel_dtype_name(kv.key_dtype)
             : fmt::format("{}/{}", keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype));
+    const ModelConfig &model = pipeline.model();
+    std::vector<std::string> facts = architecture_facts(model);
+    if (const std::string window = window_text(model); !window.empty()) facts.insert(facts.begin(), window);
+    const std::string particular = facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, ", "));
     return fmt::format(
-        "{} with {} parameters, backend {} ({}), {} cache of up to {} tokens at {} each, policy {}",
-        pipeline.model().architecture->name, pipeline.model().parameter_count(), pipeline.device().plugin(),
+        "{}{} with {} parameters, backend {} ({}), {} cache of up to {} tokens at {} each, policy {}",
+        model.architecture->name, particular, model.parameter_count(), pipeline.device().plugin(),
         pipeline.device().info().description, types, pipeline.context(), format_bytes(kv.bytes_per_token()),
         pipeline.policy().library->id());
 }

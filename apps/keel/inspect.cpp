@@ -1,6 +1,7 @@
 #include "console.hpp"
 #include "fit.hpp"
 #include "interrupt.hpp"
+#include "model/facts.hpp"
 #include "model/model_tensors.hpp"
 #include "pipeline_arguments.hpp"
 #include "verify.hpp"
@@ -70,6 +71,7 @@ std::string count_text(uint64_t n) {
 
 std::string rope_text(const ModelConfig &m) {
     std::string text = fmt::format("theta {}", m.rope_theta);
+    if (m.local_rope_theta) text += fmt::format(" ({} in layers with a window)", *m.local_rope_theta);
     switch (m.rope_scaling.kind) {
     case RopeScaling::Kind::none:
         return text + ", no scaling";
@@ -93,9 +95,11 @@ void add_architecture(Rows &rows, const Report &r) {
     rows.push_back(
         {"architecture", fmt::format("{}: {} layers, hidden {}, feed-forward {}", m.architecture->name,
                                      m.layers, m.hidden_size, m.intermediate_size)});
-    rows.push_back(
-        {"attention", fmt::format("{} heads of {} on {} key/value heads{}", m.heads, m.head_dim, m.kv_heads,
-                                  m.sliding_window ? fmt::format(", window {}", *m.sliding_window) : "")});
+    const std::string window = window_text(m);
+    rows.push_back({"attention", fmt::format("{} heads of {} on {} key/value heads{}{}", m.heads, m.head_dim,
+                                             m.kv_heads, window.empty() ? "" : ", ", window)});
+    if (const auto facts = architecture_facts(m); !facts.empty())
+        rows.push_back({"beside Llama", fmt::format("{}", fmt::join(facts, ", "))});
     rows.push_back(
         {"parameters", fmt::format("{}{}", count_text(m.parameter_count()),
                                    m.tied_embeddings ? " (input and output embedding are one)" : "")});
@@ -201,6 +205,13 @@ Json architecture_json(const ModelConfig &m) {
             {"context", m.max_positions},
             {"rms_norm_eps", m.rms_norm_eps},
             {"rope_theta", m.rope_theta},
+            {"local_rope_theta", m.local_rope_theta ? Json(*m.local_rope_theta) : Json(nullptr)},
+            {"sliding_window", m.sliding_window ? Json(*m.sliding_window) : Json(nullptr)},
+            {"sliding_layers", std::count(m.sliding_layers.begin(), m.sliding_layers.end(), true)},
+            {"attention_scale", m.attention_scale()},
+            {"attention_softcap", m.attention_softcap},
+            {"logit_softcap", m.logit_softcap},
+            {"beside_llama", architecture_facts(m)},
             {"rope_scaling", std::move(scaling)},
             {"tied_embeddings", m.tied_embeddings},
             {"bos_id", m.bos_id ? Json(*m.bos_id) : Json(nullptr)},
