@@ -144,6 +144,9 @@ std::optional<ChatTemplate> as_chatml(const JinjaText &text) {
     if (!found || !text.has("'<|im_start|>assistant\n'") || text.has("system_message='")) return std::nullopt;
     if (text.has("bos_token")) format.begin = "{bos}";
     format.default_system = text.literal("<|im_start|>system\n", "<|im_end|>\n");
+    if (!format.default_system && text.literal("<|im_start|>system\n", "")) return std::nullopt;
+    // one that stands alone begins the list of tools, which must be behind a condition
+    if (text.has(" '<|im_start|>system\n' ") && !text.has(" iftools")) return std::nullopt;
     return ChatTemplate("chatml", std::move(format));
 }
 
