@@ -112,7 +112,7 @@ class Exporter {
             return;
         }
         gguf::add_model_metadata(source_, options_.type, out_);
-        gguf::add_tokenizer_metadata(source_.path(), source_.config(), out_);
+        if (options_.tokenizer) gguf::add_tokenizer_metadata(source_.path(), source_.config(), out_);
     }
 
     void check_space() const {

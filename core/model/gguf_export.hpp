@@ -36,6 +36,7 @@ struct ExportOptions {
     keel_dtype type =
         KEEL_DTYPE_Q8_0; // of matrices; vectors are f32. Matrices whose rows are no whole blocks become f16
     bool overwrite = false; // an existing file is replaced
+    bool tokenizer = true;  // false: without one, which llama.cpp does not take
     ParallelFor parallel;   // empty: one thread
     // Called often; may throw to stop, which leaves nothing behind.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
