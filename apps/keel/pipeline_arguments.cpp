@@ -1,7 +1,5 @@
 #include "pipeline_arguments.hpp"
 
-#include "fit.hpp"
-
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -27,24 +25,6 @@ std::vector<std::string> neighbours(const fs::path &path) {
          !error && it != fs::directory_iterator() && names.size() < enough; it.increment(error))
         names.push_back((path.parent_path() / it->path().filename()).string());
     return names;
-}
-
-// A context that the memory holds, where nothing asks for one and nothing is ever evicted.
-void fit_context(pipeline::PipelineConfig &config) {
-    if (config.model.context->has_value() || !config.policy.is_default_policy() ||
-        config.kv.max_mib->has_value())
-        return;
-    const auto source = open_model_source(*config.model.path);
-    const ModelConfig &model = source->config();
-    if (kv_bytes_per_token(model, config.kv.key_type(), config.kv.value_type()) == 0)
-        return; // refused later, with the reason
-    const int64_t context = context_that_fits(*source, *config.model.weights, config.kv.key_type(),
-                                              config.kv.value_type(), memory_info());
-    if (context <= 0 || context >= model.max_positions) return;
-    config.model.context.value = context;
-    log().info("the context is limited to {} tokens, which the free memory holds; the model was made for {} "
-               "(--context sets it)",
-               context, model.max_positions);
 }
 
 } // namespace
@@ -157,9 +137,7 @@ pipeline::PipelineConfig load_target(const std::string &target, const std::vecto
         std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu",
                                      "policy.plugin=none"};
         all.insert(all.end(), overrides.begin(), overrides.end());
-        pipeline::PipelineConfig config = pipeline::config_from_overrides(all);
-        fit_context(config);
-        return config;
+        return pipeline::config_from_overrides(all);
     }
     return pipeline::load_config(target, overrides);
 }

@@ -23,7 +23,7 @@ class PipelineArguments {
     // Declares them. Keeps a reference to `program`.
     void add_to(CLI::App &command, Program &program, ShortForms short_forms);
 
-    // The config of a pipeline file, or of a model folder: backend cpu, policy none, a context that fits the memory.
+    // The config of a pipeline file, or of a model folder or GGUF file: backend cpu, policy none, a context that fits the memory.
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }
@@ -42,13 +42,13 @@ class PipelineArguments {
     std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line
 };
 
-// The config of a pipeline file, or of a model folder, with overrides as --set takes them.
+// The config of a pipeline file, a model folder or a GGUF file, with overrides as --set takes them.
 pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides);
 
 // A path that has to be there; the error has a suggestion.
 void require_path(const std::filesystem::path &path, std::string_view expected);
 
-// A model folder, or a file in one: the folder.
+// A model folder, or a file in one: the folder. A GGUF file: that file.
 std::filesystem::path model_folder(const std::string &given);
 
 } // namespace keel::cli

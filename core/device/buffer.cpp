@@ -24,8 +24,9 @@ void Buffer::write(uint64_t offset, const void *src, uint64_t bytes) {
     }
     if (bytes == 0) return;
     device_->require_alive("buffer_write");
-    device_->check(device_->table().buffer_write(device_->ctx(), handle_, offset, src, bytes),
-                   "buffer_write");
+    device_->check("buffer_write", [&] {
+        return device_->table().buffer_write(device_->ctx(), handle_, offset, src, bytes);
+    });
     device_->stream().write_queued(bytes);
 }
 
@@ -41,8 +42,9 @@ void *Buffer::map() const {
     const keel_backend &table = device_->table();
     if (map_tried_ || table.buffer_map == nullptr) return mapped_;
     device_->require_alive("buffer_map");
+    HostServices::drop_error();
     const keel_status status = table.buffer_map(device_->ctx(), handle_, &mapped_);
-    if (status == KEEL_E_DEVICE_LOST) device_->check(status, "buffer_map");
+    if (status == KEEL_E_DEVICE_LOST) device_->fail(status, "buffer_map");
     if (status != KEEL_OK) {
         mapped_ = nullptr;
         take_message(); // a refusal is an answer here, not an error
@@ -61,10 +63,9 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
     if (!on && device_->is_lost())
         return; // its memory goes with it; what is being undone must not fail again
     device_->require_alive("buffer_commit");
-    device_->check(device_->with_memory([&] {
-        return table.buffer_commit(device_->ctx(), handle_, offset, bytes, on ? 1u : 0u);
-    }),
-                   "buffer_commit");
+    const keel_status status = device_->with_memory(
+        [&] { return table.buffer_commit(device_->ctx(), handle_, offset, bytes, on ? 1u : 0u); });
+    if (status != KEEL_OK) device_->fail(status, "buffer_commit");
     uint64_t begin = offset, end = offset + bytes;
     auto at = committed_.upper_bound(begin);
     if (at != committed_.begin() && std::prev(at)->second >= begin) --at;

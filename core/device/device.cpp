@@ -36,6 +36,7 @@ std::shared_ptr<Device> Device::open(DeviceSpec spec) {
     desc.device = index;
     desc.n_params = static_cast<uint32_t>(device->spec_.params.size());
     desc.params = device->spec_.params.data();
+    HostServices::drop_error();
     const keel_status status = device->table().ctx_create(device->host()->table(), &desc, &device->ctx_);
     if (status == KEEL_OK && device->ctx_ == nullptr)
         device->fail(KEEL_E_INTERNAL, "ctx_create gave no context");
@@ -65,10 +66,11 @@ Device::~Device() {
 // Which device the selector means; fills device_info_.
 uint32_t Device::select() {
     uint32_t count = 0;
-    check(table().device_count(host()->table(), &count), "device_count");
+    check("device_count", [&] { return table().device_count(host()->table(), &count); });
     if (count == 0) {
         throw_error(ErrorKind::resource,
-                    "backend {} finds no device on this machine; is its driver installed?", plugin());
+                    "{}backend {} finds no device on this machine; is its driver installed?",
+                    PluginPlaces::prefix(spec_.places.plugin), plugin());
     }
     uint32_t wanted = 0;
     const char *begin = spec_.selector.data(), *end = begin + spec_.selector.size();
@@ -76,15 +78,15 @@ uint32_t Device::select() {
     const auto [stop, problem] = std::from_chars(begin, end, wanted);
     const bool by_index = !any && stop == end && problem != std::errc::invalid_argument;
     if (by_index && (problem != std::errc{} || wanted >= count)) {
-        throw_error(ErrorKind::input,
-                    "backend {} has {} device(s), there is no device {}; `keel plugins show {}` lists them",
-                    plugin(), count, spec_.selector, plugin());
+        refuse_selector(
+            fmt::format("has {} device(s), there is no device {}; `keel plugins show {}` lists them", count,
+                        spec_.selector, plugin()));
     }
     std::string names;
     for (uint32_t i = 0; i < count; ++i) {
         if (by_index && i != wanted) continue;
         keel_device_info info = {KEEL_HEADER(keel_device_info)};
-        check(table().device_info(host()->table(), i, &info), "device_info");
+        check("device_info", [&] { return table().device_info(host()->table(), i, &info); });
         info.name[sizeof info.name - 1] = info.vendor[sizeof info.vendor - 1] =
             info.driver[sizeof info.driver - 1] = 0;
         if (any || by_index || lower(info.name).find(lower(spec_.selector)) != std::string::npos) {
@@ -93,19 +95,23 @@ uint32_t Device::select() {
         }
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", info.name);
     }
-    throw_error(ErrorKind::input, "backend {} has no device whose name contains '{}'; it has {}", plugin(),
-                spec_.selector, names);
+    refuse_selector(fmt::format("has no device whose name contains '{}'; it has {}", spec_.selector, names));
+}
+
+void Device::refuse_selector(const std::string &why) const {
+    throw_error(ErrorKind::input, "{}backend {} {}", PluginPlaces::prefix(spec_.selector_at), plugin(), why);
 }
 
 void Device::read_info() {
     info_ = {KEEL_HEADER(keel_ctx_info)};
-    if (table().ctx_info != nullptr) check(table().ctx_info(ctx_, &info_), "ctx_info");
+    if (table().ctx_info != nullptr) check("ctx_info", [&] { return table().ctx_info(ctx_, &info_); });
     info_.description[sizeof info_.description - 1] = 0;
     if (info_.activation_dtype == KEEL_DTYPE_NONE) info_.activation_dtype = KEEL_DTYPE_F32;
     if (info_.activation_dtype > KEEL_DTYPE_BF16) {
         throw_error(ErrorKind::plugin,
-                    "backend {}: its activation dtype is {}, expected f32, f16 or bf16; {}", plugin(),
-                    info_.activation_dtype, "this is a fault of the plugin: report it to its author");
+                    "{}backend {}: its activation dtype is {}, expected f32, f16 or bf16; {}",
+                    PluginPlaces::prefix(spec_.places.plugin), plugin(), info_.activation_dtype,
+                    "this is a fault of the plugin: report it to its author");
     }
     if (!is_power_of_two(info_.kv_block_slots) || info_.kv_block_slots > 4096) info_.kv_block_slots = 64;
     if (info_.prefill_chunk == 0 || info_.prefill_chunk > 65536) info_.prefill_chunk = 512;
@@ -217,10 +223,6 @@ void Device::require_alive(const char *what) const {
     if (lost_) throw_error(ErrorKind::runtime, "backend {}: {}: the device was lost before", plugin(), what);
 }
 
-void Device::check(keel_status status, const char *what) {
-    if (status != KEEL_OK) fail(status, what);
-}
-
 void Device::fail(keel_status status, const std::string &what) {
     if (status == KEEL_E_DEVICE_LOST) lost_ = true;
     const std::string message = take_message();
@@ -229,8 +231,8 @@ void Device::fail(keel_status status, const std::string &what) {
         : status == KEEL_E_INVALID_ARG || status == KEEL_E_UNSUPPORTED || status == KEEL_E_NOT_FOUND
             ? ErrorKind::plugin
             : ErrorKind::runtime;
-    throw_error(kind, "backend {}: {}: {}{}{}", plugin(), what, status_text(status),
-                message.empty() ? "" : ": ", message);
+    throw_error(kind, "{}backend {}: {}: {}{}{}", spec_.places.prefix(message), plugin(), what,
+                status_text(status), message.empty() ? "" : ": ", message);
 }
 
 } // namespace keel

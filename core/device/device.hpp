@@ -4,6 +4,7 @@
 #include "device/buffer.hpp"
 #include "device/stream.hpp"
 #include "plugin/host.hpp"
+#include "plugin/places.hpp"
 
 #include <keel/backend.h>
 
@@ -23,6 +24,8 @@ struct DeviceSpec {
         params; // the plugin's table, checked and complete; copied from during creation
     std::shared_ptr<HostServices> host;
     std::shared_ptr<void> keep_alive; // the plugin's library and whatever `params` points into
+    PluginPlaces places;              // where a config names the backend, for messages
+    SourceLocation selector_at;       // and the selector
 };
 
 // The message that a plugin left on this thread, or an empty string; clears it.
@@ -76,15 +79,22 @@ class Device : public std::enable_shared_from_this<Device> {
     // Runs a call that may answer KEEL_E_OUT_OF_MEMORY (and then has changed nothing): if so, once more with the pool emptied.
     template <typename Call>
     keel_status with_memory(const Call &call) {
+        HostServices::drop_error();
         const keel_status status = call();
         if (status != KEEL_E_OUT_OF_MEMORY || pool_.stats().held_bytes == 0) return status;
-        take_message();
         trim();
+        HostServices::drop_error();
         return call();
     }
 
-    // Turns a status into an Error that names plugin, what was called, and the plugin's own message.
-    void check(keel_status status, const char *what);
+    // Makes a call; if it fails, throws an Error that names plugin, what was called, and the message that the plugin left in this call
+    // (one that an earlier call left is dropped).
+    template <typename Call>
+    void check(const char *what, const Call &call) {
+        HostServices::drop_error();
+        const keel_status status = call();
+        if (status != KEEL_OK) fail(status, what);
+    }
     // Throws if the device was lost: from then on it is only destroyed.
     void require_alive(const char *what) const;
     [[noreturn]] void fail(keel_status status, const std::string &what);
@@ -94,6 +104,7 @@ class Device : public std::enable_shared_from_this<Device> {
     explicit Device(DeviceSpec spec) : spec_(std::move(spec)), stream_(*this) {}
     uint32_t select();
     void read_info();
+    [[noreturn]] void refuse_selector(const std::string &why) const;
     BufferPtr adopt(keel_buffer *, uint64_t size, keel_buffer_kind kind);
     BufferPtr create(uint64_t size, keel_buffer_kind kind, void *host, keel_status *status);
     void give_back(keel_buffer *, uint64_t size, keel_buffer_kind kind) noexcept;

@@ -58,6 +58,7 @@ void Executor::check_template(keel_op op, keel_op_args *args, const std::string 
         *copy.weight_tensor() = weight->shape();
     }
     keel_plan *plan = nullptr;
+    HostServices::drop_error();
     const keel_status status = reference_->table().op_plan(reference_->ctx(), op, copy.args(), &plan);
     if (plan != nullptr) reference_->table().plan_destroy(reference_->ctx(), plan);
     if (status == KEEL_OK) return;
@@ -130,6 +131,7 @@ OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label,
     }
     if (status != KEEL_OK) fail(*planned, *device_, status);
     keel_plan_info info = {KEEL_HEADER(keel_plan_info)};
+    HostServices::drop_error();
     const keel_status told = table.plan_info(device_->ctx(), planned->plan_, &info);
     if (told != KEEL_OK) fail(*planned, *device_, told);
     info.kernel[sizeof info.kernel - 1] = 0;
@@ -170,6 +172,7 @@ bool Executor::settle_on(PlannedOp &op, keel_op_args *args, const std::shared_pt
         }
         if (status != KEEL_OK) fail(op, *target, status);
         keel_plan_info info = {KEEL_HEADER(keel_plan_info)};
+        HostServices::drop_error();
         const keel_status told = table.plan_info(target->ctx(), plan, &info);
         if (told != KEEL_OK) {
             table.plan_destroy(target->ctx(), plan);

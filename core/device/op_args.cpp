@@ -1,6 +1,7 @@
 #include "device/op_args.hpp"
 
 #include "base/error.hpp"
+#include "plugin/host.hpp"
 
 #include <cstring>
 
@@ -31,6 +32,7 @@ bool has_op(const keel_backend &table, keel_op op) {
 }
 
 keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const keel_op_args *args) {
+    HostServices::drop_error(); // a store to a thread's own memory
     switch (op) {
 #define KEEL_X(ID, slot, Args)                                                                               \
     case KEEL_OP_##ID:                                                                                       \

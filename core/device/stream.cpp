@@ -76,7 +76,7 @@ void Stream::submit_as(const char *what) {
     ++counters_.submits;
     const TraceSpan span(trace_, "submit", "stream", "after", what);
     uint64_t ticket = 0;
-    device_.check(device_.table().flush(device_.ctx(), &ticket), what);
+    device_.check(what, [&] { return device_.table().flush(device_.ctx(), &ticket); });
     ticket_ = ticket;
     pending_ = 0;
     dirty_ = false;
@@ -89,7 +89,7 @@ void Stream::wait_as(const char *what) {
     device_.require_alive(what);
     ++counters_.waits;
     const TraceSpan span(trace_, "wait", "stream", "after", what);
-    device_.check(device_.table().wait(device_.ctx(), ticket_), what);
+    device_.check(what, [&] { return device_.table().wait(device_.ctx(), ticket_); });
     in_flight_ = false;
 }
 
@@ -103,7 +103,8 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
     ++counters_.reads;
     counters_.read_bytes += bytes;
     const TraceSpan span(trace_, waits ? "wait and read" : "read", "stream");
-    device_.check(device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes), "buffer_read");
+    device_.check("buffer_read",
+                  [&] { return device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes); });
     pending_ = 0;
     dirty_ = in_flight_ = false;
 }

@@ -90,6 +90,7 @@ bool Weight::prepare_native(Device &device, OnDevice &on) {
     if (on.handle == nullptr)
         device.fail(KEEL_E_INTERNAL, fmt::format("weight {}: weight_prepare gave no weight", name_));
     on.info = {KEEL_HEADER(keel_weight_info)};
+    HostServices::drop_error();
     const keel_status told = table.weight_info(device.ctx(), on.handle, &on.info);
     if (told != KEEL_OK) {
         table.weight_destroy(device.ctx(), on.handle);

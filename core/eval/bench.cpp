@@ -256,7 +256,7 @@ class Bench {
         r.kv_bytes_per_token = pipeline_.kv_shape().bytes_per_token();
         r.key_dtype = pipeline_.kv_shape().key_dtype;
         r.value_dtype = pipeline_.kv_shape().value_dtype;
-        for (const PlannedOp *op : pipeline_.graph().decode_ops())
+        for (const PlannedOp *op : pipeline_.ops())
             r.fallbacks += op->rung() == Rung::native ? 0 : 1;
         r.load_seconds = pipeline_.load_seconds();
         r.repeat = options_.repeat;

@@ -51,7 +51,7 @@ struct BenchReport {
     std::string model, architecture, weights, policy;
     uint64_t parameters = 0, weight_bytes_per_token = 0, weight_bytes = 0, kv_bytes_per_token = 0;
     keel_dtype key_dtype = KEEL_DTYPE_NONE, value_dtype = KEEL_DTYPE_NONE;
-    uint64_t fallbacks = 0; // ops of a decode step that the backend does not run itself
+    uint64_t fallbacks = 0; // planned ops, the cache's too, that the backend does not run itself
     double load_seconds = 0;
     uint64_t peak_resident_bytes = 0;
     int64_t repeat = 0;

@@ -45,7 +45,8 @@ std::string aligned(const std::vector<Row> &rows) {
 }
 
 std::string spread_text(const Spread &s) {
-    return s.median > 0 ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median) : "-";
+    // One reading has no spread.
+    return s.median > 0 && s.samples.size() > 1 ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median) : "-";
 }
 
 std::string range_text(const Spread &s) {
@@ -73,8 +74,7 @@ std::string heading(const BenchReport &r, std::string_view version) {
                        format_bytes(r.peak_resident_bytes));
     if (r.fallbacks > 0)
         out += fmt::format(
-            "{} ops of a decode step run elsewhere than on the backend; `keel run --explain` tells "
-            "which\n",
+            "{} planned ops run elsewhere than on the backend; `keel run --explain` tells which\n",
             r.fallbacks);
     return out;
 }

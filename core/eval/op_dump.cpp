@@ -98,7 +98,7 @@ std::vector<float> dequantized(Pipeline &pipeline, Weight &weight) {
         args.x = x.c();
         args.out = out.c();
         set_weight(KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&args), &weight, *reference);
-        reference->check(reference->table().matmul(reference->ctx(), &args), "matmul");
+        reference->check("matmul", [&] { return reference->table().matmul(reference->ctx(), &args); });
         reference->stream().op_queued("dequantize");
         const std::vector<float> columns = out.read<float>();
         for (int64_t i = 0; i < m; ++i) {

@@ -65,12 +65,13 @@ int32_t KvArena::take(uint32_t index) {
     }
     while (layer.owners[layer.first_free] != 0)
         ++layer.first_free;
-    const size_t block = layer.first_free++;
+    const size_t block = layer.first_free;
     if (reserved_) {
         layer.k.buffer()->commit(block * shape_.key_block_bytes(), shape_.key_block_bytes(), true);
         layer.v.buffer()->commit(block * shape_.value_block_bytes(), shape_.value_block_bytes(), true);
     }
     layer.owners[block] = 1;
+    ++layer.first_free; // only now: a block without memory stays free
     ++layer.in_use;
     peak_blocks_ = std::max(peak_blocks_, ++blocks_in_use_);
     return static_cast<int32_t>(block);

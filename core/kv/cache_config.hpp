@@ -1,6 +1,7 @@
 #pragma once
 
 #include "plugin/host.hpp"
+#include "plugin/places.hpp"
 
 #include <keel/allocator.h>
 #include <keel/kv.h>
@@ -35,6 +36,7 @@ struct KvPlugin {
     const Table *table = nullptr;              // the core's copy; outlives the plan
     const keel_param *const *params = nullptr; // checked and complete; outlive the plan
     uint32_t n_params = 0;
+    PluginPlaces places = {}; // in the config, for messages
 };
 
 // How a cache is managed: the config's policy section in the core's terms.
@@ -56,8 +58,9 @@ struct CacheConfig {
     int64_t trained_context = 0; // positions the model was trained for
     // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
     std::vector<double> rope_frequencies;
-    std::vector<double> local_rope_frequencies; // of the layers that are true here, as many: Gemma 3's with a window
-    std::vector<bool> local_rope_layers;        // [layers]; empty: all layers have the same
+    std::vector<double>
+        local_rope_frequencies;          // of the layers that are true here, as many: Gemma 3's with a window
+    std::vector<bool> local_rope_layers; // [layers]; empty: all layers have the same
     const std::vector<double> &rope_frequencies_of(uint32_t layer) const {
         return layer < local_rope_layers.size() && local_rope_layers[layer] ? local_rope_frequencies
                                                                             : rope_frequencies;

@@ -283,10 +283,10 @@ void CacheManager::share_out(int64_t target) {
         if (must_agree && budgets_[i] != budgets_[i - 1]) {
             throw_error(
                 ErrorKind::plugin,
-                "budget allocator {} gave layer {} head {} {} slots and the one before {}; policy {} keeps "
+                "{}budget allocator {} gave layer {} head {} {} slots and the one before {}; policy {} keeps "
                 "as many in both",
-                plan_.config().allocator.name, i / s.kv_heads, i % s.kv_heads, budgets_[i], budgets_[i - 1],
-                plan_.config().policy.name);
+                plan_.config().allocator.places.prefix(""), plan_.config().allocator.name, i / s.kv_heads,
+                i % s.kv_heads, budgets_[i], budgets_[i - 1], plan_.config().policy.name);
         }
     }
 }
@@ -388,7 +388,8 @@ void CacheManager::read_decision(uint32_t layer, const keel_policy_decision &, E
         const size_t row = h * static_cast<size_t>(stride_);
         const HeadBudget head = {lengths_[h], budgets_[size_t{layer} * s.kv_heads + h], mask_.data() + row};
         const std::string who =
-            fmt::format("policy {}, layer {}, head {}", plan_.config().policy.name, layer, h);
+            fmt::format("{}policy {}, layer {}, head {}", plan_.config().policy.places.prefix(""),
+                        plan_.config().policy.name, layer, h);
         if (plan_.needs().output == KEEL_OUTPUT_SCORES) {
             keep_best(head, scores_.data() + row, who, order_, keep[h]);
             continue;

@@ -43,22 +43,33 @@ bool is_quantized(keel_dtype dtype) {
     return keel_dtype_block(dtype) > 1;
 }
 
+keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
+    keel_geometry geometry = {KEEL_HEADER(keel_geometry)};
+    geometry.layers = shape.layers;
+    geometry.heads = shape.heads;
+    geometry.kv_heads = shape.kv_heads;
+    geometry.head_dim = shape.head_dim;
+    geometry.context = static_cast<uint32_t>(config.trained_context);
+    return geometry;
+}
+
 } // namespace
+
+keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host) {
+    const keel_geometry geometry = geometry_of(shape, config);
+    keel_policy_needs needs;
+    // A state to ask; each sequence makes its own.
+    const PolicyState probe(config.policy, host.table(), geometry, config.seed, needs);
+    needs.projection = nullptr; // the probe's
+    return needs;
+}
 
 CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
                      CacheConfig config)
     : executor_(executor), shape_(shape), host_(std::move(host)), config_(std::move(config)) {
     shape_.check();
-    geometry_.layers = shape_.layers;
-    geometry_.heads = shape_.heads;
-    geometry_.kv_heads = shape_.kv_heads;
-    geometry_.head_dim = shape_.head_dim;
-    geometry_.context = static_cast<uint32_t>(config_.trained_context);
-    {
-        // A state to ask; each sequence makes its own.
-        const PolicyState probe(config_.policy, host_->table(), geometry_, config_.seed, needs_);
-        needs_.projection = nullptr; // the probe's
-    }
+    geometry_ = geometry_of(shape_, config_);
+    needs_ = ask_policy(config_, shape_, *host_);
     check_needs();
     if (!keeps_all()) {
         check_allocator();
@@ -129,6 +140,15 @@ void CachePlan::check_allocator() {
     }
 }
 
+int64_t CachePlan::peak_slots(int64_t chunk) const {
+    const int64_t capacity = capacity_slots();
+    if (keeps_all() || !acts_in_prefill() || prefill_only() || !config_.at_budget ||
+        config_.budget_unit == BudgetUnit::ratio)
+        return capacity;
+    const BudgetNow now = budget(0);
+    return std::min(capacity, now.tokens + now.slack + chunk);
+}
+
 int64_t CachePlan::capacity_slots() const {
     if (shape_.max_bytes == 0) return shape_.max_slots;
     const uint64_t row = uint64_t{shape_.layers} * shape_.kv_heads * shape_.block_bytes();
@@ -141,6 +161,13 @@ void CachePlan::check_budget() {
     std::string &key = budget_key_;
     switch (config_.budget_unit) {
     case BudgetUnit::none:
+        if (needs_.own_budget == 0 && config_.slack) {
+            throw_error(
+                ErrorKind::input,
+                "policy.budget.slack: expected a budget beside it, found none; policy {} needs one of "
+                "policy.budget.tokens, .ratio and .mib",
+                config_.policy.name);
+        }
         if (needs_.own_budget == 0) {
             throw_error(ErrorKind::input,
                         "policy.budget: policy {} needs one of policy.budget.tokens, .ratio and .mib",

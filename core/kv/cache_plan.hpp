@@ -17,6 +17,10 @@ struct BudgetNow {
     int64_t slack = 0;  // more that may come before the budget trigger fires
 };
 
+// What a policy says about itself when it is made for such a model, checked no further: it is known before anything is planned. Needs'
+// pointers are none. Throws Error(plugin) with the policy's own message if it cannot be set up.
+keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host);
+
 // What all sequences of a pipeline share of cache management: the checked config, what the policy says it needs, the planned ops. Made
 // when the pipeline is built, after the graph was planned and before buffers are made (fallbacks decide where those lie).
 //
@@ -46,6 +50,9 @@ class CachePlan {
     BudgetNow budget(int64_t seen) const { return budget(seen, config_.protect_prefix); }
     // Throws Error(input) naming the key if a prefix of so many slots leaves no room in the budget. `what` it is: "the system prompt".
     void check_prefix(int64_t prefix, std::string_view what) const;
+    // Slots per head, on average, that one sequence may come to hold: all of capacity_slots() unless the policy acts between the chunks
+    // of a prompt (of at most `chunk` tokens) and the budget is a number.
+    int64_t peak_slots(int64_t chunk) const;
     // Slots per head that model.context and kv.max_mib leave to one sequence.
     int64_t capacity_slots() const;
     bool has_ragged_budgets() const { return ragged_; }

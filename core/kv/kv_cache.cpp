@@ -279,48 +279,26 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
     return false;
 }
 
-bool KvCache::unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table) {
+void KvCache::unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table,
+                      std::vector<int32_t> &taken) {
     const KvShape &s = shape();
     const auto width = static_cast<size_t>(s.blocks_per_head());
-    bool changed = false;
     table.assign(size_t{s.kv_heads} * width, -1);
+    taken.reserve(table.size());
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const size_t kept = keep[h].size();
         for (size_t i = 0; i < static_cast<size_t>(blocks_for(static_cast<int64_t>(kept))); ++i) {
             const bool fresh = needs_fresh(layer, h, kept, i);
-            table[h * width + i] = fresh ? arena_->take(layer) : head(layer, h).blocks[i];
-            changed = changed || fresh;
+            if (fresh) taken.push_back(arena_->take(layer));
+            table[h * width + i] = fresh ? taken.back() : head(layer, h).blocks[i];
         }
     }
-    return changed;
 }
 
-uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
-                          std::span<const Tensor> sides) {
+// Queues the move of the kept slots into the blocks of `table`.
+void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
+                           std::span<const Tensor> sides, std::span<const int32_t> table, bool moved) {
     const KvShape &s = shape();
-    if (keep.size() != s.kv_heads)
-        throw_error(ErrorKind::internal, "{} keep-lists for {} heads", keep.size(), s.kv_heads);
-    for (uint32_t h = 0; h < s.kv_heads; ++h) {
-        int64_t last = -1;
-        for (const int32_t slot : keep[h]) {
-            if (slot <= last || slot >= length(layer, h)) {
-                throw_error(ErrorKind::internal, "layer {} head {}: slot {} in a keep-list of {}", layer, h,
-                            slot, length(layer, h));
-            }
-            last = slot;
-        }
-    }
-    if (is_identity(layer, keep)) return 0;
-    const uint64_t before = arena_->bytes_in_use();
-    Device &device = arena_->executor().device();
-    const int64_t width = s.blocks_per_head(), slots = width * s.block_slots;
-    if (gather_index_.empty()) {
-        gather_index_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, arena_->placement());
-        gather_count_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads}, arena_->placement());
-        gather_table_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, width}, arena_->placement());
-    }
-    std::vector<int32_t> table;
-    const bool moved = unshare(layer, keep, table);
     refresh_view(layer); // taking blocks may have exchanged the arenas
     keel_kv_view to = layers_[layer].view;
     if (moved) {
@@ -354,7 +332,41 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
     args.sides = side_pointers.data();
     args.n_sides = static_cast<uint32_t>(side_pointers.size());
     arena_->executor().run(gather, args);
+}
 
+uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
+                          std::span<const Tensor> sides) {
+    const KvShape &s = shape();
+    if (keep.size() != s.kv_heads)
+        throw_error(ErrorKind::internal, "{} keep-lists for {} heads", keep.size(), s.kv_heads);
+    for (uint32_t h = 0; h < s.kv_heads; ++h) {
+        int64_t last = -1;
+        for (const int32_t slot : keep[h]) {
+            if (slot <= last || slot >= length(layer, h)) {
+                throw_error(ErrorKind::internal, "layer {} head {}: slot {} in a keep-list of {}", layer, h,
+                            slot, length(layer, h));
+            }
+            last = slot;
+        }
+    }
+    if (is_identity(layer, keep)) return 0;
+    const uint64_t before = arena_->bytes_in_use();
+    Device &device = arena_->executor().device();
+    const int64_t width = s.blocks_per_head(), slots = width * s.block_slots;
+    if (gather_index_.empty()) {
+        gather_index_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, arena_->placement());
+        gather_count_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads}, arena_->placement());
+        gather_table_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, width}, arena_->placement());
+    }
+    std::vector<int32_t> table, taken;
+    try {
+        unshare(layer, keep, table, taken);
+        queue_gather(layer, keep, gather, sides, table, !taken.empty());
+    } catch (...) { // out of memory, say: blocks taken for nothing go back
+        for (const int32_t block : taken)
+            arena_->abandon(layer, block);
+        throw;
+    }
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         Head &own = head(layer, h);
         for (size_t j = 0; j < keep[h].size(); ++j)

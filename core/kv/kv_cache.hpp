@@ -120,7 +120,11 @@ class KvCache {
                      size_t block) const; // to compact into block i
     bool is_identity(uint32_t layer, const KeepLists &keep) const;
     // The table of a compaction whose target blocks are this cache's own: fresh ones in place of shared ones.
-    bool unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table);
+    // `taken`: the fresh ones, which are nobody's yet; those taken so far if this throws.
+    void unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table,
+                 std::vector<int32_t> &taken);
+    void queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather, std::span<const Tensor> sides,
+                      std::span<const int32_t> table, bool moved);
 
     std::shared_ptr<KvArena> arena_;
     std::vector<Head> heads_; // [layers, kv_heads]

@@ -40,7 +40,8 @@ void PolicyState::create(keel_policy_needs &needs) {
 }
 
 void PolicyState::fail(keel_status status, const std::string &what) const {
-    throw_error(ErrorKind::plugin, "policy {} {}: {}", plugin_.name, what, reason(status));
+    const std::string why = reason(status);
+    throw_error(ErrorKind::plugin, "{}policy {} {}: {}", plugin_.places.prefix(why), plugin_.name, what, why);
 }
 
 void PolicyState::decide(const keel_policy_input &input, keel_policy_decision &decision) {
@@ -81,14 +82,16 @@ std::unique_ptr<PolicyState> PolicyState::fork() const {
     return std::unique_ptr<PolicyState>(new PolicyState(*this, state));
 }
 
+void PolicyState::check_savable(const KvPlugin<keel_policy> &plugin) {
+    if (plugin.table->save != nullptr || plugin.table->fork == nullptr) return;
+    throw_error(ErrorKind::plugin,
+                "{}policy {} has a state of its own and cannot save it; sessions under it are not saved",
+                plugin.places.prefix(""), plugin.name);
+}
+
 void PolicyState::save(StateWriter &out) const {
+    check_savable(plugin_);
     if (plugin_.table->save == nullptr) {
-        if (plugin_.table->fork != nullptr) {
-            throw_error(
-                ErrorKind::plugin,
-                "policy {} has a state of its own and cannot save it; sessions under it are not saved",
-                plugin_.name);
-        }
         out.put(uint64_t{0});
         return;
     }
@@ -97,16 +100,16 @@ void PolicyState::save(StateWriter &out) const {
     keel_status status = plugin_.table->save(state_, nullptr, &size);
     if (status != KEEL_OK) fail(status, "could not say how large its state is");
     if (size > max_state_bytes) {
-        throw_error(ErrorKind::plugin, "policy {} wants to save {} bytes, at most {} are taken", plugin_.name,
-                    size, max_state_bytes);
+        throw_error(ErrorKind::plugin, "{}policy {} wants to save {} bytes, at most {} are taken",
+                    plugin_.places.prefix(""), plugin_.name, size, max_state_bytes);
     }
     std::vector<std::byte> state(static_cast<size_t>(size));
     uint64_t written = size;
     status = plugin_.table->save(state_, state.data(), &written);
     if (status != KEEL_OK) fail(status, "could not save its state");
     if (written > size) {
-        throw_error(ErrorKind::plugin, "policy {} asked for {} bytes to save its state and wrote {}",
-                    plugin_.name, size, written);
+        throw_error(ErrorKind::plugin, "{}policy {} asked for {} bytes to save its state and wrote {}",
+                    plugin_.places.prefix(""), plugin_.name, size, written);
     }
     out.put(written);
     out.write(state.data(), static_cast<size_t>(written));
@@ -137,8 +140,9 @@ AllocatorState::AllocatorState(const KvPlugin<keel_allocator> &plugin, const kee
         plugin.table->create(host, &geometry, plugin.params, plugin.n_params, &needs, &state_);
     if (status != KEEL_OK) {
         state_ = nullptr;
-        throw_error(ErrorKind::plugin, "budget allocator {} could not be set up: {}", plugin.name,
-                    reason(status));
+        const std::string why = reason(status);
+        throw_error(ErrorKind::plugin, "{}budget allocator {} could not be set up: {}",
+                    plugin.places.prefix(why), plugin.name, why);
     }
 }
 
@@ -150,21 +154,24 @@ void AllocatorState::allocate(const keel_allocator_input &input, std::span<int32
     HostServices::drop_error();
     const keel_status status = plugin_.table->allocate(state_, &input, budgets.data());
     if (status != KEEL_OK) {
-        throw_error(ErrorKind::plugin, "budget allocator {} failed: {}", plugin_.name, reason(status));
+        const std::string why = reason(status);
+        throw_error(ErrorKind::plugin, "{}budget allocator {} failed: {}", plugin_.places.prefix(why),
+                    plugin_.name, why);
     }
     int64_t sum = 0;
     for (size_t i = 0; i < budgets.size(); ++i) {
         if (budgets[i] < input.protected_slots) {
             throw_error(ErrorKind::plugin,
-                        "budget allocator {} gave layer {} head {} {} slots, {} are protected", plugin_.name,
-                        i / input.kv_heads, i % input.kv_heads, budgets[i], input.protected_slots);
+                        "{}budget allocator {} gave layer {} head {} {} slots, {} are protected",
+                        plugin_.places.prefix(""), plugin_.name, i / input.kv_heads, i % input.kv_heads,
+                        budgets[i], input.protected_slots);
         }
         sum += budgets[i];
     }
     const int64_t allowed = input.budget * static_cast<int64_t>(budgets.size());
     if (sum > allowed) {
-        throw_error(ErrorKind::plugin, "budget allocator {} shared out {} slots, the budget has {}",
-                    plugin_.name, sum, allowed);
+        throw_error(ErrorKind::plugin, "{}budget allocator {} shared out {} slots, the budget has {}",
+                    plugin_.places.prefix(""), plugin_.name, sum, allowed);
     }
 }
 

@@ -29,6 +29,7 @@ class PolicyState {
     std::unique_ptr<PolicyState> fork() const;
     // Writes what the policy remembers, and takes it in again. A policy without state of its own writes nothing; one that has state
     // (it can be forked) but offers no way to save it is refused with Error(plugin).
+    static void check_savable(const KvPlugin<keel_policy> &plugin);
     void save(StateWriter &out) const;
     void load(StateReader &in);
 

@@ -62,34 +62,16 @@ class Reader {
     std::map<std::string, const YamlEntry *, std::less<>> values_;
 };
 
-void check_budget(const PolicySection &policy) {
-    const BudgetSection &budget = policy.budget;
+void check_budget(const BudgetSection &budget) {
     const int kinds =
         int{budget.tokens->has_value()} + int{budget.ratio->has_value()} + int{budget.mib->has_value()};
-    if (kinds > 1) {
-        throw_error(ErrorKind::input,
-                    "{}: expected one of tokens, ratio, mib in 'policy.budget', found {}; keep one",
-                    to_string(budget.where()), kinds);
-    }
-    const auto slack = *budget.slack;
-    if (slack && kinds == 0) {
-        throw_error(
-            ErrorKind::input,
-            "{}: expected a budget beside 'policy.budget.slack', found none; add tokens, ratio or mib",
-            to_string(budget.slack.where));
-    }
-    if (!*budget.tokens || policy.is_default_policy()) return;
-    const int64_t kept = *policy.protect.prefix + *policy.protect.recent;
-    if (kept > **budget.tokens) {
-        throw_error(ErrorKind::input,
-                    "{}: expected a budget of at least protect.prefix + protect.recent = {} tokens, found {}",
-                    to_string(budget.tokens.where), kept, **budget.tokens);
-    }
+    if (kinds <= 1) return;
+    throw_error(ErrorKind::input,
+                "{}: expected one of tokens, ratio, mib in 'policy.budget', found {}; keep one",
+                to_string(budget.where()), kinds);
 }
 
-void check_trigger(const PolicySection &policy) {
-    if (policy.is_default_policy()) return;
-    const TriggerSection &trigger = policy.trigger;
+void check_trigger(const TriggerSection &trigger) {
     if (trigger.on->empty())
         throw_error(ErrorKind::input,
                     "{}: expected at least one trigger in 'policy.trigger.on', found none; to evict nothing "
@@ -138,10 +120,6 @@ std::optional<uint64_t> KvSection::max_bytes() const {
     return static_cast<uint64_t>(*max_mib.value * 1048576.0);
 }
 
-bool PolicySection::is_default_policy() const {
-    return *plugin == find_key("policy.plugin")->default_text;
-}
-
 BudgetKind BudgetSection::kind() const noexcept {
     if (tokens.value) return BudgetKind::tokens;
     if (ratio.value) return BudgetKind::ratio;
@@ -166,13 +144,16 @@ bool TriggerSection::has(Trigger trigger) const noexcept {
     return std::find(on.value.begin(), on.value.end(), trigger) != on.value.end();
 }
 
+void check_eviction(const PolicySection &policy) {
+    check_budget(policy.budget);
+    check_trigger(policy.trigger);
+}
+
 PipelineConfig make_config(const YamlNode &tree) {
     YamlNode root = tree;
     expand_shorthands(root);
     PipelineConfig config;
     visit_settings(config, Reader(root));
-    check_budget(config.policy);
-    check_trigger(config.policy);
     check_sync(config.sync);
     return config;
 }

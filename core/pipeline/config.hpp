@@ -112,10 +112,6 @@ struct PolicySection : PluginSection {
     TriggerSection trigger;
     Setting<std::optional<std::filesystem::path>> log; // absolute
     Setting<int64_t> seed;
-
-    // By its name, before any plugin is loaded: the schema's default, whose budget and trigger mean nothing. A loaded
-    // pipeline asks the policy itself (CachePlan::keeps_all).
-    bool is_default_policy() const;
     bool operator==(const PolicySection &) const = default;
 };
 
@@ -203,6 +199,10 @@ void visit_settings(Config &c, Visit &&visit) {
     visit("generation.max_tokens", c.generation.max_tokens);
     visit("generation.stop", c.generation.stop);
 }
+
+// Whether budget and trigger make sense together. A policy that keeps all ignores them, and whether it does it says itself: to be asked
+// once the policy was loaded and is known to evict. Throws Error(input) with the key's line.
+void check_eviction(const PolicySection &policy);
 
 // Checks a tree and makes a config of it. Throws Error(input) "FILE:LINE:COLUMN: expected ..., found ...".
 PipelineConfig make_config(const YamlNode &root);

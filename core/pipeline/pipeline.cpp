@@ -3,46 +3,16 @@
 #include "base/display.hpp"
 #include "base/log.hpp"
 #include "device/explain.hpp"
+#include "model/parallel.hpp"
+#include "pipeline/memory_need.hpp"
 #include "pipeline/params.hpp"
 #include "platform/memory.hpp"
 
-#include <atomic>
 #include <chrono>
-#include <exception>
-#include <mutex>
+#include <set>
 
 namespace keel {
 namespace {
-
-// Conversions at load spread over the host's thread team. An exception in a task is carried to the caller.
-ParallelFor parallel_on(HostServices &host) {
-    return [&host](size_t tasks, const std::function<void(size_t)> &body) {
-        struct Shared {
-            const std::function<void(size_t)> &body;
-            size_t tasks;
-            std::atomic<size_t> next{0};
-            std::mutex mutex;
-            std::exception_ptr error;
-        } shared{body, tasks, {}, {}, {}};
-        const auto work = [](void *user, const ThreadTeam::Region &) {
-            auto &s = *static_cast<Shared *>(user);
-            for (size_t task = s.next++; task < s.tasks; task = s.next++) {
-                try {
-                    s.body(task);
-                } catch (...) {
-                    const std::lock_guard lock(s.mutex);
-                    if (!s.error) s.error = std::current_exception();
-                    s.next = s.tasks;
-                }
-            }
-        };
-        if (host.team().run(0, work, &shared) != ThreadTeam::Result::done) {
-            for (size_t task = 0; task < tasks; ++task)
-                body(task);
-        }
-        if (shared.error) std::rethrow_exception(shared.error);
-    };
-}
 
 SyncStrategy sync_of(const pipeline::SyncSection &section) {
     switch (*section.strategy) {
@@ -58,14 +28,24 @@ SyncStrategy sync_of(const pipeline::SyncSection &section) {
     return {};
 }
 
+PluginPlaces places_of(const pipeline::PluginSection &section) {
+    PluginPlaces places;
+    places.plugin = section.plugin.where;
+    for (const pipeline::RawParam &param : section.params)
+        places.params.emplace_back(param.key, param.where);
+    return places;
+}
+
 // Errors of the cache begin with the key they are about; the config knows where that was written. `otherwise`: the place if
-// the key was not written at all.
+// the key was not written at all. One that a plugin's call failed with has its place already.
 template <typename Action>
 auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise, Action &&action) {
     try {
         return action();
     } catch (const Error &e) {
         const std::string_view message = e.what();
+        if (places_of(config.policy).begin(message) || places_of(config.policy.allocator).begin(message))
+            throw;
         const SourceLocation *where = &otherwise;
         size_t longest = 0;
         pipeline::visit_settings(config, [&](std::string_view path, const auto &member) {
@@ -86,6 +66,7 @@ BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind
     BoundPlugin bound;
     bound.library = &PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
     bound.params = bound.library->params().bind(pipeline::given_params(section), section.plugin.where);
+    bound.places = places_of(section);
     return bound;
 }
 
@@ -112,19 +93,17 @@ std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
     spec.params.assign(bound->params.data(), bound->params.data() + bound->params.size());
     spec.host = host;
     spec.keep_alive = bound;
-    try {
-        return Device::open(std::move(spec));
-    } catch (const Error &e) {
-        throw Error(e.kind(), fmt::format("{}: {}", to_string(section.plugin.where), e.what()));
-    }
+    spec.places = bound->places;
+    spec.selector_at = section.device.where;
+    return Device::open(std::move(spec));
 }
 
 Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options)
-    : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()) {
+    : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()),
+      memory_(options.memory) {
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
-    allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
     source_ = open_model_source(*config_.model.path);
     Executor::Options executor_options;
     executor_options.strict = *config_.strict;
@@ -139,7 +118,8 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     executor_ = std::make_unique<Executor>(std::move(device), std::move(executor_options));
     kv_shape_ = make_kv_shape();
     at_its_line(config_, config_.model.path.where, [&] { kv_shape_.check(); });
-    check_context_memory();
+    fit_tables();
+    bind_eviction();
     try {
         tokenizer_ = load_tokenizer(*config_.model.path);
     } catch (const Error &) {
@@ -151,6 +131,10 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     }
     cache_plan_ = make_cache_plan(options.has_system_prompt);
     check_trained_context();
+    if (fit_context()) { // the plan counts with what the context became
+        cache_plan_.reset();
+        cache_plan_ = make_cache_plan(options.has_system_prompt);
+    }
     if (options.check_only) return;
     load_weights(options);
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -179,10 +163,10 @@ CacheConfig Pipeline::make_cache_config(bool has_system_prompt) const {
     const pipeline::PolicySection &p = config_.policy;
     CacheConfig c;
     c.policy = {policy_.library->id(), &policy_.library->policy(), policy_.params.data(),
-                policy_.params.size()};
+                policy_.params.size(), policy_.places};
     if (allocator_.library != nullptr) {
         c.allocator = {allocator_.library->id(), &allocator_.library->allocator(), allocator_.params.data(),
-                       allocator_.params.size()};
+                       allocator_.params.size(), allocator_.places};
     }
     switch (p.budget.kind()) {
     case pipeline::BudgetKind::none:
@@ -239,18 +223,97 @@ std::unique_ptr<CachePlan> Pipeline::make_cache_plan(bool has_system_prompt) {
     });
 }
 
-// What grows with the context before a single token is there. A model folder may claim any context, so this is asked before anything
-// is allocated. Devices with memory of their own hold a part of it; what is not there on the host would be too much for them as well.
-void Pipeline::check_context_memory() const {
-    const uint64_t bytes =
-        kv_shape_.book_bytes() +
-        RopeTables::bytes(std::max<int64_t>(kv_shape_.max_slots, prefill_chunk()), model().head_dim) *
-            (model().local_rope_theta ? 2 : 1);
-    at_its_line(config_, config_.model.path.where, [&] {
-        require_memory(bytes,
-                       fmt::format("model.context: RoPE and cache tables for {} tokens", kv_shape_.max_slots),
-                       "lower model.context", memory_info());
+// What only a policy that evicts has; whether it does, it says itself.
+void Pipeline::bind_eviction() {
+    const keel_policy_needs needs = at_its_line(config_, config_.policy.plugin.where, [&] {
+        return ask_policy(make_cache_config(false), kv_shape_, *host_);
     });
+    if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) return;
+    pipeline::check_eviction(config_.policy);
+    allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+}
+
+// Of the memory that weights and cache lie in: a device's own, or the system's.
+MemoryInfo Pipeline::memory() const {
+    if (memory_) return memory_();
+    Device &device = executor_->device();
+    const keel_device_info &info = device.device_info();
+    if (info.type == KEEL_DEVICE_CPU || (info.flags & KEEL_DEVICE_UNIFIED) != 0) return memory_info();
+    const keel_mem_info own = device.mem_info();
+    return {own.total, own.free, fmt::format("device '{}'", info.name)};
+}
+
+// What grows with the context before a single token is there.
+uint64_t Pipeline::table_bytes(int64_t context) const {
+    KvShape shape = kv_shape_;
+    shape.max_slots = context;
+    return shape.book_bytes() + RopeTables::bytes(context, model().head_dim) * (model().local_rope_theta ? 2 : 1);
+}
+
+// A model folder may claim any context, so this is asked before anything is allocated. Devices with memory of their own hold a part of
+// the tables; what is not there on the host would be too much for them as well.
+void Pipeline::fit_tables() {
+    const MemoryInfo info = memory_ ? memory_() : memory_info();
+    const int64_t wanted = kv_shape_.max_slots;
+    if (!*config_.model.context && info.total != 0) {
+        const int64_t context =
+            longest_context(wanted, usable_bytes(info), [&](int64_t slots) { return table_bytes(slots); });
+        if (context > 0) kv_shape_.max_slots = context;
+    }
+    at_its_line(config_, config_.model.path.where, [&] {
+        require_memory(table_bytes(kv_shape_.max_slots),
+                       fmt::format("model.context: RoPE and cache tables for {} tokens", kv_shape_.max_slots),
+                       "lower model.context", info);
+    });
+}
+
+// Weights, cache and workspace beside each other. A context that nobody asked for becomes what there is room for; one that somebody
+// asked for is kept or refused, before the first weight is read. True if the context is another one now.
+bool Pipeline::fit_context() {
+    const MemoryInfo info = memory();
+    if (info.total == 0) return false;
+    const ModelConfig &m = model();
+    const int64_t chunk = executor_->device().info().prefill_chunk;
+    const int64_t peak = cache_plan_->peak_slots(chunk);
+    const MemoryNeed fixed = memory_need(*source_, *config_.model.weights, kv_shape_.key_dtype,
+                                         kv_shape_.value_dtype, kv_shape_.max_slots, chunk);
+    if (fixed.weights > info.available) return false; // refused where they are loaded, with the cure for that
+    const auto need = [&](int64_t context) {
+        MemoryNeed n = memory_need(*source_, *config_.model.weights, kv_shape_.key_dtype,
+                                   kv_shape_.value_dtype, context, chunk);
+        const int64_t slots = std::min(context, peak), block = kv_shape_.block_slots;
+        n.cache = static_cast<uint64_t>((slots + block - 1) / block) * kv_shape_.block_bytes() *
+                  kv_shape_.layers * kv_shape_.kv_heads;
+        n.work += table_bytes(context);
+        return n;
+    };
+    const auto longest = [&](uint64_t bytes) {
+        return longest_context(kv_shape_.max_slots, bytes,
+                               [&](int64_t context) { return need(context).total(); });
+    };
+    const bool chosen = config_.model.context->has_value();
+    const int64_t wanted = kv_shape_.max_slots, fits = longest(chosen ? info.available : usable_bytes(info));
+    if (!chosen && fits > 0) {
+        kv_shape_.max_slots = fits;
+        if (fits < m.max_positions) {
+            log().info("the context is limited to {} tokens, which the free memory holds; the model was made "
+                       "for {} (model.context sets it)",
+                       fits, m.max_positions);
+        }
+        return fits != wanted;
+    }
+    if (fits == wanted) return false;
+    const MemoryNeed n = need(chosen ? wanted : std::min<int64_t>(wanted, 256));
+    const std::string cure =
+        fits > 0 ? fmt::format("lower model.context to {}, or set kv.max_mib or a smaller kv.dtype", fits)
+                 : "free some, or set model.weights to a smaller type (q8_0, q4_0)";
+    const SourceLocation &where = chosen ? config_.model.context.where : config_.model.path.where;
+    throw_error(ErrorKind::resource,
+                "{}model.context: {} tokens need {} of memory (weights {}, KV cache {}, workspace {}), {} is "
+                "available ({}); {}",
+                PluginPlaces::prefix(where), chosen ? wanted : std::min<int64_t>(wanted, 256),
+                format_bytes(n.total()), format_bytes(n.weights), format_bytes(n.cache), format_bytes(n.work),
+                format_bytes(info.available), info.limited_by, cure);
 }
 
 uint32_t Pipeline::prefill_chunk() const {
@@ -277,14 +340,19 @@ void Pipeline::load_weights(const PipelineOptions &options) {
     graph_ = std::make_unique<Graph>(*executor_, *weights_, graph);
 }
 
+std::vector<const PlannedOp *> Pipeline::ops() const {
+    std::vector<const PlannedOp *> all = graph_->decode_ops();
+    const auto prefill = graph_->prefill_ops(), cache = cache_plan_->ops();
+    all.insert(all.end(), prefill.begin(), prefill.end());
+    all.insert(all.end(), cache.begin(), cache.end());
+    std::set<const PlannedOp *> seen;
+    std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });
+    return all;
+}
+
 // A fallback is never silent.
 void Pipeline::report_fallbacks() const {
-    std::vector<const PlannedOp *> ops = graph_->decode_ops();
-    const auto prefill = graph_->prefill_ops();
-    ops.insert(ops.end(), prefill.begin(), prefill.end());
-    const auto cache = cache_plan_->ops();
-    ops.insert(ops.end(), cache.begin(), cache.end());
-    for (const ExplainRow &row : explain_rows(ops)) {
+    for (const ExplainRow &row : explain_rows(ops())) {
         if (row.rung == "native") continue;
         log().warn("backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes this "
                    "an error",
@@ -295,12 +363,16 @@ void Pipeline::report_fallbacks() const {
 std::string Pipeline::explain() const {
     const Device &device = executor_->device();
     const std::string prefill_title = fmt::format("prefill, up to {} tokens a step", graph_->max_tokens());
-    return fmt::format("backend {} on '{}': {}\nsync: {}\nweights: {} ({} read per token)\nKV cache: keys "
+    std::string conversions;
+    for (const Conversion &conversion : source_->conversions(*config_.model.weights))
+        conversions += "  " + conversion_text(conversion) + "\n";
+    return fmt::format("backend {} on '{}': {}\nsync: {}\nweights: {} ({} read per token)\n{}KV cache: keys "
                        "{}, values {}, {} per token\n",
                        device.plugin(), device.device_info().name, device.info().description,
                        to_string(executor_->stream().strategy()), weights_->dtype_name(),
-                       format_bytes(weights_->bytes_per_token(device)), keel_dtype_name(kv_shape_.key_dtype),
-                       keel_dtype_name(kv_shape_.value_dtype), format_bytes(kv_shape_.bytes_per_token())) +
+                       format_bytes(weights_->bytes_per_token(device)), conversions,
+                       keel_dtype_name(kv_shape_.key_dtype), keel_dtype_name(kv_shape_.value_dtype),
+                       format_bytes(kv_shape_.bytes_per_token())) +
            explain_table("decode, one token a step", explain_rows(graph_->decode_ops())) +
            explain_table(prefill_title, explain_rows(graph_->prefill_ops())) +
            (cache_plan_->ops().empty()

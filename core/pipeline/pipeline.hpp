@@ -5,6 +5,7 @@
 #include "model/graph.hpp"
 #include "model/weights.hpp"
 #include "pipeline/config.hpp"
+#include "platform/memory.hpp"
 #include "plugin/registry.hpp"
 #include "text/tokenizer.hpp"
 
@@ -22,6 +23,7 @@ using Progress = std::function<void(const char *stage, uint64_t done, uint64_t t
 struct BoundPlugin {
     const PluginLibrary *library = nullptr; // lives as long as the process
     ParamValues params;
+    PluginPlaces places; // in the config
 };
 
 // Loads what a section of the config names and binds its params; every error carries the config's line.
@@ -39,6 +41,8 @@ struct PipelineOptions {
         false; // stop before the first weight is read; what is known by then can be asked for, nothing runs
     bool has_system_prompt =
         false; // sequences may call CacheManager::protect_prefix, if the config protects system prompts
+    std::function<MemoryInfo()>
+        memory;                   // what there is to plan with; empty: what device and system say. For tests
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway)
 };
 
@@ -67,9 +71,11 @@ class Pipeline {
     keel_buffer_kind placement() const { return executor_->placement(); } // of buffers that ops share
     int64_t context() const { return kv_shape_.max_slots; }
     const BoundPlugin &policy() const { return policy_; }
-    const BoundPlugin &allocator() const { return allocator_; } // asked only under a policy that evicts
+    const BoundPlugin &allocator() const { return allocator_; } // library NULL under a policy that keeps all
     double load_seconds() const { return load_seconds_; }
 
+    // All ops that were planned, each once: of prefill and decode steps, and of the cache when slots go.
+    std::vector<const PlannedOp *> ops() const;
     // What `--explain` prints: device, sync, weights, who runs each op, what crosses.
     std::string explain() const;
 
@@ -78,13 +84,18 @@ class Pipeline {
     CacheConfig make_cache_config(bool has_system_prompt) const;
     std::unique_ptr<CachePlan> make_cache_plan(bool has_system_prompt);
     void check_trained_context() const;
-    void check_context_memory() const;
+    void bind_eviction();
+    MemoryInfo memory() const;
+    uint64_t table_bytes(int64_t context) const;
+    void fit_tables();
+    bool fit_context();
     uint32_t prefill_chunk() const; // tokens of a prefill step at most
     void load_weights(const PipelineOptions &options);
     void report_fallbacks() const;
 
     pipeline::PipelineConfig config_;
     std::shared_ptr<HostServices> host_;
+    std::function<MemoryInfo()> memory_; // empty: asked where it is needed
     std::unique_ptr<Executor> executor_;
     BoundPlugin policy_, allocator_;
     std::shared_ptr<const ModelSource> source_;

@@ -36,7 +36,8 @@ constexpr KeySpec keys[] = {
     {.path = "model.context",
      .type = KeyType::integer,
      .default_text = "auto",
-     .doc = "Longest sequence in tokens, prompt included; auto: what the model was trained for.",
+     .doc = "Longest sequence in tokens, prompt included; auto: what the model was trained for, or as much "
+            "of it as the free memory holds.",
      .example = "2048",
      .minimum = 1,
      .maximum = max_tokens,
@@ -95,7 +96,8 @@ constexpr KeySpec keys[] = {
     {.path = "policy.allocator.plugin",
      .type = KeyType::plugin,
      .default_text = "uniform",
-     .doc = "Allocator that shares the budget out to layers and heads.",
+     .doc =
+         "Allocator that shares the budget out to layers and heads; loaded only under a policy that evicts.",
      .example = "pyramid"},
     {.path = "policy.allocator.params",
      .type = KeyType::params,
@@ -150,8 +152,10 @@ constexpr KeySpec keys[] = {
     {.path = "policy.positions",
      .type = KeyType::choice,
      .default_text = "absolute",
-     .doc = "Rotation of keys after an eviction: absolute keeps the one they were written with, rerotated "
-            "closes the gaps, auto leaves it to the policy.",
+     .doc =
+         "Rotation of keys after an eviction: absolute keeps the one they were written with, rerotated "
+         "closes the gaps, auto is absolute until the oldest key would lie further back than the model was "
+         "trained for and closes the gaps from then on.",
      .example = "rerotated",
      .choices = position_words},
     {.path = "policy.trigger.on",
@@ -173,7 +177,7 @@ constexpr KeySpec keys[] = {
      .doc = "remove it; kv.max_mib bounds the cache"},
     {.path = "policy.log",
      .type = KeyType::path,
-     .doc = "File that gets one JSON line per eviction.",
+     .doc = "File that gets one JSON line per eviction; emptied when a run begins. No bench writes it.",
      .example = "evictions.jsonl"},
     {.path = "policy.seed",
      .type = KeyType::integer,

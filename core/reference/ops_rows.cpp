@@ -18,6 +18,10 @@ bool has_nan(const Row &row) {
     return std::any_of(row.begin(), row.end(), [](double value) { return std::isnan(value); });
 }
 
+bool is_finite(const Row &row) {
+    return std::all_of(row.begin(), row.end(), [](double value) { return std::isfinite(value); });
+}
+
 } // namespace
 
 void check_softmax(const keel_move_args &a) {
@@ -119,7 +123,7 @@ void run_argmax_rows(const keel_rows_args &a) {
     for (int64_t r = 0; r < a.x->shape[0]; ++r) {
         const Row row = load(x, x.row(r));
         int32_t place = -1;
-        if (!row.empty() && !has_nan(row)) {
+        if (!row.empty() && is_finite(row)) {
             place = static_cast<int32_t>(std::max_element(row.begin(), row.end()) -
                                          row.begin()); // the first of equals
         }

@@ -39,6 +39,13 @@ void sift(const float *x, int32_t *heap, int64_t n, int64_t at) {
     }
 }
 
+bool has_nan(const float *x, int64_t n) {
+    int found = 0;
+    for (int64_t i = 0; i < n; ++i)
+        found |= x[i] != x[i];
+    return found != 0;
+}
+
 // The k first in rank of n, in order, by a heap of k kept in `index` itself.
 void top_k(const float *x, int64_t n, int64_t k, int32_t *index) {
     if (k == 0) return;
@@ -96,7 +103,7 @@ keel_status KEEL_CALL op_top_k_rows(keel_ctx *ctx, const keel_rows_args *a) noex
             const float *row = reinterpret_cast<const float *>(x[i]);
             float *value = reinterpret_cast<float *>(values[i]);
             int32_t *place = reinterpret_cast<int32_t *>(index[i]);
-            const bool sound = ctx->linear->argmax(row, x.n) >= 0;
+            const bool sound = !has_nan(row, x.n);
             if (sound) top_k(row, x.n, k, place);
             for (int64_t j = 0; j < k; ++j) {
                 if (!sound) place[j] = -1;

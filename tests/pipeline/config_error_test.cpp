@@ -168,23 +168,29 @@ TEST_CASE("ranges are checked at both ends") {
 
 TEST_CASE("keys that belong together are checked together") {
     check_all({
-        {"policy: {budget: {tokens: 5, ratio: 0.5}}",
-         "f.yaml:3:27: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one"},
-        {"policy: {budget: {slack: 5}}",
-         "f.yaml:3:26: expected a budget beside 'policy.budget.slack', found none; add tokens, ratio or mib"},
-        {"policy: {plugin: x, budget: {tokens: 10}, protect: {prefix: 4, recent: 7}}",
-         "f.yaml:3:38: expected a budget of at least protect.prefix + protect.recent = 11 tokens, found 10"},
-        {"policy: {plugin: x, trigger: {on: []}}",
-         "f.yaml:3:35: expected at least one trigger in 'policy.trigger.on', found none; to evict nothing "
-         "use 'policy: none'"},
-        {"policy: {plugin: x, trigger: {on: [every_n]}}",
-         "f.yaml:3:35: expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', found none"},
-        {"policy: {plugin: x, trigger: {every_n: 5}}",
-         "f.yaml:3:40: expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', found none; "
-         "add it to the list"},
         {"sync: {strategy: lazy, ops: 5}", "f.yaml:3:29: expected the strategy batched beside 'sync.ops', "
                                            "found another; write 'strategy: batched'"},
     });
+}
+
+TEST_CASE("what an eviction needs is checked for a policy that evicts") {
+    const std::vector<Case> cases = {
+        {"policy: {budget: {tokens: 5, ratio: 0.5}}",
+         "f.yaml:3:27: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one"},
+        {"policy: {trigger: {on: []}}",
+         "f.yaml:3:24: expected at least one trigger in 'policy.trigger.on', found none; to evict nothing "
+         "use 'policy: none'"},
+        {"policy: {trigger: {on: [every_n]}}",
+         "f.yaml:3:24: expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', found none"},
+        {"policy: {trigger: {every_n: 5}}",
+         "f.yaml:3:29: expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', found none; "
+         "add it to the list"},
+    };
+    for (const Case &c : cases) {
+        INFO(c.text);
+        const PipelineConfig config = parse_config("model: m\nbackend: cpu\n" + c.text + "\n", "f.yaml", "/");
+        CHECK(error_text([&] { check_eviction(config.policy); }) == c.message);
+    }
 }
 
 TEST_CASE("a hostile value cannot reach the terminal raw or fill it") {

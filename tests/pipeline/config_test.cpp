@@ -30,7 +30,7 @@ TEST_CASE("two keys make a pipeline, the rest has defaults") {
     CHECK(c.kv.key_type() == KEEL_DTYPE_F16);
     CHECK(c.kv.value_type() == KEEL_DTYPE_F16);
     CHECK(c.kv.max_bytes() == std::nullopt);
-    CHECK(c.policy.is_default_policy());
+    CHECK(*c.policy.plugin == "none");
     CHECK(*c.policy.allocator.plugin == "uniform");
     CHECK(c.policy.budget.kind() == BudgetKind::none);
     CHECK(*c.policy.budget.slack == std::nullopt);
@@ -94,7 +94,7 @@ generation: {prompt: "a\nb", max_tokens: 5, stop: ["x", y z]}
     CHECK(c.kv.value_type() == KEEL_DTYPE_BF16);
     CHECK(c.kv.max_bytes() == 1572864);
     CHECK(*c.policy.plugin == "snapkv");
-    CHECK_FALSE(c.policy.is_default_policy());
+    CHECK(*c.policy.plugin != "none");
     CHECK(c.policy.params.at(0).key == "window");
     CHECK(*c.policy.allocator.plugin == "pyramid");
     CHECK(c.policy.allocator.params.at(0).text == "0.5");
@@ -185,10 +185,16 @@ TEST_CASE("nothing behind a key without a default is no key; auto and none mean 
     CHECK(c.policy.budget.kind() == BudgetKind::ratio);
 }
 
-TEST_CASE("policy none ignores budget and trigger") {
-    const PipelineConfig c = parse("model: m\nbackend: cpu\npolicy:\n  plugin: none\n  budget: {tokens: 2}\n"
-                                   "  protect: {prefix: 4}\n  trigger: {on: [], every_n: 3}\n");
-    CHECK(c.policy.is_default_policy());
+TEST_CASE(
+    "budget and trigger are checked only for a policy that evicts, and which one does is not in the file") {
+    for (const char *text : {"  budget: {tokens: 2, ratio: 0.5}\n", "  budget: {slack: 3}\n",
+                             "  trigger: {on: [], every_n: 3}\n", "  trigger: {on: [every_n]}\n"}) {
+        for (const char *policy : {"none", "/plugins/keeps.so", "sliding_window"}) {
+            INFO(policy << text);
+            CHECK_NOTHROW(
+                parse(std::string("model: m\nbackend: cpu\npolicy:\n  plugin: ") + policy + "\n" + text));
+        }
+    }
 }
 
 TEST_CASE("the schema and the struct name the same keys in the same order") {

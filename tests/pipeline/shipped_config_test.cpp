@@ -52,7 +52,7 @@ TEST_CASE("the quickstart evicts with a sliding window and keeps attention sinks
 
 TEST_CASE("the other configs are what their names say") {
     const auto load = [](const char *name) { return load_config(source / "configs" / name); };
-    CHECK(load("full_cache.yaml").policy.is_default_policy());
+    CHECK(*load("full_cache.yaml").policy.plugin == "none");
     CHECK(*load("sliding_window_rerotated.yaml").policy.positions == PositionMode::rerotated);
     CHECK(*load("q8_cache.yaml").model.weights == KEEL_DTYPE_Q8_0);
     CHECK(load("q8_cache.yaml").kv.value_type() == KEEL_DTYPE_Q8_0);

@@ -162,7 +162,7 @@ typedef struct keel_move_args {
 
 /* ---- rows --------------------------------------------------------------------------------------------------------------- */
 
-/* argmax_rows: index[r] = place of the largest x[r, :]; the lowest wins a tie; -1 if the row holds a NaN or n is 0.
+/* argmax_rows: index[r] = place of the largest x[r, :]; the lowest wins a tie; -1 if the row holds a NaN or an infinity or n is 0.
  * top_k_rows:  the k largest of a row, falling, ties by rising place; a row with a NaN gives indices -1 and values NaN. k <= n.
  * Exact. */
 typedef struct keel_rows_args {

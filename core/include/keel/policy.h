@@ -78,7 +78,7 @@ typedef struct keel_policy_needs {
 typedef uint32_t keel_trigger;
 enum keel_trigger_e {
     KEEL_TRIGGER_PREFILL_END = 1,
-    KEEL_TRIGGER_BUDGET = 2, /* a head holds more than budget + slack */
+    KEEL_TRIGGER_BUDGET = 2, /* heads hold more than budget + slack on average */
     KEEL_TRIGGER_INSERT = 3, /* the tokens about to come would not fit */
     KEEL_TRIGGER_EVERY_N = 4,
     KEEL_TRIGGER_PRESSURE = 5, /* the system runs out of memory */

@@ -98,7 +98,7 @@ struct LinearKernels {
     void (*softmax)(const float *x, int64_t n, float *out);
     // Conversions between f32 and 16 bits; types by WeightType, f32 on one side at least... `to` from `from`.
     void (*convert)(WeightType from, const uint8_t *x, WeightType to, uint8_t *out, int64_t n);
-    int32_t (*argmax)(const float *x, int64_t n); // -1 with a NaN
+    int32_t (*argmax)(const float *x, int64_t n); // -1 with a NaN or an infinity
 };
 
 const LinearKernels *linear_kernels_scalar();

@@ -182,14 +182,14 @@ static int32_t argmax(const float *x, int64_t n) {
     F top = set1(-__builtin_inff()), spoilt = zero();
     each_vector(n, [&](int64_t i, int64_t part) {
         const F v = load_part(x + i, part);
-        if (any_nan(v)) spoilt = set1(1.0f);
+        spoilt = add(spoilt, mul(v, zero())); // a NaN or an infinity leaves a NaN
         if (part == W)
             top = max(v, top);
         else
             for (int64_t j = 0; j < part; ++j)
                 top = max(set1(x[i + j]), top);
     });
-    if (n == 0 || reduce_max(spoilt) != 0.0f) return -1;
+    if (n == 0 || any_nan(spoilt)) return -1;
     const float largest = reduce_max(top);
     int64_t at = 0;
     while (x[at] != largest)
