@@ -100,7 +100,7 @@ class TokenizerWriter {
         out_.add("tokenizer.ggml.tokens", tokens_);
         out_.add("tokenizer.ggml.token_type", std::span<const int32_t>(kinds_));
         write_marks();
-        if (const std::string chat = text_of(side_, "chat_template"); !chat.empty())
+        if (const std::string chat = chat_template(); !chat.empty())
             out_.add("tokenizer.chat_template", chat);
     }
 
@@ -248,6 +248,20 @@ class TokenizerWriter {
             return scheme.empty() ? flag_of(step, "add_prefix_space", true) : scheme != "never";
         }
         return false;
+    }
+
+    // From tokenizer_config.json, where it may be a list of named ones, or a file of its own.
+    std::string chat_template() const {
+        if (const json *list = member(side_, "chat_template"); list != nullptr && list->is_array()) {
+            for (const json &one : *list) {
+                if (text_of(one, "name") == "default") return text_of(one, "template");
+            }
+            return {};
+        }
+        if (const std::string text = text_of(side_, "chat_template"); !text.empty()) return text;
+        const fs::path file = fs::path(name_).parent_path() / "chat_template.jinja";
+        std::error_code ignored;
+        return fs::exists(file, ignored) ? read_text_file(file, side_limits.bytes) : std::string();
     }
 
     // The id of a token that tokenizer_config.json names.
