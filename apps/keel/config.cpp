@@ -63,7 +63,8 @@ std::string new_pipeline(const ConfigOptions &o) {
     const fs::path model = model_folder(o.model);
     const auto source = open_model_source(model);
     const Fit fit = fit_to_memory(*source, memory_info());
-    const fs::path folder = o.output.empty() ? fs::path(".") : fs::path(o.output).parent_path();
+    const fs::path parent = fs::path(o.output).parent_path(); // empty for a bare name
+    const fs::path folder = parent.empty() ? fs::path(".") : parent;
     std::vector<pipeline::InitValue> values = {
         {"model.path", path_from(folder, model), {}},
         {"model.context", std::to_string(fit.context), fit.context_note},
@@ -145,7 +146,7 @@ void add_config(CLI::App &app, Program &program) {
     CLI::App &writing = add_command(
         command, program, "init", "Write a commented pipeline that fits the free memory",
         {{"keel config init models/tiny -o my.yaml", ""}, {"keel config init models/tiny | less", ""}});
-    writing.add_option("MODEL", o->model, "The folder of a model")->required()->type_name("");
+    writing.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
     writing
         .add_option("-o,--output", o->output,
                     "The new file; one that is there already is never touched. Without: standard output")
