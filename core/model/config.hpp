@@ -15,8 +15,8 @@ namespace keel {
 struct RopeScaling {
     enum class Kind {
         none,
-        linear, // positions divided by factor
-        llama3, // low frequencies divided by factor, high ones kept, a ramp in between
+        linear,  // positions divided by factor
+        llama3,  // low frequencies divided by factor, high ones kept, a ramp in between
         factors, // each frequency divided by its own factor; no config.json says this, GGUF files do
     };
     Kind kind = Kind::none;
