@@ -1,9 +1,11 @@
 #include "eval/compare.hpp"
 
 #include "eval/compare_ops.hpp"
+#include "eval/logits.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace keel {
 namespace {
@@ -65,33 +67,42 @@ int64_t chunk_tokens(Pipeline &a, Pipeline &b) {
     return std::clamp<int64_t>(std::min(fits, largest_chunk), 1, planned);
 }
 
-int32_t top(std::span<const float> logits) {
-    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+double share(double squares, double scale) {
+    return squares == 0 ? 0
+           : scale > 0  ? std::sqrt(squares / scale)
+                        : std::numeric_limits<double>::infinity();
 }
 
-double log_sum(std::span<const float> logits, double largest) {
-    double sum = 0;
-    for (const float v : logits)
-        sum += std::exp(v - largest);
-    return largest + std::log(sum);
+std::string dtypes_of(Pipeline &p) {
+    const std::string key = keel_dtype_name(p.kv_shape().key_dtype),
+                      value = keel_dtype_name(p.kv_shape().value_dtype);
+    return fmt::format("weights {}, KV {}", p.weights().dtype_name(),
+                       key == value ? key : key + " and " + value);
 }
 
 // One more row of both: KL of the first from the second.
 void add_logits(CompareLogits &sums, std::span<const float> a, std::span<const float> b) {
-    const int32_t top_a = top(a), top_b = top(b);
-    const double norm_a = log_sum(a, a[static_cast<size_t>(top_a)]),
-                 norm_b = log_sum(b, b[static_cast<size_t>(top_b)]);
-    double kl = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-        const double la = a[i] - norm_a, lb = b[i] - norm_b;
-        kl += std::exp(lb) * (lb - la);
+    for (size_t i = 0; i < a.size(); ++i)
         sums.max_difference = std::max(sums.max_difference, std::abs(static_cast<double>(a[i]) - b[i]));
-    }
-    kl = std::max(kl, 0.0);
-    sums.max_kl = std::max(sums.max_kl, kl);
-    sums.mean_kl += (kl - sums.mean_kl) / static_cast<double>(++sums.rows);
-    sums.same_top += top_a == top_b ? 1 : 0;
+    const RowDifference d = compare_rows(a, b, 0);
+    sums.max_kl = std::max(sums.max_kl, d.kl);
+    sums.mean_kl += (d.kl - sums.mean_kl) / static_cast<double>(++sums.rows);
+    sums.same_top += d.same_top ? 1 : 0;
 }
+
+// Sets a graph's probe for a scope.
+class Probing {
+  public:
+    Probing(Pipeline &pipeline, Graph::Probe probe) : graph_(pipeline.graph()) {
+        graph_.set_probe(std::move(probe));
+    }
+    ~Probing() { graph_.set_probe({}); }
+    Probing(const Probing &) = delete;
+    Probing &operator=(const Probing &) = delete;
+
+  private:
+    Graph &graph_;
+};
 
 // Sets an executor's observer for a scope.
 class Watching {
@@ -116,6 +127,9 @@ class Comparison {
     }
 
     CompareReport run() {
+        report_.dtypes_first = dtypes_of(a_);
+        report_.dtypes_second = dtypes_of(b_);
+        report_.is_across_dtypes = report_.dtypes_first != report_.dtypes_second;
         report_.first = fmt::format("{} ({})", a_.device().plugin(), a_.device().info().description);
         report_.second = fmt::format("{} ({})", b_.device().plugin(), b_.device().info().description);
         const std::span<const int32_t> prompt = options_.prompt;
@@ -148,7 +162,10 @@ class Comparison {
     template <typename Feed>
     void step(const std::string &name, const Feed &feed, bool with_logits) {
         judge_.begin_step(name);
+        residuals_.clear();
         {
+            const Probing probing(
+                b_, [this](int64_t, const Tensor &x) { residuals_.push_back(x.read<float>()); });
             const Watching watching(b_, [this](const PlannedOp &op, const keel_op_args *args, bool after) {
                 if (after) judge_.record(op, args);
             });
@@ -158,17 +175,40 @@ class Comparison {
             const Watching watching(a_, [this](const PlannedOp &op, const keel_op_args *args, bool after) {
                 after ? judge_.after(op, args) : judge_.before(op, args);
             });
+            std::optional<Probing> probing;
+            if (!free_) probing.emplace(a_, [this](int64_t l, const Tensor &x) { add_layer(l, x); });
+            layer_ = 0;
             feed(session_a_);
         }
         judge_.end_step();
         for (Pipeline *p : {&a_, &b_}) {
             if (p->host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
         }
-        if (free_) feed(*free_);
+        if (free_) {
+            const Probing probing(a_, [this](int64_t l, const Tensor &x) { add_layer(l, x); });
+            layer_ = 0;
+            feed(*free_);
+        }
         if (!with_logits) return;
         const std::span<const float> logits = session_b_.logits();
         add_logits(report_.logits, (free_ ? *free_ : session_a_).logits(), logits);
-        next_ = top(logits);
+        next_ = most_likely(logits);
+    }
+
+    // The residual stream of the first, running freely, against the second's at the same place.
+    void add_layer(int64_t layer, const Tensor &x) {
+        if (layer_ >= residuals_.size()) return;
+        const std::vector<float> a = x.read<float>(), &b = residuals_[layer_];
+        if (report_.layers.size() <= layer_) report_.layers.resize(layer_ + 1);
+        CompareLayer &sums = report_.layers[layer_++];
+        sums.layer = layer;
+        for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+            const double d = static_cast<double>(a[i]) - b[i];
+            if (!std::isfinite(d)) continue; // the ops say where that comes from
+            sums.squares += d * d;
+            sums.scale += static_cast<double>(b[i]) * b[i];
+            sums.largest = std::max(sums.largest, std::abs(d));
+        }
     }
 
     void progress(int64_t done, int64_t total) {
@@ -183,10 +223,20 @@ class Comparison {
     OpJudge judge_;
     Session session_a_, session_b_;
     std::unique_ptr<Session> free_;
-    int32_t next_ = 0; // the second's most likely token
+    std::vector<std::vector<float>> residuals_; // of the second's step, by layer
+    size_t layer_ = 0;                          // the first's place in them
+    int32_t next_ = 0;                          // the second's most likely token
 };
 
 } // namespace
+
+double CompareRow::relative() const {
+    return share(squares, scale);
+}
+
+double CompareLayer::relative() const {
+    return share(squares, scale);
+}
 
 CompareReport compare_pipelines(Pipeline &first, Pipeline &second, const CompareOptions &options) {
     check_models(first, second);

@@ -38,7 +38,18 @@ struct CompareRow {
     uint64_t calls = 0, beyond = 0; // beyond: calls with an element beyond its bound
     double worst = 0, bound = 0;    // of the element nearest to or furthest beyond its bound
     double ratio = 0;               // worst / bound
-    std::string where;              // label and place of it
+    double squares = 0, scale = 0;  // sums of (a - b)^2 and b^2 over all elements
+    // Root mean square of the differences, as a share of that of the second's values.
+    double relative() const;
+    std::string where; // label and place of it
+};
+
+// The residual stream behind a layer, where each pipeline goes its own way: how differences grow through the model.
+struct CompareLayer {
+    int64_t layer = -1;            // -1: behind the embedding
+    double squares = 0, scale = 0; // as in CompareRow
+    double largest = 0;            // difference of any element
+    double relative() const;
 };
 
 // The two pipelines run freely, each with its own numbers.
@@ -54,6 +65,10 @@ struct CompareReport {
     std::optional<CompareFinding> finding; // the first
     uint64_t beyond = 0;                   // calls beyond their bounds
     std::vector<CompareRow> rows;          // in the order of their first call
+    std::vector<CompareLayer> layers;      // each pipeline on its own numbers
+    // The two hold other weights or another cache: differences are what those dtypes cost, and the bounds are wide.
+    bool is_across_dtypes = false;
+    std::string dtypes_first, dtypes_second; // "weights q4_0, KV f16"
     CompareLogits logits;
     bool passed() const { return !finding; }
 };

@@ -1,11 +1,11 @@
 #include "eval/compare_ops.hpp"
 
 #include "device/op_args.hpp"
+#include "device/trace.hpp"
+#include "eval/op_error.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -13,7 +13,6 @@ namespace keel {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 // A backend's parameter `compute`, exact or fast, where it has one.
 bool is_fast(const Pipeline &pipeline) {
@@ -22,38 +21,6 @@ bool is_fast(const Pipeline &pipeline) {
     const BoundPlugin bound = bind_plugin(section, KEEL_PLUGIN_BACKEND);
     const keel_param *compute = bound.params.find("compute");
     return compute != nullptr && compute->s != nullptr && std::string_view(compute->s) == "fast";
-}
-
-// "decode layer 3: down" -> "down"; "prefill embedding" -> "embedding"; others stay.
-std::string part_of(std::string_view label) {
-    for (const std::string_view kind : {"decode ", "prefill "}) {
-        if (label.substr(0, kind.size()) == kind) label.remove_prefix(kind.size());
-    }
-    const size_t colon = label.find(": ");
-    return std::string(
-        label.substr(0, 6) == "layer " && colon != std::string_view::npos ? label.substr(colon + 2) : label);
-}
-
-std::optional<int64_t> layer_of(std::string_view label) {
-    constexpr std::string_view word = "layer ";
-    const size_t at = label.find(word);
-    if (at == std::string_view::npos) return std::nullopt;
-    int64_t layer = 0;
-    const auto [end, error] =
-        std::from_chars(label.data() + at + word.size(), label.data() + label.size(), layer);
-    return error == std::errc() ? std::optional(layer) : std::nullopt;
-}
-
-// |a - b| against the largest of the row. Values that are not finite have to be alike.
-double error_of(float a, float b, double scale) {
-    if (std::isnan(a) && std::isnan(b)) return 0;
-    if (a == b) return 0;
-    if (!std::isfinite(a) || !std::isfinite(b)) return infinite;
-    return std::abs(static_cast<double>(a) - b) / scale;
-}
-
-double ratio_of(double error, double bound) {
-    return error == 0 ? 0 : bound > 0 ? error / bound : infinite;
 }
 
 keel_dtype weight_dtype(const PlannedOp &op) {
@@ -136,28 +103,24 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
                              : options_.bound
                                  ? *options_.bound
                                  : op_bound(op.op(), differs, coarser(a.dtype, b.dtype), mine[i].is_kv_row);
-        const auto inner = static_cast<size_t>(std::max<int64_t>(b.inner(), 1));
-        for (size_t row = 0; row + inner <= b.values.size(); row += inner) {
-            double scale = 1;
-            for (size_t e = row; e < row + inner && !whole; ++e) {
-                if (std::isfinite(b.values[e]) && mine[i].counts(e))
-                    scale = std::max(scale, 1 + std::abs(static_cast<double>(b.values[e])));
-            }
-            for (size_t e = row; e < row + inner; ++e) {
-                if (!mine[i].counts(e)) continue;
-                const double error = error_of(a.values[e], b.values[e], scale),
-                             ratio = ratio_of(error, bound);
-                if (ratio > worst.ratio) worst = {i, e, error, bound, ratio};
-                if (worst.bound == 0) worst.bound = bound; // of an op that is exact
-            }
+        const OutputError e = output_error(mine[i], b, bound);
+        if (e.ratio > worst.ratio) {
+            worst.output = i;
+            worst.element = e.element;
+            worst.error = e.error;
+            worst.bound = bound;
+            worst.ratio = e.ratio;
         }
+        worst.squares += e.squares;
+        worst.scale += e.scale;
+        if (worst.bound == 0) worst.bound = bound; // of an op that is exact
     }
     return worst;
 }
 
 void OpJudge::note(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine,
                    const Worst &worst, const keel_op_args *args) {
-    const std::string part = part_of(op.label());
+    const std::string part = std::string(label_part(op.label()));
     const auto [found, is_new] = row_of_.try_emplace(part, report_.rows.size());
     if (is_new) {
         CompareRow fresh;
@@ -167,6 +130,8 @@ void OpJudge::note(const PlannedOp &op, const Record &other, const std::vector<O
     }
     CompareRow &row = report_.rows[found->second];
     ++row.calls;
+    row.squares += worst.squares;
+    row.scale += worst.scale;
     if (row.calls == 1 || worst.ratio > row.ratio) {
         row.kernel_a = op.kernel();
         row.kernel_b = other.kernel;
@@ -189,7 +154,7 @@ void OpJudge::find(const PlannedOp &op, const Record &other, const std::vector<O
     CompareFinding f;
     f.step = step_;
     f.label = op.label();
-    f.layer = layer_of(op.label());
+    f.layer = label_layer(op.label());
     f.op = op_name(op.op());
     f.kernel_a = op.kernel();
     f.kernel_b = other.kernel;

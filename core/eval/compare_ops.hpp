@@ -33,6 +33,7 @@ class OpJudge {
     struct Worst {
         size_t output = 0, element = 0;
         double error = 0, bound = 0, ratio = 0;
+        double squares = 0, scale = 0; // of all outputs
     };
 
     OpDifference difference(const PlannedOp &op, const Record &other) const;

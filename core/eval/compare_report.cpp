@@ -20,16 +20,29 @@ std::string rows_text(const std::vector<CompareRow> &rows) {
         part = std::max(part, row.part.size());
         op = std::max(op, row.op.size());
     }
-    std::string out = fmt::format("{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>6}  {}\n", "part", part,
-                                  "op", op, "calls", "worst", "bound", "of bound", "beyond", "where");
+    std::string out =
+        fmt::format("{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}  {:>6}  {}\n", "part", part, "op", op,
+                    "calls", "relative", "worst", "bound", "of bound", "beyond", "where");
     for (const CompareRow &row : rows) {
-        out += fmt::format("{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>6}  {}", row.part, part, row.op,
-                           op, row.calls, number(row.worst), number(row.bound),
-                           std::isfinite(row.ratio) ? fmt::format("{:.1f}%", 100 * row.ratio) : "inf",
-                           row.beyond, row.where);
+        out +=
+            fmt::format("{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}  {:>6}  {}", row.part, part,
+                        row.op, op, row.calls, number(row.relative()), number(row.worst), number(row.bound),
+                        std::isfinite(row.ratio) ? fmt::format("{:.1f}%", 100 * row.ratio) : "inf",
+                        row.beyond, row.where);
         out.erase(out.find_last_not_of(' ') + 1);
         out += '\n';
     }
+    return out;
+}
+
+std::string layers_text(const CompareReport &r) {
+    std::string out =
+        "\nresidual stream, each pipeline on its own (relative: root mean square of the differences)\n";
+    out += fmt::format("{:<9}  {:>8}  {:>8}\n", "behind", "relative", "largest");
+    for (const CompareLayer &l : r.layers)
+        out +=
+            fmt::format("{:<9}  {:>8}  {:>8}\n", l.layer < 0 ? "embedding" : fmt::format("layer {}", l.layer),
+                        number(l.relative()), number(l.largest));
     return out;
 }
 
@@ -54,7 +67,15 @@ Json number_json(double value) {
 std::string compare_table(const CompareReport &r) {
     std::string out =
         fmt::format("first:  {}\nsecond: {}\n{} tokens, {} ops\n\n", r.first, r.second, r.tokens, r.ops);
+    if (r.is_across_dtypes) {
+        out.pop_back();
+        out +=
+            fmt::format("first holds {}; second {}: what differs is mostly what these dtypes cost, and the "
+                        "bounds are as wide\n\n",
+                        r.dtypes_first, r.dtypes_second);
+    }
     out += rows_text(r.rows);
+    if (!r.layers.empty()) out += layers_text(r);
     out += fmt::format(
         "\nlogits, each pipeline on its own, {} row{}: largest difference {}, KL {} on average and {} at "
         "most, the same most likely token in {} of {}\n",
@@ -71,12 +92,18 @@ Json compare_json(const CompareReport &r) {
                         {"op", row.op},
                         {"kernels", {row.kernel_a, row.kernel_b}},
                         {"calls", row.calls},
+                        {"relative", number_json(row.relative())},
                         {"worst_error", number_json(row.worst)},
                         {"bound", row.bound},
                         {"of_bound", number_json(row.ratio)},
                         {"beyond", row.beyond},
                         {"where", row.where}});
     }
+    Json layers = Json::array();
+    for (const CompareLayer &l : r.layers)
+        layers.push_back({{"layer", l.layer},
+                          {"relative", number_json(l.relative())},
+                          {"largest", number_json(l.largest)}});
     Json finding = nullptr;
     if (r.finding) {
         const CompareFinding &f = *r.finding;
@@ -95,11 +122,13 @@ Json compare_json(const CompareReport &r) {
     return {{"passed", r.passed()},
             {"first", r.first},
             {"second", r.second},
+            {"dtypes", {r.dtypes_first, r.dtypes_second}},
             {"tokens", r.tokens},
             {"ops", r.ops},
             {"beyond", r.beyond},
             {"finding", std::move(finding)},
             {"rows", std::move(rows)},
+            {"layers", std::move(layers)},
             {"logits",
              {{"rows", r.logits.rows},
               {"max_difference", number_json(r.logits.max_difference)},

@@ -153,7 +153,12 @@ OpDump::OpDump(Device &device, const PlannedOp &op, const keel_op_args *args)
       scalars_(scalars_of(op.op(), args)) {
     const ArgsCopy copy(op.op(), args);
     for (const ArgsCopy::Slot &slot : copy.tensors()) {
-        if (slot.role == ArgsCopy::Role::out || is_late(slot.name)) continue;
+        if (is_late(slot.name)) continue;
+        if (slot.role != ArgsCopy::Role::in) {
+            const keel_tensor &t = **slot.tensor;
+            outputs_.push_back({slot.name, "out", t.dtype, {t.shape, t.shape + t.rank}, {}, false});
+        }
+        if (slot.role == ArgsCopy::Role::out) continue;
         add(device, **slot.tensor, slot.name, slot.role == ArgsCopy::Role::in ? "in" : "in_out");
     }
 }
@@ -185,8 +190,17 @@ void OpDump::add_cache(Device &device, const keel_kv_view &view) {
         Entry entry{rows.name, "in", KEEL_DTYPE_F32, rows.shape, bytes_of(rows.values), !rows.values.empty()};
         entries_.push_back(std::move(entry));
     }
-    scalars_.emplace_back("key_dtype", view.k->dtype);
-    scalars_.emplace_back("value_dtype", view.v->dtype);
+    Entry positions{"kv.positions", "in", KEEL_DTYPE_I32, {}, {}, true};
+    const std::vector<int32_t> all = read_ints(device, *view.positions);
+    const auto slots = static_cast<size_t>(view.positions->shape[1]);
+    std::vector<int32_t> used;
+    for (size_t head = 0; head < lengths.size(); ++head) {
+        const auto row = all.begin() + static_cast<std::ptrdiff_t>(head * slots);
+        used.insert(used.end(), row, row + std::min<int64_t>(lengths[head], view.positions->shape[1]));
+    }
+    positions.shape = {std::ssize(used)};
+    positions.bytes = bytes_of(used);
+    entries_.push_back(std::move(positions));
 }
 
 void OpDump::add_weight(Pipeline &pipeline, const PlannedOp &op) {
@@ -211,6 +225,10 @@ void OpDump::complete(Pipeline &pipeline, const PlannedOp &op, const keel_op_arg
         add(device, *view->lengths, "kv.lengths", "in");
         scalars_.emplace_back("kv_heads", view->kv_heads);
         scalars_.emplace_back("block_slots", view->block_slots);
+        scalars_.emplace_back("head_dim", view->k->shape[2]);
+        scalars_.emplace_back("v_head_dim", view->v->shape[2]);
+        scalars_.emplace_back("key_dtype", view->k->dtype);
+        scalars_.emplace_back("value_dtype", view->v->dtype);
         const bool only_reads = op.op() == KEEL_OP_ATTENTION || op.op() == KEEL_OP_ATTENTION_SCORES;
         if (only_reads) add_cache(device, *view);
     }
@@ -246,6 +264,10 @@ void OpDump::write(const std::filesystem::path &folder, const Json &more) const 
                                    {"file", entry.present ? Json(file) : Json(nullptr)}});
         if (entry.present) write_file(folder / file, entry.bytes.data(), entry.bytes.size());
     }
+    json["outputs"] = Json::array();
+    for (const Entry &entry : outputs_)
+        json["outputs"].push_back(
+            {{"name", entry.name}, {"dtype", keel_dtype_name(entry.dtype)}, {"shape", entry.shape}});
     const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
     write_file(folder / "op.json", text.data(), text.size());
 }

@@ -41,6 +41,7 @@ class OpDump {
     uint64_t features_ = 0;
     std::vector<std::pair<std::string, double>> scalars_;
     std::vector<Entry> entries_;
+    std::vector<Entry> outputs_; // names, dtypes and shapes alone
 };
 
 // The view that an op reads or writes its cache through, NULL if it has none; of kv_gather the target.

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// A number with the range of its repeats.
+struct BenchRate {
+    double median = 0, min = 0, max = 0;
+    std::optional<double> share; // of the machine's limit that was measured beside it
+};
+
+// One line of a report: a prompt length, a depth, or one of each.
+struct BenchLine {
+    std::string name, model, weights, backend, kv, policy, machine, version, commit, date, file;
+    std::optional<int64_t> prefill_tokens, depth;
+    std::optional<BenchRate> prefill, decode; // tokens per second
+    std::optional<double> kv_bytes, peak_bytes, load_seconds, read_bandwidth;
+};
+
+// Reads results of `keel bench matrix` and `keel bench --json`: files, and all .json files of folders. Throws Error(input) naming the
+// file that is something else; nothing in them is trusted.
+std::vector<BenchLine> load_bench_lines(const std::vector<std::filesystem::path> &paths);
+
+// One page with tables and charts, which needs nothing from anywhere else.
+std::string bench_html(const std::vector<BenchLine> &lines, const std::string &title);
+
+} // namespace keel

@@ -1,0 +1,175 @@
+#include "eval/bench_html.hpp"
+#include "eval/bench_matrix.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+
+using namespace keel;
+
+namespace {
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+constexpr const char *full = R"(models:
+  - ../m/tiny
+  - {path: /abs/tiny, name: tiny q4, set: {model.weights: q4_0}}
+backends: [cpu, {plugin: cpu, name: cpu-1, set: {backend.params.threads: 1}}]
+kv: [f16, q8_0]
+policies:
+  - none
+  - plugin: sliding_window
+    set: {policy.budget.tokens: 64, policy.trigger.on: [prefill_end, budget]}
+lengths: [16, 32]
+decode: 8
+repeat: 2
+probe_mib: 4
+set: {model.context: 256}
+)";
+
+nlohmann::json result(const std::string &model) {
+    const nlohmann::json rate = {{"median", 12.5}, {"min", 10}, {"max", 13}};
+    return {{"version", "1"},
+            {"machine", {{"cpu", "A Processor"}}},
+            {"backend", {{"plugin", "cpu"}}},
+            {"model", {{"path", model}, {"weights", "q4_0"}}},
+            {"kv", {{"key_dtype", "f16"}, {"value_dtype", "f16"}, {"policy", "none"}}},
+            {"peak_resident_bytes", 1048576},
+            {"load_seconds", 0.5},
+            {"prefill", {{{"tokens", 16}, {"tokens_per_second", rate}, {"of_peak", 0.5}}}},
+            {"decode",
+             {{{"depth", 16}, {"tokens_per_second", rate}, {"of_bandwidth", nullptr}, {"kv_bytes", 4096}},
+              {{"depth", 64}, {"tokens_per_second", rate}}}}};
+}
+
+} // namespace
+
+TEST_CASE("a matrix is every combination of its axes, each with a key of its own") {
+    const test::TempFolder folder;
+    const BenchMatrix m = load_matrix(folder.write("sub/matrix.yaml", full));
+    REQUIRE(m.models.size() == 2);
+    CHECK(m.models[0].name == "tiny");
+    CHECK(m.models[0].path == folder.path() / "m" / "tiny");
+    CHECK(m.models[1].path == "/abs/tiny");
+    CHECK(m.decode == 8);
+    CHECK(m.probe_mib == 4);
+    const auto runs = matrix_runs(m);
+    REQUIRE(runs.size() == 2 * 2 * 2 * 2 * 2);
+    CHECK(runs[0].name() == "tiny / cpu / f16 / none / 16");
+    CHECK(runs[31].name() == "tiny q4 / cpu-1 / q8_0 / sliding_window / 32");
+    CHECK(runs[31].sets == std::vector<std::string>{
+                               "model.context=256", "model.weights=q4_0", "backend.plugin=cpu",
+                               "backend.params.threads=1", "kv.dtype=q8_0", "policy.plugin=sliding_window",
+                               "policy.budget.tokens=64", "policy.trigger.on=[prefill_end, budget]"});
+    std::set<std::string> keys, files;
+    for (const MatrixRun &run : runs) {
+        keys.insert(run.key(m, "here"));
+        files.insert(run.file_name(run.key(m, "here")));
+        CHECK(run.key(m, "here") != run.key(m, "there"));
+        CHECK(run.key(m, "here") == run.key(m, "here"));
+    }
+    CHECK(keys.size() == runs.size());
+    CHECK(files.size() == runs.size());
+    BenchMatrix longer = m;
+    longer.decode = 9;
+    CHECK(runs[0].key(longer, "here") != runs[0].key(m, "here"));
+    CHECK(contains(runs[31].file_name("k"), "tiny_q4-cpu-1-q8_0-sliding_window-32-k.json"));
+}
+
+TEST_CASE("a matrix needs little") {
+    const test::TempFolder folder;
+    const BenchMatrix m = load_matrix(folder.write("m.yaml", "models: tiny\nlengths: 8\n"));
+    const auto runs = matrix_runs(m);
+    REQUIRE(runs.size() == 1);
+    CHECK(runs[0].name() == "tiny / cpu / f16 / none / 8");
+    CHECK_FALSE(m.probe_mib);
+}
+
+TEST_CASE("a broken matrix is refused with file and line") {
+    const test::TempFolder folder;
+    const auto refused = [&](const std::string &text) {
+        return test::error_text([&] { load_matrix(folder.write("m.yaml", text)); });
+    };
+    CHECK(contains(refused("models: tiny\nlenghts: 8\n"),
+                   "m.yaml:2:1: unknown key 'lenghts' in a matrix; did you "
+                   "mean 'lengths'?"));
+    CHECK(contains(refused("lengths: 8\n"), "'models' is missing"));
+    CHECK(contains(refused("models: tiny\n"), "'lengths' is missing"));
+    CHECK(contains(refused("- 1\n"), "expected a map"));
+    CHECK(contains(refused("models: []\nlengths: 8\n"), "nothing to measure"));
+    CHECK(contains(refused("models: tiny\nlengths: [8, x]\n"), "m.yaml:2:"));
+    CHECK(contains(refused("models: tiny\nlengths: [8, 0]\n"), "m.yaml:2:"));
+    CHECK(contains(refused("models: tiny\nlengths: [8, 8]\n"), "twice"));
+    CHECK(contains(refused("models: [a/tiny, b/tiny]\nlengths: 8\n"), "name 'tiny' twice"));
+    CHECK(contains(refused("models: [{name: x}]\nlengths: 8\n"), "'path' is missing"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nset: 5\n"), "keys of a pipeline"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nset: {a: {b: 1}}\n"), "a value, or a list"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nset: {policy.log: x}\n"), "cannot be set here"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nrepeat: 0\n"), "repeats from 1"));
+    std::string many = "models: tiny\nlengths: [1";
+    for (int i = 2; i <= 5001; ++i)
+        many += "," + std::to_string(i);
+    CHECK(contains(refused(many + "]\nkv: [f16, q8_0, f32]\n"), "at most 10000"));
+}
+
+TEST_CASE("a report shows runs and plain results, and nothing in them reaches the page unescaped") {
+    const test::TempFolder folder;
+    const std::string evil = "<script>alert('x')</script>&\"";
+    nlohmann::json run = {{"format", "keel-bench-run/1"},
+                          {"key", "k"},
+                          {"axes", {{"model", evil}, {"backend", "cpu"}, {"policy", "none"}}},
+                          {"commit", "abc"},
+                          {"date", "2026-11-21"},
+                          {"result", result("/m/" + evil)}};
+    folder.write("runs/a.json", run.dump());
+    const auto plain = folder.write("b.json", result("/models/tiny").dump());
+    const auto lines = load_bench_lines({folder / "runs", plain});
+    REQUIRE(lines.size() == 4); // two depths each
+    CHECK(lines[0].model == evil);
+    CHECK(lines[0].commit == "abc");
+    CHECK(lines[0].prefill->median == 12.5);
+    CHECK(lines[0].prefill->share == 0.5);
+    CHECK_FALSE(lines[0].decode->share);
+    CHECK(lines[1].depth == 64);
+    CHECK_FALSE(lines[1].prefill);
+    CHECK(lines[2].model == "tiny");
+    const std::string page = bench_html(lines, "A & B");
+    CHECK(contains(page, "<title>A &amp; B</title>"));
+    CHECK(contains(page, "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;&quot;"));
+    CHECK_FALSE(contains(page, "<script>alert"));
+    CHECK_FALSE(contains(page, "http")); // nothing from the net
+    CHECK_FALSE(contains(page, "src="));
+    CHECK(contains(page, "<svg"));
+    CHECK(contains(page, "Decoding over the depth"));
+    CHECK(contains(bench_html({}, "empty"), "nothing measured"));
+}
+
+TEST_CASE("what is no result is refused by name") {
+    const test::TempFolder folder;
+    const auto refused = [&](const std::string &text) {
+        const auto file = folder.write("x.json", text);
+        return test::error_text([&] { load_bench_lines({file}); });
+    };
+    CHECK(contains(refused("{"), "x.json: expected JSON"));
+    CHECK(contains(refused("[1,2]"), "expected a result"));
+    CHECK(contains(refused("{\"format\":\"keel-bench-run/1\"}"), "expected a result"));
+    CHECK(contains(refused(std::string(100000, '[')), "x.json"));
+    std::filesystem::create_directory(folder / "none");
+    CHECK(contains(test::error_text([&] { load_bench_lines({folder / "none"}); }), "no results"));
+    // Wrong types are left out, not believed.
+    nlohmann::json odd = result("m");
+    odd["prefill"][0]["tokens"] = "many";
+    odd["decode"][0]["tokens_per_second"] = {1, 2};
+    odd["decode"][1]["depth"] = 1e300;
+    odd["version"] = 5;
+    const auto lines = load_bench_lines({folder.write("odd.json", odd.dump())});
+    REQUIRE(lines.size() == 2);
+    CHECK_FALSE(lines[0].prefill_tokens);
+    CHECK_FALSE(lines[0].decode);
+    CHECK_FALSE(lines[1].depth);
+    CHECK_FALSE(bench_html(lines, "t").empty());
+}
