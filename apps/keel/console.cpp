@@ -43,6 +43,7 @@ size_t columns() noexcept {
 
 std::string amount(uint64_t done, uint64_t total, Console::Unit unit) {
     if (unit == Console::Unit::tokens) return fmt::format("{} of {} tokens", done, total);
+    if (unit == Console::Unit::items) return fmt::format("{} of {}", done, total);
     return fmt::format("{} of {}", format_bytes(done), format_bytes(total));
 }
 

@@ -15,7 +15,7 @@ struct OutputClosed {};
 // The progress bar and messages share a screen, so both pass through here. Thread-safe: plugins log from their own threads.
 class Console {
   public:
-    enum class Unit { bytes, tokens };
+    enum class Unit { bytes, tokens, items };
 
     Console();
     Console(const Console &) = delete;

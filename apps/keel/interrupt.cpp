@@ -40,6 +40,11 @@ bool interrupted() noexcept {
     return asked;
 }
 
+void clear_interrupt(HostServices &host) noexcept {
+    host.clear_cancel();
+    asked = false;
+}
+
 void check_interrupt() {
     if (asked) throw Interrupted{};
 }

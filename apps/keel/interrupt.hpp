@@ -19,6 +19,8 @@ class InterruptGuard {
 };
 
 bool interrupted() noexcept;
+// What was interrupted has ended: the next Ctrl-C is a first one again. For programs that go on, such as a chat.
+void clear_interrupt(HostServices &host) noexcept;
 // Throws Interrupted after a Ctrl-C: for progress callbacks.
 void check_interrupt();
 

@@ -35,6 +35,7 @@ std::string table(const std::vector<std::vector<std::string>> &rows, const std::
 
 // One function per command, each in the file of its name.
 void add_run(CLI::App &app, Program &program);
+void add_chat(CLI::App &app, Program &program);
 void add_bench(CLI::App &app, Program &program);
 void add_compare(CLI::App &app, Program &program);
 void add_eval(CLI::App &app, Program &program);

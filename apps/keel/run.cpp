@@ -1,96 +1,50 @@
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
+#include "run_batch.hpp"
+#include "run_report.hpp"
 #include "text_input.hpp"
+#include "trace_option.hpp"
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "device/explain.hpp"
 #include "pipeline/generate.hpp"
+#include "pipeline/new_file.hpp"
+#include "pipeline/session_file.hpp"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace keel::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr int64_t most_logprobs = 1000;
 
 struct RunOptions {
     PipelineArguments pipeline;
+    TraceOption trace;
     std::string prompt, file;
     bool has_prompt = false;
     std::vector<std::string> stop;
     bool json = false, no_stream = false, ignore_eos = false, echo = false;
     bool explain = false, explain_only = false;
+    std::optional<int64_t> logprobs;
+    std::string save_session, load_session;
+    std::string prompts, output;
 };
 
-// -p, then -f, then a pipe, then the config.
+// -p, then -f, then a pipe, then the config. A loaded session goes on without a prompt too, and the config's began it.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
     if (o.has_prompt && !o.file.empty())
         throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
     if (o.has_prompt) return o.prompt == "-" ? read_text("-") : o.prompt;
     if (!o.file.empty()) return read_text(o.file);
-    const bool has_own = !config.generation.prompt->empty();
-    if (auto text = piped_text(!has_own)) return *std::move(text);
+    const bool has_own = !config.generation.prompt->empty(), goes_on = !o.load_session.empty();
+    if (auto text = piped_text(!has_own && !goes_on)) return *std::move(text);
+    if (goes_on) return {};
     if (has_own) return *config.generation.prompt;
     throw_error(ErrorKind::usage,
                 "there is no prompt: give one with -p TEXT or -f FILE, pipe it in, or set generation.prompt");
-}
-
-Json rows_json(std::span<const PlannedOp *const> ops) {
-    Json rows = Json::array();
-    for (const ExplainRow &row : explain_rows(ops)) {
-        rows.push_back({{"op", row.op},
-                        {"rung", row.rung},
-                        {"kernel", row.kernel},
-                        {"reason", row.reason},
-                        {"count", row.count},
-                        {"scratch_bytes", row.scratch_bytes},
-                        {"crossing_bytes", row.crossing_bytes}});
-    }
-    return rows;
-}
-
-Json explain_json(Pipeline &p) {
-    return {{"backend", p.device().plugin()},
-            {"device", p.device().device_info().name},
-            {"description", p.device().info().description},
-            {"sync", to_string(p.executor().stream().strategy())},
-            {"weights", p.weights().dtype_name()},
-            {"weight_bytes_per_token", p.weights().bytes_per_token(p.device())},
-            {"kv",
-             {{"key_dtype", keel_dtype_name(p.kv_shape().key_dtype)},
-              {"value_dtype", keel_dtype_name(p.kv_shape().value_dtype)},
-              {"bytes_per_token", p.kv_shape().bytes_per_token()}}},
-            {"decode", rows_json(p.graph().decode_ops())},
-            {"prefill", rows_json(p.graph().prefill_ops())}};
-}
-
-Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r) {
-    const SessionStats &s = r.stats;
-    const double steps = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
-    Json stop = {{"reason", stop_reason_name(r.reason)}};
-    if (!r.detail.empty()) stop["detail"] = r.detail;
-    return {{"model", p.source().path()},
-            {"prompt", prompt},
-            {"text", r.text},
-            {"ids", r.ids},
-            {"stop", std::move(stop)},
-            {"stats",
-             {{"load_seconds", p.load_seconds()},
-              {"first_token_seconds", r.first_token_seconds},
-              {"prefill_tokens", s.prefill_tokens},
-              {"prefill_seconds", s.prefill_seconds},
-              {"prefill_tokens_per_second", s.prefill_rate()},
-              {"decode_tokens", s.decode_tokens},
-              {"decode_seconds", s.decode_seconds},
-              {"decode_tokens_per_second", s.decode_rate()},
-              {"kv_bytes", s.kv_bytes},
-              {"kv_peak_bytes", s.kv_peak_bytes},
-              {"evictions", s.evictions},
-              {"evicted_bytes", s.evicted_bytes},
-              {"submits_per_token", static_cast<double>(s.decode_stream.submits) / steps},
-              {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps}}}};
 }
 
 void show_progress(const char *stage, uint64_t done, uint64_t total) {
@@ -108,6 +62,7 @@ int finish(const RunOptions &o, const Program &program, Pipeline &pipeline, cons
     } else {
         if (o.no_stream) console().out((o.echo ? prompt : "") + result.text);
         console().end_line();
+        if (o.logprobs) console().out(logprobs_text(*pipeline.tokenizer(), result));
     }
     if (!program.quiet) {
         if (result.reason == StopReason::cache_full) console().message("keel: stopped: ", result.detail, 33);
@@ -117,11 +72,80 @@ int finish(const RunOptions &o, const Program &program, Pipeline &pipeline, cons
     return result.reason == StopReason::cancelled ? interrupted_code : 0;
 }
 
+// What is wanted of a generation, but for where its text goes.
+GenerateOptions generation_options(const RunOptions &o, const pipeline::PipelineConfig &config) {
+    GenerateOptions generation = generate_options(config);
+    generation.ignore_end = o.ignore_eos;
+    generation.logprobs = o.logprobs;
+    return generation;
+}
+
+// The rest is settled when the run is over; a place that cannot be written to should not be found out then.
+void check_can_save(const RunOptions &o, Pipeline &pipeline) {
+    if (o.save_session.empty()) return;
+    check_savable(pipeline);
+    const NewFile probe(o.save_session);
+}
+
+// Takes up a saved session. Its random numbers go on too, unless the command line names a seed.
+void load(const RunOptions &o, Session &session, GenerateOptions &generation) {
+    const SessionExtras extras = load_session(session, o.load_session);
+    if (!session.pipeline().config().sampling.seed.where.file.starts_with("--set"))
+        generation.random = extras.random;
+}
+
+void save(const RunOptions &o, Session &session, const GenerateResult &result) {
+    if (result.ids.empty() && result.reason == StopReason::cancelled) {
+        console().message("keel: ", "the session is not saved: the prompt was not read to its end");
+        return;
+    }
+    save_session(session, o.save_session, {result.random, {}});
+}
+
+int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline, const std::string &prompt) {
+    GenerateOptions generation = generation_options(o, pipeline.config());
+    generation.progress = [](const char *stage, uint64_t done, uint64_t total) {
+        console().progress(stage, done, total, Console::Unit::tokens);
+    };
+    Session session(pipeline);
+    if (!o.load_session.empty()) load(o, session, generation);
+    const bool goes_on = session.tokens() > 0;
+    const bool stream = !o.json && !o.no_stream;
+    if (stream) {
+        generation.on_text = [](std::string_view text) { console().out(text); };
+        if (o.echo) {
+            console().out(prompt);
+        } else if (!program.quiet && console().out_is_terminal() && console().err_is_terminal()) {
+            console().faint(
+                prompt); // a story reads better with its beginning; a pipe gets the new text alone
+        }
+    }
+    // Within a text there is no token that begins one.
+    const std::vector<int32_t> ids = pipeline.tokenizer()->encode(
+        prompt, EncodeOptions{.add_special = !goes_on, .parse_special = true, .continues = goes_on});
+    if (goes_on && ids.empty() && !session.pending())
+        throw_error(ErrorKind::usage,
+                    "{}: the session ends with the prompt it was given; give one to go on with: -p TEXT",
+                    o.load_session);
+    const GenerateResult result = generate(session, ids, generation);
+    const int code = finish(o, program, pipeline, prompt, result);
+    if (!o.save_session.empty()) save(o, session, result);
+    return code;
+}
+
 int run_pipeline(const RunOptions &o, const Program &program) {
     pipeline::PipelineConfig config = o.pipeline.load();
     if (!o.stop.empty()) config.generation.stop.value = o.stop;
-    const std::string prompt = o.explain_only ? std::string() : choose_prompt(o, config);
+    const bool is_batch = !o.prompts.empty();
+    const std::string prompt = o.explain_only || is_batch ? std::string() : choose_prompt(o, config);
+    std::vector<BatchPrompt> prompts;
+    std::optional<BatchOutput> output;
+    if (is_batch && !o.explain_only) {
+        prompts = read_prompts(o.prompts);
+        output.emplace(o.output, prompts);
+    }
 
+    if (!o.explain_only) o.trace.open();
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
@@ -138,26 +162,11 @@ int run_pipeline(const RunOptions &o, const Program &program) {
         return 0;
     }
     if (o.explain) console().faint(pipeline.explain());
+    o.trace.watch(pipeline);
     log().debug("loaded {} in {:.2f} s", pipeline.source().path(), pipeline.load_seconds());
-
-    GenerateOptions generation = generate_options(config);
-    generation.ignore_end = o.ignore_eos;
-    generation.progress = [](const char *stage, uint64_t done, uint64_t total) {
-        console().progress(stage, done, total, Console::Unit::tokens);
-    };
-    const bool stream = !o.json && !o.no_stream;
-    if (stream) {
-        generation.on_text = [](std::string_view text) { console().out(text); };
-        if (o.echo) {
-            console().out(prompt);
-        } else if (!program.quiet && console().out_is_terminal() && console().err_is_terminal()) {
-            console().faint(
-                prompt); // a story reads better with its beginning; a pipe gets the new text alone
-        }
-    }
-    Session session(pipeline);
-    const std::vector<int32_t> ids = pipeline.tokenizer()->encode(prompt);
-    return finish(o, program, pipeline, prompt, generate(session, ids, generation));
+    if (is_batch) return run_batch(pipeline, prompts, *output, generation_options(o, config), program);
+    check_can_save(o, pipeline);
+    return run_one(o, program, pipeline, prompt);
 }
 
 } // namespace
@@ -172,20 +181,25 @@ void add_run(CLI::App &app, Program &program) {
          {"cat story.txt | keel run models/tiny -n 50", "the prompt comes from a pipe; '-f -' insists on it"},
          {"keel run configs/quickstart.yaml --set policy.budget.tokens=64 --set policy.params.window=60", ""},
          {"keel run configs/quickstart.yaml --json | jq .stats",
-          "text, ids, stop reason and speeds as one object"}});
+          "text, ids, stop reason and speeds as one object"},
+         {"keel run models/tiny --prompts questions.jsonl --output answers.jsonl",
+          "many prompts, one JSON object a line; started again it goes on where it was"},
+         {"keel run models/tiny -f long.txt --save-session long.session",
+          "and 'keel run models/tiny --load-session long.session -p \"...\"' needs not read it again"}});
     auto o = std::make_shared<RunOptions>();
     o->pipeline.add_to(command, program, ShortForms::all);
-    command
-        .add_option_function<std::string>(
-            "-p,--prompt",
-            [o](const std::string &text) {
-                o->prompt = text;
-                o->has_prompt = true;
-            },
-            "The text to go on from; '-': from standard input")
-        ->type_name("TEXT");
-    command.add_option("-f,--file", o->file, "Read the prompt from a file; '-': from standard input")
-        ->type_name("FILE");
+    CLI::Option *prompt = command
+                              .add_option_function<std::string>(
+                                  "-p,--prompt",
+                                  [o](const std::string &text) {
+                                      o->prompt = text;
+                                      o->has_prompt = true;
+                                  },
+                                  "The text to go on from; '-': from standard input")
+                              ->type_name("TEXT");
+    CLI::Option *file =
+        command.add_option("-f,--file", o->file, "Read the prompt from a file; '-': from standard input")
+            ->type_name("FILE");
     command.add_option("--stop", o->stop, "End where this text would come; can be repeated")
         ->type_name("TEXT")
         ->expected(1)
@@ -194,11 +208,39 @@ void add_run(CLI::App &app, Program &program) {
     CLI::Option *echo = command.add_flag("--echo", o->echo, "Print the prompt in front of the text");
     CLI::Option *no_stream =
         command.add_flag("--no-stream", o->no_stream, "Print the text at the end, not as it is made");
-    command.add_flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats")
-        ->excludes(echo)
-        ->excludes(no_stream);
+    CLI::Option *json =
+        command.add_flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats")
+            ->excludes(echo)
+            ->excludes(no_stream);
+    command
+        .add_option("--logprobs", o->logprobs,
+                    "Print each token's log-probability and the N most likely ones, behind the text")
+        ->check(CLI::Range(int64_t{0}, most_logprobs))
+        ->type_name("N");
+    CLI::Option *save_session = command
+                                    .add_option("--save-session", o->save_session,
+                                                "Write cache, text and random state to a file at the end")
+                                    ->type_name("FILE");
+    CLI::Option *load_session = command
+                                    .add_option("--load-session", o->load_session,
+                                                "Go on from a saved session, with a prompt or without")
+                                    ->type_name("FILE");
+    CLI::Option *prompts = command
+                               .add_option("--prompts", o->prompts,
+                                           "Answer many prompts: one JSON object a line, with id and prompt")
+                               ->type_name("FILE")
+                               ->excludes(prompt, file, echo, no_stream, json, save_session, load_session);
+    CLI::Option *output =
+        command
+            .add_option("--output", o->output,
+                        "Where their answers go, a line each; ids that are there are done already")
+            ->type_name("FILE")
+            ->needs(prompts);
+    prompts->needs(output);
     command.add_flag("--explain", o->explain, "Print who runs each op, on standard error, then run");
-    command.add_flag("--explain-only", o->explain_only, "Print that on standard output and stop");
+    o->trace.add_to(command);
+    command.add_flag("--explain-only", o->explain_only, "Print that on standard output and stop")
+        ->excludes("--trace");
     set_action(command, program, [o, &program] { return run_pipeline(*o, program); });
 }
 

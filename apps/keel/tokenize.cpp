@@ -1,5 +1,6 @@
 #include "console.hpp"
 #include "pipeline_arguments.hpp"
+#include "run_report.hpp"
 #include "text_input.hpp"
 
 #include "base/display.hpp"
@@ -47,25 +48,6 @@ std::vector<int32_t> parse_ids(const std::string &text, const Tokenizer &tokeniz
         at = end;
     }
     return ids;
-}
-
-// A piece in double quotes, with what cannot be seen escaped.
-std::string quoted(std::string_view piece) {
-    std::string out;
-    for (const char c : piece) {
-        if (c == '\n') {
-            out += "\\n";
-        } else if (c == '\t') {
-            out += "\\t";
-        } else if (c == '\r') {
-            out += "\\r";
-        } else if (c == '"' || c == '\\') {
-            (out += '\\') += c;
-        } else {
-            out += c;
-        }
-    }
-    return '"' + printable(out, 4096) + '"';
 }
 
 const char *kind_word(TokenKind kind) {
@@ -132,7 +114,13 @@ void add_tokenize(CLI::App &app, Program &program) {
                                      {"keel tokenize models/tiny --decode 4094 953 310", ""},
                                      {"keel tokenize models/tiny --count < story.txt", ""}});
     auto o = std::make_shared<TokenizeOptions>();
-    command.add_option("MODEL", o->model, "The folder of a model")->required()->type_name("");
+    command
+        .add_option(
+            "MODEL", o->model,
+            "The folder of a model, its tokenizer.json or tokenizer.model, or a GGUF file (one with only "
+            "a vocabulary will do)")
+        ->required()
+        ->type_name("");
     command
         .add_option_function<std::string>(
             "TEXT",

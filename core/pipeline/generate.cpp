@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "text/stream.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace keel {
@@ -91,7 +92,9 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
         if (options.logprobs)
             result.logprobs.push_back(token_logprobs(last_row(session), id, *options.logprobs));
         session.set_pending(id);
-        if (!options.ignore_end && tokenizer.ends_generation(id)) {
+        const bool ends = tokenizer.ends_generation(id) ||
+                          std::binary_search(options.end_ids.begin(), options.end_ids.end(), id);
+        if (ends && !options.ignore_end) {
             stop(StopReason::end_token);
             break;
         }

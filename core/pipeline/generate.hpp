@@ -25,6 +25,7 @@ struct GenerateOptions {
     std::vector<std::string> stop;
     SamplingParams sampling;
     bool ignore_end = false;         // go on past end tokens, up to max_tokens
+    std::vector<int32_t> end_ids;    // tokens that end the text beside those of the tokenizer, ascending
     std::optional<int64_t> logprobs; // note log-probabilities: of each token, and of so many of the likeliest
     std::optional<Rng::State> random; // draw on from here, not from sampling.seed
     // Called with text as soon as it is certain: complete characters, never a part of a stop string.

@@ -1,6 +1,7 @@
 #include "pipeline/session_file.hpp"
 
 #include "base/display.hpp"
+#include "kv/plugin_state.hpp"
 #include "pipeline/new_file.hpp"
 #include "platform/mapped_file.hpp"
 
@@ -216,7 +217,12 @@ SessionExtras read_extras(StateReader &in) {
 
 } // namespace
 
+void check_savable(const Pipeline &pipeline) {
+    PolicyState::check_savable(pipeline.cache_plan().config().policy);
+}
+
 void save_session(Session &session, const std::filesystem::path &path, const SessionExtras &extras) {
+    check_savable(session.pipeline());
     NewFile file(path);
     FileWriter out(file);
     out.write(magic.data(), magic.size());
@@ -232,7 +238,8 @@ void save_session(Session &session, const std::filesystem::path &path, const Ses
     out.finish();
 }
 
-SessionExtras load_session(Session &session, const std::filesystem::path &path) {
+SessionExtras load_session(Session &session, const std::filesystem::path &path,
+                           const std::function<void(const SessionExtras &)> &check) {
     const MappedFile file(path);
     const auto bytes = file.bytes();
     StateReader head(bytes, printable(path.string(), 400));
@@ -254,6 +261,7 @@ SessionExtras load_session(Session &session, const std::filesystem::path &path) 
     StateReader in(content.subspan(magic.size() + sizeof version), head.name());
     check_facts(in, session.pipeline());
     SessionExtras extras = read_extras(in);
+    if (check) check(extras);
     session.load_state(in);
     if (in.left() != 0) {
         session.reset();

@@ -4,6 +4,7 @@
 #include "text/sampler.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,6 +17,9 @@ struct SessionExtras {
     std::map<std::string, std::string> notes; // a program's own, by name
 };
 
+// Throws Error(plugin) if sessions of this pipeline cannot be saved: save_session() would, later.
+void check_savable(const Pipeline &pipeline);
+
 // Writes a session to a file: cache, positions, tokens, the policy's state, and what tells that another pipeline fits (the model's shape,
 // a fingerprint of its weights, types of weights, keys and values, policy with parameters). The file appears whole or not at all: it is
 // written beside and renamed. Only its owner may read it, because it holds the text. Throws Error(runtime) where it cannot be written,
@@ -25,6 +29,8 @@ void save_session(Session &session, const std::filesystem::path &path, const Ses
 // Takes a saved session in, in the place of what `session` holds. Throws Error(input) with the reason if the file is no session, is
 // damaged, or comes from another model, other types or another policy: the session is as it was then. Where the file's checksum is
 // right and its content still cannot be, the session is empty after the error.
-SessionExtras load_session(Session &session, const std::filesystem::path &path);
+// `check` may refuse what stands beside the session before the session changes, by throwing.
+SessionExtras load_session(Session &session, const std::filesystem::path &path,
+                           const std::function<void(const SessionExtras &)> &check = {});
 
 } // namespace keel

@@ -1,0 +1,72 @@
+#include "chat.hpp"
+
+#include "interrupt.hpp"
+#include "pipeline_arguments.hpp"
+#include "text_input.hpp"
+
+#include "base/error.hpp"
+
+namespace keel::cli {
+namespace {
+
+struct ChatArguments {
+    PipelineArguments pipeline;
+    ChatSettings settings;
+    std::string system, system_file;
+    bool has_system = false, no_history = false;
+    std::vector<std::string> stop;
+};
+
+int run_chat(ChatArguments &a, const Program &program) {
+    if (a.has_system && !a.system_file.empty())
+        throw_error(ErrorKind::usage,
+                    "--system and --system-file both give a system prompt; give one of them");
+    if (a.has_system) a.settings.system = a.system;
+    if (!a.system_file.empty()) a.settings.system = read_text(a.system_file);
+    pipeline::PipelineConfig config = a.pipeline.load();
+    if (!a.stop.empty()) config.generation.stop.value = a.stop;
+    a.settings.quiet = program.quiet;
+    const auto host = std::make_shared<HostServices>();
+    const InterruptGuard guard(*host);
+    LineReader reader(a.no_history ? "" : "chat_history");
+    Chat chat(config, host, a.settings);
+    return chat.run(reader);
+}
+
+} // namespace
+
+void add_chat(CLI::App &app, Program &program) {
+    CLI::App &command = add_command(
+        app, program, "chat", "Talk with a model, turn by turn",
+        {{"keel chat Llama-3.2-1B-Instruct-Q8_0.gguf", "a chat model from the net, no other file needed"},
+         {"keel chat models/assistant --system \"Answer in one sentence.\" --temperature 0.3", ""},
+         {"keel chat long_talk.yaml --stats", "a pipeline whose cache forgets what is old, with its numbers"},
+         {"printf 'Who are you?\\nWhy?\\n' | keel chat models/assistant -q",
+          "questions from a pipe, a line each"}});
+    auto a = std::make_shared<ChatArguments>();
+    a->pipeline.add_to(command, program, ShortForms::all);
+    command
+        .add_option("--template", a->settings.chat_template,
+                    "How turns are marked; else as the model's files say")
+        ->type_name("NAME");
+    command
+        .add_option_function<std::string>(
+            "--system",
+            [a](const std::string &text) {
+                a->system = text;
+                a->has_system = true;
+            },
+            "What the model is told before the first question")
+        ->type_name("TEXT");
+    command.add_option("--system-file", a->system_file, "The same from a file")->type_name("FILE");
+    command.add_option("--stop", a->stop, "End an answer where this text would come; can be repeated")
+        ->type_name("TEXT")
+        ->expected(1)
+        ->take_all();
+    command.add_option("--load", a->settings.load, "Go on with a chat that /save wrote")->type_name("FILE");
+    command.add_flag("--stats", a->settings.stats, "Print speeds and cache behind each answer");
+    command.add_flag("--no-history", a->no_history, "Keep no history of lines that were typed");
+    set_action(command, program, [a, &program] { return run_chat(*a, program); });
+}
+
+} // namespace keel::cli

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "line_reader.hpp"
+
+#include "pipeline/conversation.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel::cli {
+
+struct ChatSettings {
+    std::optional<std::string> system;
+    std::string chat_template; // a name; empty: what the model's files say
+    std::string load;          // a saved chat to go on with
+    bool stats = false, quiet = false;
+};
+
+// A chat on the terminal, or over pipes: a question a line, lines that begin with '/' are commands.
+class Chat {
+  public:
+    // Loads the pipeline. Throws what that throws.
+    Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host, ChatSettings settings);
+
+    // Until the input ends, /exit, or Ctrl-C while nothing is answered (that is Interrupted). The exit code: 1 if a line of a pipe could
+    // not be done.
+    int run(LineReader &reader);
+
+  private:
+    // A loaded model with what was said. In this order: each lives on the one before.
+    struct Running {
+        std::unique_ptr<Pipeline> pipeline;
+        std::unique_ptr<Session> session;
+        std::unique_ptr<Conversation> conversation;
+    };
+    Running load(const pipeline::PipelineConfig &config) const;
+    void greet() const;
+    void answer(const std::string &question);
+    void show_stats() const;
+    void switch_to(std::string_view arguments);
+    void command(std::string_view line);                           // without its '/'
+    std::optional<std::string> question(LineReader &reader) const; // lines that end in '\' go on
+
+    std::shared_ptr<HostServices> host_;
+    ChatSettings settings_;
+    Running running_;
+    std::optional<GenerateResult> last_;
+    bool leave_ = false;
+};
+
+} // namespace keel::cli

@@ -1,0 +1,238 @@
+#include "chat.hpp"
+
+#include "console.hpp"
+#include "interrupt.hpp"
+#include "pipeline_arguments.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+
+#include <array>
+#include <sstream>
+
+namespace keel::cli {
+namespace {
+
+constexpr int64_t answer_tokens = 1024; // of an answer at most, where nothing says otherwise
+
+struct Command {
+    std::string_view name, arguments, doc;
+};
+constexpr std::array<Command, 7> commands{{
+    {"help", "", "this list"},
+    {"reset", "", "forget what was said; the system prompt stays"},
+    {"stats", "[on|off]", "speeds and cache of the last answer; on: behind each"},
+    {"save", "FILE", "write the chat to a file, with its cache"},
+    {"load", "FILE", "go on with a chat that was saved on this model"},
+    {"switch", "TARGET [KEY=VALUE]", "go on on another model or pipeline, which reads what was said anew"},
+    {"exit", "", "leave; so does Ctrl-D"},
+}};
+
+void show_progress(const char *stage, uint64_t done, uint64_t total) {
+    check_interrupt();
+    const bool loading = std::string_view(stage) == "loading";
+    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
+}
+
+std::string_view trimmed(std::string_view text) {
+    const size_t first = text.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return {};
+    return text.substr(first, text.find_last_not_of(" \t") + 1 - first);
+}
+
+GenerateOptions answer_options(const pipeline::PipelineConfig &config) {
+    GenerateOptions options = generate_options(config);
+    if (config.generation.max_tokens.is_default()) options.max_tokens = answer_tokens;
+    options.on_text = [](std::string_view text) { console().out(text); };
+    options.progress = [](const char *stage, uint64_t done, uint64_t total) {
+        console().progress(stage, done, total, Console::Unit::tokens);
+    };
+    return options;
+}
+
+std::string answers(size_t n) {
+    return fmt::format("{} answer{}", n, n == 1 ? "" : "s");
+}
+
+void say(std::string_view text) {
+    console().message("keel: ", text);
+}
+
+} // namespace
+
+Chat::Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host, ChatSettings settings)
+    : host_(std::move(host)), settings_(std::move(settings)), running_(load(config)) {
+    if (!settings_.load.empty()) running_.conversation->load(settings_.load);
+}
+
+Chat::Running Chat::load(const pipeline::PipelineConfig &config) const {
+    PipelineOptions options;
+    options.host = host_;
+    options.progress = show_progress;
+    options.has_system_prompt = true;
+    ChatTemplate chat =
+        choose_chat_template(*config.model.path, settings_.chat_template); // before weights are read
+    Running running;
+    running.pipeline = std::make_unique<Pipeline>(config, options);
+    console().clear_progress();
+    running.session = std::make_unique<Session>(*running.pipeline);
+    running.conversation =
+        std::make_unique<Conversation>(*running.session, std::move(chat), settings_.system);
+    return running;
+}
+
+void Chat::greet() const {
+    if (settings_.quiet) return;
+    Pipeline &p = *running_.pipeline;
+    const CachePlan &plan = p.cache_plan();
+    console().faint(fmt::format("{} | template {} | {} | context {} tokens, {}\n", p.source().path(),
+                                running_.conversation->chat().name(), p.device().plugin(), p.context(),
+                                plan.keeps_all() ? std::string("nothing is forgotten")
+                                                 : "policy " + plan.config().policy.name));
+    const size_t turns = running_.conversation->turns().size() / 2;
+    if (turns > 0) console().faint(fmt::format("going on behind {}\n", answers(turns)));
+}
+
+std::optional<std::string> Chat::question(LineReader &reader) const {
+    std::string text;
+    for (std::string_view prompt = "> ";; prompt = ". ") {
+        auto line = reader.next(std::string(prompt));
+        if (!line && text.empty()) return std::nullopt;
+        text += line.value_or("");
+        if (!line || !text.ends_with('\\')) return text;
+        text.back() = '\n';
+    }
+}
+
+int Chat::run(LineReader &reader) {
+    greet();
+    if (reader.is_terminal() && !settings_.quiet)
+        console().faint("Ctrl-C ends an answer, Ctrl-D leaves, /help lists the commands\n");
+    bool failed = false;
+    while (!leave_) {
+        const auto line = question(reader);
+        if (!line) break;
+        if (trimmed(*line).empty()) continue;
+        try {
+            if (line->starts_with('/') && !line->starts_with("//")) {
+                command(std::string_view(*line).substr(1));
+            } else {
+                answer(line->starts_with("//") ? line->substr(1) : *line);
+            }
+        } catch (const Interrupted &) { // while a model was loaded
+            console().clear_progress();
+            say("interrupted");
+        } catch (const Error &e) {
+            console().clear_progress();
+            console().end_line();
+            const bool was_asked = interrupted();
+            if (!was_asked && e.exit_code() != 2) throw; // the run itself failed
+            console().message("keel: ", was_asked ? "interrupted" : e.what(), was_asked ? 0 : 31);
+            if (!was_asked && e.kind() == ErrorKind::resource && running_.session->tokens() > 0)
+                say("the question was not asked; /reset forgets what was said and makes room");
+            failed = true;
+        }
+        clear_interrupt(*host_);
+    }
+    if (reader.is_terminal()) console().out("\n");
+    return failed && !reader.is_terminal() ? 1 : 0;
+}
+
+void Chat::answer(const std::string &question) {
+    Conversation &conversation = *running_.conversation;
+    const size_t known = conversation.turns().size();
+    const GenerateResult result = conversation.ask(question, answer_options(running_.pipeline->config()));
+    console().clear_progress();
+    console().end_line();
+    const bool was_taken = conversation.turns().size() > known;
+    if (result.reason == StopReason::cancelled)
+        say(was_taken ? "interrupted" : "interrupted; the question was not asked");
+    if (result.reason == StopReason::cache_full) {
+        console().message("keel: stopped: ", result.detail, 33);
+        say("/reset forgets what was said and makes room");
+    }
+    if (result.reason == StopReason::max_tokens && !settings_.quiet)
+        say("the answer was cut off by generation.max_tokens (-n)");
+    last_ = result;
+    if (settings_.stats) show_stats();
+}
+
+void Chat::show_stats() const {
+    Session &session = *running_.session;
+    if (last_) console().faint(closing_line(*last_) + "\n");
+    console().faint(fmt::format("{}, {} tokens so far, {} in the cache of {} that the context has\n",
+                                answers(running_.conversation->turns().size() / 2), session.tokens(),
+                                session.cache().cache().max_length(), running_.pipeline->context()));
+}
+
+// The old model stays until the new one is there: what cannot be loaded costs nothing.
+void Chat::switch_to(std::string_view arguments) {
+    std::istringstream words{std::string(arguments)};
+    std::string target, set;
+    std::vector<std::string> sets;
+    words >> target;
+    while (words >> set)
+        sets.push_back(set);
+    if (target.empty())
+        throw_error(ErrorKind::usage, "/switch: expected a pipeline file or a model behind it");
+    Running next = load(load_target(target, sets));
+    const auto turns = running_.conversation->turns();
+    next.conversation->take_over({turns.begin(), turns.end()});
+    running_ = std::move(next);
+    last_.reset();
+    greet();
+    if (!running_.conversation->turns().empty())
+        say("a cache cannot be taken along to another model: it reads all of the chat with your next "
+            "question");
+}
+
+void Chat::command(std::string_view line) {
+    const size_t end = std::min(line.find_first_of(" \t"), line.size());
+    const std::string name(line.substr(0, end));
+    const std::string argument(trimmed(line.substr(end)));
+    Conversation &conversation = *running_.conversation;
+    const auto need_file = [&] {
+        if (argument.empty()) throw_error(ErrorKind::usage, "/{}: expected a file's name behind it", name);
+    };
+    if (name == "help") {
+        std::vector<std::vector<std::string>> rows;
+        for (const Command &c : commands)
+            rows.push_back({fmt::format("/{} {}", c.name, c.arguments), std::string(c.doc)});
+        console().faint(table(rows) +
+                        "A line that ends in \\ goes on in the next one; // begins a question with /\n");
+    } else if (name == "reset") {
+        conversation.reset();
+        last_.reset();
+        say("forgotten");
+    } else if (name == "stats") {
+        if (!argument.empty() && argument != "on" && argument != "off")
+            throw_error(ErrorKind::usage, "/stats: expected on, off or nothing, found '{}'",
+                        printable(argument, 40));
+        if (!argument.empty()) settings_.stats = argument == "on";
+        if (argument != "off") show_stats();
+    } else if (name == "save") {
+        need_file();
+        conversation.save(argument);
+        say(fmt::format("{} saved to {}", answers(conversation.turns().size() / 2),
+                        printable(argument, 200)));
+    } else if (name == "load") {
+        need_file();
+        conversation.load(argument);
+        last_.reset();
+        say(fmt::format("going on behind {}", answers(conversation.turns().size() / 2)));
+    } else if (name == "switch") {
+        switch_to(argument);
+    } else if (name == "exit" || name == "quit") {
+        leave_ = true;
+    } else {
+        std::vector<std::string> known;
+        for (const Command &c : commands)
+            known.emplace_back(c.name);
+        throw_error(ErrorKind::usage,
+                    "there is no command /{}{}; /help lists them, // begins a question with /",
+                    printable(name, 40), did_you_mean(name, known));
+    }
+}
+
+} // namespace keel::cli

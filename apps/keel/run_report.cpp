@@ -1,0 +1,139 @@
+#include "run_report.hpp"
+
+#include "program.hpp"
+
+#include "base/display.hpp"
+#include "device/explain.hpp"
+#include "text/utf8.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json rows_json(std::span<const PlannedOp *const> ops) {
+    Json rows = Json::array();
+    for (const ExplainRow &row : explain_rows(ops)) {
+        rows.push_back({{"op", row.op},
+                        {"rung", row.rung},
+                        {"kernel", row.kernel},
+                        {"reason", row.reason},
+                        {"count", row.count},
+                        {"scratch_bytes", row.scratch_bytes},
+                        {"crossing_bytes", row.crossing_bytes}});
+    }
+    return rows;
+}
+
+Json token_json(const Tokenizer &tokenizer, const TokenLogprob &token) {
+    const std::string_view piece = tokenizer.piece(token.id);
+    Json json = {{"id", token.id}, {"token", replace_invalid_utf8(piece)}, {"logprob", token.logprob}};
+    if (json["token"] != piece) { // a part of a character: U+FFFD does not tell which
+        json["bytes"] = Json::array();
+        for (const char byte : piece)
+            json["bytes"].push_back(static_cast<unsigned char>(byte));
+    }
+    return json;
+}
+
+// "12 Q4_K tensors are converted to q8_0: ..."
+Json converted(const std::vector<Conversion> &conversions) {
+    Json lines = Json::array();
+    for (const Conversion &conversion : conversions)
+        lines.push_back(conversion_text(conversion));
+    return lines;
+}
+
+} // namespace
+
+std::string quoted(std::string_view piece) {
+    std::string out;
+    for (const char c : piece) {
+        if (c == '\n') {
+            out += "\\n";
+        } else if (c == '\t') {
+            out += "\\t";
+        } else if (c == '\r') {
+            out += "\\r";
+        } else if (c == '"' || c == '\\') {
+            (out += '\\') += c;
+        } else {
+            out += c;
+        }
+    }
+    return '"' + printable(out, 4096) + '"';
+}
+
+Json explain_json(Pipeline &p) {
+    return {{"backend", p.device().plugin()},
+            {"device", p.device().device_info().name},
+            {"description", p.device().info().description},
+            {"sync", to_string(p.executor().stream().strategy())},
+            {"weights", p.weights().dtype_name()},
+            {"weight_bytes_per_token", p.weights().bytes_per_token(p.device())},
+            {"weights_converted", converted(p.source().conversions(*p.config().model.weights))},
+            {"kv",
+             {{"key_dtype", keel_dtype_name(p.kv_shape().key_dtype)},
+              {"value_dtype", keel_dtype_name(p.kv_shape().value_dtype)},
+              {"bytes_per_token", p.kv_shape().bytes_per_token()}}},
+            {"decode", rows_json(p.graph().decode_ops())},
+            {"prefill", rows_json(p.graph().prefill_ops())},
+            {"eviction", rows_json(p.cache_plan().ops())}};
+}
+
+Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r) {
+    const SessionStats &s = r.stats;
+    const double steps = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
+    Json stop = {{"reason", stop_reason_name(r.reason)}};
+    if (!r.detail.empty()) stop["detail"] = r.detail;
+    Json json = {{"model", p.source().path()},
+                 {"prompt", prompt},
+                 {"text", r.text},
+                 {"ids", r.ids},
+                 {"stop", std::move(stop)}};
+    if (!r.logprobs.empty()) json["logprobs"] = logprobs_json(*p.tokenizer(), r);
+    json["stats"] = {{"load_seconds", p.load_seconds()},
+                     {"first_token_seconds", r.first_token_seconds},
+                     {"prefill_tokens", s.prefill_tokens},
+                     {"prefill_seconds", s.prefill_seconds},
+                     {"prefill_tokens_per_second", s.prefill_rate()},
+                     {"decode_tokens", s.decode_tokens},
+                     {"decode_seconds", s.decode_seconds},
+                     {"decode_tokens_per_second", s.decode_rate()},
+                     {"kv_bytes", s.kv_bytes},
+                     {"kv_peak_bytes", s.kv_peak_bytes},
+                     {"evictions", s.evictions},
+                     {"evicted_bytes", s.evicted_bytes},
+                     {"submits_per_token", static_cast<double>(s.decode_stream.submits) / steps},
+                     {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps}};
+    return json;
+}
+
+Json logprobs_json(const Tokenizer &tokenizer, const GenerateResult &result) {
+    Json list = Json::array();
+    for (const TokenLogprobs &token : result.logprobs) {
+        Json json = token_json(tokenizer, token.chosen);
+        json["top"] = Json::array();
+        for (const TokenLogprob &other : token.top)
+            json["top"].push_back(token_json(tokenizer, other));
+        list.push_back(std::move(json));
+    }
+    return list;
+}
+
+std::string logprobs_text(const Tokenizer &tokenizer, const GenerateResult &result) {
+    std::vector<std::vector<std::string>> rows{{"logprob", "token", "most likely"}};
+    for (const TokenLogprobs &token : result.logprobs) {
+        std::string top;
+        for (const TokenLogprob &other : token.top)
+            top += fmt::format("{}{} {:.4f}", top.empty() ? "" : "  ", quoted(tokenizer.piece(other.id)),
+                               other.logprob);
+        rows.push_back({fmt::format("{:.4f}", token.chosen.logprob), quoted(tokenizer.piece(token.chosen.id)),
+                        std::move(top)});
+    }
+    return table(rows);
+}
+
+} // namespace keel::cli
