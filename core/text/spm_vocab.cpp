@@ -42,7 +42,7 @@ class Table {
     }
 
     void add_piece(std::int32_t id, const SpmVocab::Piece &piece) {
-        if (piece.text.empty() || taken_.contains(id)) return;
+        if (taken_.contains(id)) return;
         switch (piece.type) {
         case Type::normal:
         case Type::unused:
@@ -96,7 +96,7 @@ class Table {
 
     // The first of equal ones is found in texts.
     void push(AddedToken token) {
-        if (!contents_.emplace(token.content, token.id).second) return;
+        if (token.content.empty() || !contents_.emplace(token.content, token.id).second) return;
         token.pattern = token.content;
         // in a text that is not normalized a piece's U+2581 still stands for a space
         if (!token.special && !token.normalized) token.content = text_of_piece(token.content);

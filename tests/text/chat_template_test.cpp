@@ -171,17 +171,17 @@ TEST_CASE("each template says what ends an answer") {
 TEST_CASE("a template that writes its turns otherwise is not recognized") {
     CHECK_FALSE(ChatTemplate::by_name("Llama3"));
     CHECK(ChatTemplate::names().size() == 10);
-    for (const char *jinja : {"", "hello",
-                              "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}",
-                              "{{ '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + "
-                              "'<|im_end|>' }}",
-                              "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
-                              "'<|im_end|>' + '\n' }}", // asks for no answer
-                              "[INST] <<SYS>> <|im_start|> <|user|> <start_of_turn> <|start_header_id|>",
-                              "{{ '<|user|>\n' + message['content'] + '<|end|>\n<|assistant|>\n' }}", "{{ '",
-                              "{% '\\", "{#", "{{ \"<|im_start|>",
-                              "{{ '[SYSTEM_PROMPT]' + bos_token + '[INST] ' + message['content'] + '[/INST]' "
-                              "+ message['content'] + eos_token }}"})
+    for (const char *jinja :
+         {"", "hello", "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}",
+          "{{ '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + "
+          "'<|im_end|>' }}",
+          "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
+          "'<|im_end|>' + '\n' }}", // asks for no answer
+          "[INST] <<SYS>> <|im_start|> <|user|> <start_of_turn> <|start_header_id|>",
+          "{{ '<|user|>\n' + message['content'] + '<|end|>\n<|assistant|>\n' }}", "{{ '", "{% '\\", "{#",
+          "{{ \"<|im_start|>",
+          "{{ '[SYSTEM_PROMPT]' + bos_token + '[INST] ' + message['content'] + '[/INST]' "
+          "+ message['content'] + eos_token }}"})
         CHECK_FALSE(ChatTemplate::recognize(jinja));
     CHECK_FALSE(ChatTemplate::recognize(std::string(2'000'000, 'x')));
 }

@@ -1,0 +1,209 @@
+// Byte-level vocabularies in GGUF files. SentencePiece's stand in spm_test.cpp.
+#include "base/error.hpp"
+#include "format/gguf_writer.hpp"
+#include "text/chat_template.hpp"
+#include "text/gguf_pre_tokenizers.hpp"
+#include "text/normalizer.hpp"
+#include "text/pre_tokenizer.hpp"
+#include "text/tokenizer.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+const std::string root = KEEL_SOURCE_DIR;
+
+// The vocabulary of models/tiny, to write and to spoil.
+struct Vocab {
+    std::string architecture = "llama";
+    std::string model = "gpt2";
+    std::string pre = "qwen2"; // the same pattern
+    std::vector<std::string> tokens;
+    std::vector<std::int32_t> types;
+    std::vector<std::string> merges;
+    std::uint32_t bos = 4094;
+    std::string chat_template;
+};
+
+Vocab tiny() {
+    std::ifstream in(root + "/models/tiny/tokenizer.json");
+    const Json tree = Json::parse(in);
+    Vocab out;
+    out.tokens.resize(4096);
+    out.types.assign(4096, 1);
+    for (const auto &[text, id] : tree["model"]["vocab"].items())
+        out.tokens[id.get<std::size_t>()] = text;
+    for (const Json &token : tree["added_tokens"]) {
+        out.tokens[token["id"].get<std::size_t>()] = token["content"];
+        out.types[token["id"].get<std::size_t>()] = 3;
+    }
+    for (const Json &merge : tree["model"]["merges"])
+        out.merges.push_back(merge.is_string()
+                                 ? merge.get<std::string>()
+                                 : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+    return out;
+}
+
+std::filesystem::path write(const Vocab &vocab) {
+    const auto path = std::filesystem::path(KEEL_BINARY_DIR) / "gguf_tokenizer_test.gguf";
+    keel::GgufWriter out(path);
+    out.add("general.architecture", std::string_view(vocab.architecture));
+    out.add("tokenizer.ggml.model", std::string_view(vocab.model));
+    if (!vocab.pre.empty()) out.add("tokenizer.ggml.pre", std::string_view(vocab.pre));
+    out.add("tokenizer.ggml.tokens", vocab.tokens);
+    out.add("tokenizer.ggml.token_type", vocab.types);
+    if (!vocab.merges.empty()) out.add("tokenizer.ggml.merges", vocab.merges);
+    out.add("tokenizer.ggml.bos_token_id", vocab.bos);
+    out.add("tokenizer.ggml.eos_token_id", std::uint32_t{4095});
+    out.add("tokenizer.ggml.add_bos_token", true);
+    if (!vocab.chat_template.empty())
+        out.add("tokenizer.chat_template", std::string_view(vocab.chat_template));
+    out.begin();
+    out.finish();
+    return path;
+}
+
+std::unique_ptr<keel::Tokenizer> load(const Vocab &vocab) {
+    return keel::load_tokenizer(write(vocab));
+}
+
+std::string refusal(const Vocab &vocab) {
+    try {
+        (void)load(vocab);
+    } catch (const keel::Error &error) {
+        CHECK(error.kind() == keel::ErrorKind::input);
+        return error.what();
+    }
+    return "accepted";
+}
+
+} // namespace
+
+TEST_CASE("a byte-level vocabulary in a GGUF file gives the ids of its tokenizer.json") {
+    const auto from_file = load(tiny());
+    const auto from_folder = keel::load_tokenizer(root + "/models/tiny");
+    std::ifstream lines(root + "/tests/text/golden/tiny.txt");
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+        const auto text = Json::parse(line.substr(0, line.rfind('\t'))).get<std::string>();
+        if (from_file->encode(text) != from_folder->encode(text)) {
+            INFO(line);
+            CHECK(from_file->encode(text) == from_folder->encode(text));
+        }
+    }
+    CHECK(count >= 3000);
+    CHECK(from_file->bos_id() == 4094);
+    CHECK(from_file->end_ids() == Ids{4095});
+    CHECK(from_file->kind(4095) == keel::TokenKind::special);
+    CHECK(from_file->decode(from_file->encode("caf\u00E9 <|end_of_text|>")) == "caf\u00E9 ");
+}
+
+TEST_CASE("Qwen's files compose characters, others with its pattern do not") {
+    Vocab vocab = tiny();
+    const std::string apart = "cafe\u0301";
+    CHECK(load(vocab)->encode(apart) != load(vocab)->encode("caf\u00E9"));
+    vocab.architecture = "qwen3";
+    CHECK(load(vocab)->encode(apart) == load(vocab)->encode("caf\u00E9"));
+}
+
+TEST_CASE("the ways to cut words that GGUF files name are those of the models") {
+    const auto cuts = [](std::string_view name, std::string_view text) {
+        const auto pre = keel::find_gguf_pre_tokenizer(name);
+        REQUIRE(pre);
+        keel::PreTokenizer tokenizer;
+        for (const std::string_view pattern : pre->patterns)
+            tokenizer.add_split(keel::SplitRegex(pattern, keel::SplitRegex::Syntax::regex, std::string(name)),
+                                keel::SplitBehavior::isolated, false);
+        tokenizer.set_byte_level(false, false);
+        keel::RegexScratch scratch(text.size());
+        std::string out;
+        tokenizer.split(text, {}, scratch, [&](std::string_view word) { (out += word) += '|'; });
+        return out;
+    };
+    const std::string text = "It's 12345 okIDE  x\n\n!/";
+    CHECK(cuts("gpt-2", text) == "It|'s| 12345| okIDE| | x|\n|\n|!/|");
+    CHECK(cuts("llama-bpe", text) == "It|'s| |123|45| okIDE| | x|\n\n|!/|");
+    CHECK(cuts("qwen2", text) == "It|'s| |1|2|3|4|5| okIDE| | x|\n\n|!/|");
+    CHECK(cuts("smollm", text) == "It|'s| |1|2|3|4|5| okIDE| | x|\n|\n|!/|");
+    CHECK(cuts("tekken", text) == "It|'s| |1|2|3|4|5| ok|IDE| | x|\n\n|!/|");
+    CHECK(cuts("default", text) == "It|'|s| |123|45| okIDE| | x|\n\n|!/|");
+    CHECK_FALSE(keel::find_gguf_pre_tokenizer("bloom"));
+    CHECK(keel::gguf_pre_tokenizer_names().starts_with("default, gpt-2, mpt, llama-bpe, "));
+}
+
+TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
+    Vocab vocab = tiny();
+    vocab.pre = "bloom";
+    CHECK_THAT(refusal(vocab),
+               Contains("tokenizer.ggml.pre") && Contains("'bloom' is not known; Keel knows default, gpt-2"));
+    vocab.pre.clear();
+    CHECK(refusal(vocab) == "accepted"); // as "default"
+    vocab = tiny();
+    vocab.model = "bert";
+    CHECK_THAT(refusal(vocab),
+               Contains("tokenizer.ggml.model") && Contains("the kind 'bert' is not supported"));
+    vocab = tiny();
+    vocab.merges[7] = "x";
+    CHECK_THAT(refusal(vocab),
+               Contains("tokenizer.ggml.merges") && Contains("merge 7: expected \"a b\", found 'x'"));
+    vocab.merges[7] = "q qqqq";
+    CHECK_THAT(refusal(vocab), Contains("merge 7: 'q") && Contains("is not in tokenizer.ggml.tokens"));
+    vocab.merges.clear();
+    CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.merges") && Contains("is missing"));
+    vocab = tiny();
+    vocab.bos = 4096;
+    CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.bos_token_id"));
+    vocab = tiny();
+    vocab.tokens[5] = "\xFF";
+    CHECK(refusal(vocab) != "accepted");
+    vocab = tiny();
+    vocab.types.pop_back();
+    CHECK_THAT(refusal(vocab),
+               Contains("tokenizer.ggml.token_type") && Contains("expected one number per token"));
+    vocab = tiny();
+    for (std::string &token : vocab.tokens)
+        token += " ";
+    CHECK_THAT(refusal(vocab), Contains("this is not byte-level BPE"));
+}
+
+TEST_CASE("the chat template and the ends of turns are found in a GGUF file") {
+    Vocab vocab = tiny();
+    vocab.tokens[4093] = "<|im_end|>";
+    vocab.types[4093] = 3;
+    std::erase_if(vocab.merges, [&](const std::string &merge) {
+        std::string joined = merge;
+        joined.erase(joined.find(' '), 1);
+        return joined == tiny().tokens[4093];
+    });
+    std::ifstream in(root + "/tests/text/golden/chat.json");
+    vocab.chat_template = Json::parse(in)["templates"]["chatml"]["jinja"];
+    const auto found = keel::load_chat_template(write(vocab));
+    REQUIRE(found.known);
+    CHECK(found.known->name() == "chatml");
+    CHECK(load(vocab)->end_ids() == Ids{4093, 4095});
+}
+
+TEST_CASE("composed text is Unicode's, also in long texts") {
+    CHECK(keel::compose_unicode("cafe\u0301 \u1100\u1161\u11A8 \u212B \uFB01", false) ==
+          "caf\u00E9 \uAC01 \u00C5 \uFB01");
+    CHECK(keel::compose_unicode("\uFB01 \u2460", true) == "fi 1");
+    std::string apart;
+    std::string composed;
+    for (int i = 0; i < 60'000; ++i) {
+        apart += "e\u0301";
+        composed += "\u00E9";
+    }
+    CHECK(keel::compose_unicode(apart, false) == composed);
+    keel::TextNormalizer blow_up;
+    for (int i = 0; i < 6; ++i)
+        blow_up.add_replacement("a", std::string(60, 'a'));
+    CHECK_THROWS_WITH(blow_up.apply("aaaa"), Contains("becomes too long"));
+}
