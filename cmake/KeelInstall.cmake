@@ -1,5 +1,6 @@
 # What `cmake --install` puts where: the program, plugins and configs for users; headers and a CMake package for authors of
-# plugins. Plugins install themselves (keel_add_plugin). Everything is found relative to the program, so the tree may move.
+# plugins and of programs with Keel inside. Plugins install themselves (keel_add_plugin). Everything is found relative to the program,
+# so the tree may move.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -17,12 +18,14 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/core/include/keel DESTINATION ${CMAKE_IN
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 set_target_properties(keel_sdk PROPERTIES EXPORT_NAME sdk)
 install(TARGETS keel_sdk EXPORT keelTargets)
+# libkeel: header, target keel::keel. Plugins are found beside it.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/include/keel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS keel_api EXPORT keelTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT keelTargets NAMESPACE keel:: DESTINATION ${keel_package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/keelConfig.cmake.in ${PROJECT_BINARY_DIR}/keelConfig.cmake
   INSTALL_DESTINATION ${keel_package_dir})
 # While the major is 0 the ABI may change with each minor.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/keelConfigVersion.cmake COMPATIBILITY SameMinorVersion
-  ARCH_INDEPENDENT)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/keelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/keelConfig.cmake ${PROJECT_BINARY_DIR}/keelConfigVersion.cmake
     ${PROJECT_SOURCE_DIR}/cmake/KeelPlugin.cmake ${PROJECT_SOURCE_DIR}/cmake/keel_plugin.version
   DESTINATION ${keel_package_dir})

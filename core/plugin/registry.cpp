@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <set>
 #include <system_error>
 
@@ -72,11 +73,24 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
                 printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
 }
 
+// The folder of the library that this code is part of, where that is none of a program's own: libkeel. Empty for a program. Only what is
+// known by an absolute path counts, so that the working directory never does.
+fs::path library_folder() {
+    static const char here = 0;
+    Dl_info info{};
+    if (::dladdr(&here, &info) == 0 || info.dli_fname == nullptr || info.dli_fname[0] != '/') return {};
+    std::error_code error;
+    const fs::path path = fs::canonical(info.dli_fname, error);
+    return error || path == executable_path() ? fs::path() : path.parent_path();
+}
+
 } // namespace
 
 std::vector<fs::path> default_plugin_folders() {
     std::vector<fs::path> folders;
     add_environment(folders);
+    if (const fs::path library = library_folder(); !library.empty())
+        add_once(folders, library / "keel/plugins");
     const fs::path beside = executable_path().parent_path() / "..";
     add_once(folders, beside / "lib/keel/plugins");
     add_once(folders, beside / KEEL_LIBDIR / "keel/plugins"); // lib64, lib/x86_64-linux-gnu

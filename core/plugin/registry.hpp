@@ -14,7 +14,7 @@
 namespace keel {
 
 // Where plugins are looked for by name, in this order: the folders of KEEL_PLUGIN_PATH (a list with ':' between),
-// ../lib/keel/plugins beside the executable, the folder that this build installs to. Never the working directory.
+// keel/plugins beside libkeel (in a program that has Keel as a library), ../lib/keel/plugins beside the executable, the folder that this build installs to. Never the working directory.
 // Throws Error(usage) if KEEL_PLUGIN_PATH holds a relative path.
 std::vector<std::filesystem::path> default_plugin_folders();
 

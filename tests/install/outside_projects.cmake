@@ -9,7 +9,7 @@ endfunction()
 
 file(REMOVE_RECURSE ${FOLDER})
 run(${CMAKE_COMMAND} --install ${KEEL_BUILD} --prefix ${FOLDER}/prefix)
-foreach(file include/keel/backend.h include/keel/sdk.hpp share/keel/models/tiny/config.json share/keel/configs)
+foreach(file include/keel/backend.h include/keel/sdk.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs)
   if(NOT EXISTS ${FOLDER}/prefix/${file})
     message(FATAL_ERROR "not installed: ${file}")
   endif()
@@ -24,6 +24,21 @@ foreach(project policy backend)
     "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
   run(${CMAKE_COMMAND} --build ${FOLDER}/${project}/build)
 endforeach()
+
+# The example program, from its own folder, against nothing but the installation; its plugins are found beside libkeel.
+file(COPY ${KEEL_SOURCE}/examples/hello DESTINATION ${FOLDER})
+run(${CMAKE_COMMAND} -S ${FOLDER}/hello -B ${FOLDER}/hello/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${CXX_COMPILER} "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror")
+run(${CMAKE_COMMAND} --build ${FOLDER}/hello/build)
+execute_process(COMMAND ${FOLDER}/hello/build/hello ${FOLDER}/prefix/share/keel/models/tiny "The wolf" WORKING_DIRECTORY /
+  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+if(NOT result EQUAL 0 OR NOT output MATCHES "^The wolf.*[0-9]+ tokens")
+  message(FATAL_ERROR "hello ended with ${result}:\n${output}${errors}")
+endif()
+execute_process(COMMAND ${FOLDER}/hello/build/hello ${FOLDER}/none RESULT_VARIABLE result ERROR_VARIABLE errors)
+if(NOT result EQUAL 1 OR NOT errors MATCHES "^hello: .*no such file or folder")
+  message(FATAL_ERROR "hello ended with ${result}:\n${errors}")
+endif()
 
 # As a user would: the folders in KEEL_PLUGIN_PATH, the plugins by name.
 set(ENV{KEEL_PLUGIN_PATH} "${FOLDER}/policy/build:${FOLDER}/backend/build")

@@ -1,0 +1,356 @@
+// The public C++ API: a thin cover over core/pipeline that lets none of its types through.
+#include <keel/keel.hpp>
+
+#include "base/error.hpp"
+#include "format/gguf.hpp"
+#include "pipeline/config_writer.hpp"
+#include "pipeline/conversation.hpp"
+#include "pipeline/session_file.hpp"
+
+#include <filesystem>
+#include <new>
+#include <utility>
+
+namespace keel::api {
+namespace {
+
+ErrorKind kind_of(keel::ErrorKind kind) {
+    switch (kind) {
+    case keel::ErrorKind::usage:
+        return ErrorKind::usage;
+    case keel::ErrorKind::input:
+        return ErrorKind::input;
+    case keel::ErrorKind::plugin:
+        return ErrorKind::plugin;
+    case keel::ErrorKind::resource:
+        return ErrorKind::resource;
+    case keel::ErrorKind::runtime:
+        return ErrorKind::runtime;
+    case keel::ErrorKind::internal:
+        break;
+    }
+    return ErrorKind::internal;
+}
+
+// Errors of the core as those of the API; what a caller's own callback throws passes through.
+template <typename Action>
+auto covered(Action &&action) {
+    try {
+        return action();
+    } catch (const keel::Error &e) {
+        throw Error(kind_of(e.kind()), e.what());
+    } catch (const std::bad_alloc &) {
+        throw Error(ErrorKind::resource, "out of memory");
+    }
+}
+
+[[noreturn]] void refuse_moved() {
+    throw Error(ErrorKind::usage, "the object was moved from");
+}
+
+// As the command line has it: a model alone gets the backend that is everywhere.
+pipeline::PipelineConfig config_of(const std::string &target, const std::vector<std::string> &overrides) {
+    std::error_code error;
+    const std::filesystem::path path(target);
+    if (!std::filesystem::exists(path, error))
+        throw_error(keel::ErrorKind::input,
+                    "{}: no such file or folder; expected a pipeline file, a model folder or a GGUF file",
+                    target);
+    if (!std::filesystem::is_directory(path, error) && !is_gguf_file(path))
+        return pipeline::load_config(path, overrides);
+    std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(target), "backend.plugin=cpu"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return pipeline::config_from_overrides(all);
+}
+
+keel::Progress progress_of(const Progress &progress) {
+    if (!progress) return {};
+    return [progress](const char *stage, uint64_t done, uint64_t total) { progress(stage, done, total); };
+}
+
+GenerateOptions options_of(const Generation &g) {
+    GenerateOptions o;
+    o.max_tokens = g.max_tokens;
+    o.stop = g.stop;
+    o.sampling.temperature = static_cast<float>(g.temperature);
+    o.sampling.top_k = static_cast<int32_t>(std::min<int64_t>(g.top_k, INT32_MAX));
+    o.sampling.top_p = static_cast<float>(g.top_p);
+    o.sampling.min_p = static_cast<float>(g.min_p);
+    o.sampling.repetition_penalty = static_cast<float>(g.repetition_penalty);
+    o.sampling.repetition_window = static_cast<int32_t>(std::min<int64_t>(g.repetition_window, INT32_MAX));
+    o.sampling.seed = g.seed;
+    o.ignore_end = g.ignore_end;
+    o.logprobs = g.logprobs;
+    o.on_text = g.on_text;
+    o.progress = progress_of(g.on_progress);
+    return o;
+}
+
+Generation generation_of(const pipeline::PipelineConfig &config) {
+    Generation g;
+    g.max_tokens = *config.generation.max_tokens;
+    g.stop = *config.generation.stop;
+    g.temperature = *config.sampling.temperature;
+    g.top_k = *config.sampling.top_k;
+    g.top_p = *config.sampling.top_p;
+    g.min_p = *config.sampling.min_p;
+    g.repetition_penalty = *config.sampling.repetition_penalty;
+    g.repetition_window = *config.sampling.repetition_window;
+    g.seed = static_cast<uint64_t>(*config.sampling.seed);
+    return g;
+}
+
+Stop stop_of(StopReason reason) {
+    switch (reason) {
+    case StopReason::end_token:
+        return Stop::end_token;
+    case StopReason::stop_string:
+        return Stop::stop_string;
+    case StopReason::max_tokens:
+        return Stop::max_tokens;
+    case StopReason::cache_full:
+        return Stop::cache_full;
+    case StopReason::cancelled:
+        break;
+    }
+    return Stop::cancelled;
+}
+
+Result result_of(GenerateResult &&r) {
+    Result out;
+    out.text = std::move(r.text);
+    out.ids = std::move(r.ids);
+    out.stop = stop_of(r.reason);
+    out.detail = std::move(r.detail);
+    for (const TokenLogprobs &token : r.logprobs) {
+        Logprobs &noted = out.logprobs.emplace_back();
+        noted.chosen = {token.chosen.id, token.chosen.logprob};
+        for (const keel::TokenLogprob &other : token.top)
+            noted.top.push_back({other.id, other.logprob});
+    }
+    return out;
+}
+
+} // namespace
+
+Error::Error(ErrorKind kind, const std::string &message) : std::runtime_error(message), kind_(kind) {}
+Error::~Error() = default;
+
+const char *version() noexcept {
+    return KEEL_VERSION;
+}
+
+struct Pipeline::Impl {
+    std::shared_ptr<HostServices> host = std::make_shared<HostServices>();
+    std::unique_ptr<keel::Pipeline> pipeline;
+};
+
+struct Session::Impl {
+    std::shared_ptr<Pipeline::Impl> owner;
+    keel::Session session;
+    std::optional<Rng::State> random;
+    explicit Impl(std::shared_ptr<Pipeline::Impl> of) : owner(std::move(of)), session(*owner->pipeline) {}
+};
+
+struct Chat::Impl {
+    std::shared_ptr<Pipeline::Impl> owner;
+    keel::Session session;
+    Conversation conversation;
+    Impl(std::shared_ptr<Pipeline::Impl> of, ChatTemplate chat, std::optional<std::string> system)
+        : owner(std::move(of)), session(*owner->pipeline),
+          conversation(session, std::move(chat), std::move(system)) {}
+};
+
+Pipeline::Pipeline(const std::string &target, const std::vector<std::string> &overrides,
+                   const Progress &progress)
+    : impl_(std::make_shared<Impl>()) {
+    covered([&] {
+        PipelineOptions options;
+        options.host = impl_->host;
+        options.progress = progress_of(progress);
+        options.has_system_prompt = true;
+        impl_->pipeline = std::make_unique<keel::Pipeline>(config_of(target, overrides), options);
+    });
+}
+
+Pipeline::~Pipeline() = default;
+Pipeline::Pipeline(Pipeline &&) noexcept = default;
+Pipeline &Pipeline::operator=(Pipeline &&) noexcept = default;
+
+std::vector<int32_t> Pipeline::encode(std::string_view text, bool begins) const {
+    if (!impl_) refuse_moved();
+    return covered([&] {
+        return impl_->pipeline->tokenizer()->encode(
+            text, EncodeOptions{.add_special = begins, .parse_special = true, .continues = !begins});
+    });
+}
+
+std::string Pipeline::decode(const std::vector<int32_t> &ids) const {
+    if (!impl_) refuse_moved();
+    return covered([&] { return impl_->pipeline->tokenizer()->decode(ids); });
+}
+
+int64_t Pipeline::context() const {
+    if (!impl_) refuse_moved();
+    return impl_->pipeline->context();
+}
+
+int64_t Pipeline::vocab_size() const {
+    if (!impl_) refuse_moved();
+    return impl_->pipeline->model().vocab_size;
+}
+
+Generation Pipeline::defaults() const {
+    if (!impl_) refuse_moved();
+    return generation_of(impl_->pipeline->config());
+}
+
+std::string Pipeline::explain() const {
+    if (!impl_) refuse_moved();
+    return covered([&] { return impl_->pipeline->explain(); });
+}
+
+void Pipeline::cancel() noexcept {
+    if (impl_) impl_->host->request_cancel();
+}
+
+void Pipeline::resume() noexcept {
+    if (impl_) impl_->host->clear_cancel();
+}
+
+Session::Session(Pipeline &pipeline) {
+    if (!pipeline.impl_) refuse_moved();
+    covered([&] { impl_ = std::make_unique<Impl>(pipeline.impl_); });
+}
+
+Session::~Session() = default;
+Session::Session(Session &&) noexcept = default;
+Session &Session::operator=(Session &&) noexcept = default;
+
+Result Session::generate(const std::vector<int32_t> &prompt, const Generation &options) {
+    if (!impl_) refuse_moved();
+    return covered([&] {
+        GenerateOptions o = options_of(options);
+        if (impl_->random) o.random = impl_->random;
+        const auto vocabulary = static_cast<int32_t>(impl_->owner->pipeline->model().vocab_size);
+        for (const int32_t id : prompt) {
+            if (id < 0 || id >= vocabulary)
+                throw_error(keel::ErrorKind::usage, "token {}: expected ids from 0 to {}", id,
+                            vocabulary - 1);
+        }
+        GenerateResult result = keel::generate(impl_->session, prompt, o);
+        if (!result.ids.empty()) impl_->random = result.random;
+        return result_of(std::move(result));
+    });
+}
+
+Result Session::generate(std::string_view prompt, const Generation &options) {
+    if (!impl_) refuse_moved();
+    const bool begins = impl_->session.tokens() == 0;
+    const EncodeOptions how{.add_special = begins, .parse_special = true, .continues = !begins};
+    const auto ids = covered([&] { return impl_->owner->pipeline->tokenizer()->encode(prompt, how); });
+    return generate(ids, options);
+}
+
+Result Session::generate(std::string_view prompt) {
+    if (!impl_) refuse_moved();
+    return generate(prompt, generation_of(impl_->owner->pipeline->config()));
+}
+
+const float *Session::read(const std::vector<int32_t> &ids) {
+    if (!impl_) refuse_moved();
+    return covered([&] {
+        const auto vocabulary = impl_->owner->pipeline->model().vocab_size;
+        for (const int32_t id : ids) {
+            if (id < 0 || id >= vocabulary)
+                throw_error(keel::ErrorKind::usage, "token {}: expected ids from 0 to {}", id,
+                            vocabulary - 1);
+        }
+        std::vector<int32_t> all(ids);
+        if (const auto pending = impl_->session.pending()) all.insert(all.begin(), *pending);
+        if (all.empty()) throw_error(keel::ErrorKind::usage, "there are no tokens to read");
+        impl_->session.prefill(all);
+        const auto logits = impl_->session.logits();
+        if (logits.size() < static_cast<size_t>(vocabulary))
+            throw_error(keel::ErrorKind::usage, "reading was cancelled");
+        return logits.data() + (logits.size() - static_cast<size_t>(vocabulary));
+    });
+}
+
+std::vector<int32_t> Session::history() const {
+    if (!impl_) refuse_moved();
+    const auto ids = impl_->session.history();
+    return {ids.begin(), ids.end()};
+}
+
+Stats Session::stats() const {
+    if (!impl_) refuse_moved();
+    const SessionStats &s = impl_->session.stats();
+    Stats out;
+    out.prefill_tokens = s.prefill_tokens;
+    out.decode_tokens = s.decode_tokens;
+    out.prefill_seconds = s.prefill_seconds;
+    out.decode_seconds = s.decode_seconds;
+    out.kv_bytes = s.kv_bytes;
+    out.kv_peak_bytes = s.kv_peak_bytes;
+    out.evictions = s.evictions;
+    return out;
+}
+
+void Session::reset() {
+    if (!impl_) refuse_moved();
+    covered([&] {
+        impl_->session.reset();
+        impl_->random.reset();
+    });
+}
+
+void Session::save(const std::string &path) {
+    if (!impl_) refuse_moved();
+    covered([&] { save_session(impl_->session, path, {impl_->random, {}}); });
+}
+
+void Session::load(const std::string &path) {
+    if (!impl_) refuse_moved();
+    covered([&] { impl_->random = load_session(impl_->session, path).random; });
+}
+
+Chat::Chat(Pipeline &pipeline, std::optional<std::string> system, const std::string &chat_template) {
+    if (!pipeline.impl_) refuse_moved();
+    covered([&] {
+        ChatTemplate chat =
+            choose_chat_template(*pipeline.impl_->pipeline->config().model.path, chat_template);
+        impl_ = std::make_unique<Impl>(pipeline.impl_, std::move(chat), std::move(system));
+    });
+}
+
+Chat::~Chat() = default;
+Chat::Chat(Chat &&) noexcept = default;
+Chat &Chat::operator=(Chat &&) noexcept = default;
+
+Result Chat::ask(std::string_view question, const Generation &options) {
+    if (!impl_) refuse_moved();
+    return covered([&] { return result_of(impl_->conversation.ask(question, options_of(options))); });
+}
+
+Result Chat::ask(std::string_view question) {
+    if (!impl_) refuse_moved();
+    return ask(question, generation_of(impl_->owner->pipeline->config()));
+}
+
+void Chat::reset() {
+    if (!impl_) refuse_moved();
+    covered([&] { impl_->conversation.reset(); });
+}
+
+void Chat::save(const std::string &path) {
+    if (!impl_) refuse_moved();
+    covered([&] { impl_->conversation.save(path); });
+}
+
+void Chat::load(const std::string &path) {
+    if (!impl_) refuse_moved();
+    covered([&] { impl_->conversation.load(path); });
+}
+
+} // namespace keel::api

@@ -1,0 +1,44 @@
+// The smallest program with Keel inside: a text as it comes, and what an error looks like.
+#include <keel/keel.hpp>
+
+#include <cstdio>
+#include <string>
+
+namespace {
+
+void print(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        std::fputs("usage: hello MODEL [PROMPT]\n", stderr);
+        return 2;
+    }
+    try {
+        keel::api::Pipeline pipeline(argv[1], {"model.context=256"});
+        keel::api::Session session(pipeline);
+
+        keel::api::Generation options = pipeline.defaults();
+        options.max_tokens = 40;
+        options.seed = 7;
+        options.on_text = print;
+        const std::string prompt = argc > 2 ? argv[2] : "Once upon a time";
+        print(prompt);
+        const keel::api::Result result = session.generate(prompt, options);
+        std::printf("\n[%zu tokens, %.0f a second]\n", result.ids.size(),
+                    static_cast<double>(session.stats().decode_tokens) / session.stats().decode_seconds);
+
+        // Go on where it was, as often as wanted.
+        print("... ");
+        session.generate("", options);
+        print("\n");
+        return 0;
+    } catch (const keel::api::Error &error) {
+        std::fprintf(stderr, "hello: %s\n", error.what());
+        return 1;
+    }
+}
