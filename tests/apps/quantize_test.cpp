@@ -1,0 +1,74 @@
+#include "apps/keel_process.hpp"
+
+#include "support/temp_folder.hpp"
+
+#include <nlohmann/json.hpp>
+
+using namespace keel::test;
+
+namespace {
+
+const std::string prompt = "Once upon a time there was";
+
+} // namespace
+
+TEST_CASE("quantize writes a file that runs as its folder does, and says what it cost") {
+    const TempFolder folder;
+    const std::string file = (folder / "tiny.gguf").string();
+    const ProcessResult written = run_keel({"quantize", tiny, file, "--type", "q4_0"});
+    INFO(written.err);
+    REQUIRE(written.code == 0);
+    CHECK(contains(written.out, "blk.5.ffn_down.weight"));
+    CHECK(contains(written.out, "relative error of all values"));
+    const auto text = [](const std::string &model) {
+        return run_keel({"run", model, "-p", prompt, "--greedy", "-n", "12", "-q", "--weights", "q4_0"}).out;
+    };
+    CHECK_FALSE(text(file).empty());
+    CHECK(text(file) == text(tiny));
+    const ProcessResult inspected = run_keel({"inspect", file, "--verify"});
+    CHECK(inspected.code == 0);
+    CHECK(contains(inspected.out, "43 of Q4_0"));
+
+    const ProcessResult again = run_keel({"quantize", tiny, file});
+    CHECK(again.code == 2);
+    CHECK(contains(again.err, "the file exists; give another name, or --force to replace it"));
+    const ProcessResult forced = run_keel({"quantize", tiny, file, "--force", "--json", "--type", "bf16"});
+    CHECK(forced.code == 0);
+    const auto json = nlohmann::json::parse(forced.out);
+    CHECK(json.at("type") == "bf16");
+    CHECK(json.at("relative") == 0);
+    CHECK(json.at("tensors").size() == 56);
+    CHECK(run_keel({"quantize", file, file, "--force"}).code == 2);
+    CHECK(run_keel({"quantize", tiny, file, "--force", "--type", "q5_0"}).code == 2);
+}
+
+TEST_CASE("quantize measures the perplexity of both models where asked") {
+    const TempFolder folder;
+    std::string story;
+    for (int i = 0; i < 12; ++i)
+        story += "Once upon a time there was a king who had a daughter, and she went into the wood. ";
+    const std::string text = folder.write("story.txt", story).string();
+    const ProcessResult r =
+        run_keel({"quantize", tiny, (folder / "t.gguf").string(), "--perplexity", text, "--json"});
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    const auto perplexity = nlohmann::json::parse(r.out).at("perplexity");
+    CHECK(perplexity.at("before") > 1);
+    CHECK(std::abs(perplexity.at("nats_difference").get<double>()) < 0.1);
+    CHECK(run_keel({"quantize", tiny, (folder / "u.gguf").string(), "--perplexity", "/none"}).code == 2);
+}
+
+TEST_CASE("a GGUF file is taken where a model folder is") {
+    const TempFolder folder;
+    const std::string file = (folder / "m.gguf").string();
+    REQUIRE(run_keel({"quantize", tiny, file}).code == 0);
+    const ProcessResult init =
+        run_keel({"config", "init", "m.gguf", "-o", "my.yaml"}, {.folder = folder.path().string()});
+    INFO(init.err);
+    REQUIRE(init.code == 0);
+    const ProcessResult checked = run_keel({"config", "check", (folder / "my.yaml").string()});
+    CHECK(checked.code == 0);
+    CHECK(run_keel({"run", (folder / "my.yaml").string(), "-p", prompt, "-n", "3"}).code == 0);
+    CHECK(run_keel({"tokenize", file, prompt}).out == run_keel({"tokenize", tiny, prompt}).out);
+    CHECK(run_keel({"compare", file, "--against", "reference", "--tokens", "4", "--steps", "1"}).code == 0);
+}
