@@ -1,3 +1,4 @@
+#include "bench_matrix.hpp"
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
@@ -27,7 +28,7 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
     console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
 }
 
-int run_bench_command(BenchArguments &a) {
+int run_bench_command(const BenchArguments &a) {
     pipeline::PipelineConfig config = a.pipeline.load();
     if (*config.policy.log) { // random ids evicted again and again are nobody's log
         config.policy.log.value.reset();
@@ -68,7 +69,8 @@ void add_bench(CLI::App &app, Program &program) {
         {{"keel bench models/tiny", ""},
          {"keel bench my.yaml --prefill 128,512,2048 --depth 0,2048 --decode 64 --repeat 5", ""},
          {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "decode alone"},
-         {"keel bench my.yaml --json > bench.json", "with the sample of every repeat; see docs/bench.md"}});
+         {"keel bench my.yaml --json > bench.json", "with the sample of every repeat; see docs/bench.md"},
+         {"keel bench matrix my-matrix.yaml -o results", "many of them; 'keel bench report' shows them"}});
     auto a = std::make_shared<BenchArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
     command
@@ -106,7 +108,23 @@ void add_bench(CLI::App &app, Program &program) {
         ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
     a->trace.add_to(command);
     command.add_flag("--json", a->json, "Print one JSON object");
-    set_action(command, program, [a] { return run_bench_command(*a); });
+    add_bench_matrix(command, program);
+    add_bench_report(command, program);
+    // TARGET is needed where neither of these is named; their callbacks come before this one.
+    command.get_option("TARGET")->required(false);
+    command.callback([&command, &program, a] {
+        const auto named = command.get_subcommands();
+        if (named.empty()) {
+            if (a->pipeline.target().empty()) throw CLI::RequiredError("TARGET");
+            program.action = [a] { return run_bench_command(*a); };
+            return;
+        }
+        for (const CLI::Option *option : command.get_options()) {
+            if (option->count() > 0 && option->get_group() != "Messages")
+                throw CLI::ValidationError(option->get_name(), "stands before '" + named.front()->get_name() +
+                                                                   "', which does not take it");
+        }
+    });
 }
 
 } // namespace keel::cli

@@ -49,7 +49,7 @@ ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline)
     return options;
 }
 
-int run_perplexity(EvalArguments &a) {
+int run_perplexity(const EvalArguments &a) {
     const pipeline::PipelineConfig config = a.pipeline.load();
     const std::string text = read_text(a.text);
     a.trace.open();

@@ -4,21 +4,23 @@ namespace keel::cli {
 
 void TraceOption::add_to(CLI::App &command) {
     command
-        .add_option("--trace", file_,
+        .add_option("--trace", state_->file,
                     "Record ops, submits, waits, evictions and the cache's size for ui.perfetto.dev")
         ->type_name("FILE");
 }
 
-void TraceOption::open() {
-    if (file_.empty()) return;
-    trace_ = std::make_unique<Trace>(file_);
-    opened_ = trace_->now();
+void TraceOption::open() const {
+    if (!is_given()) return;
+    state_->trace.emplace(state_->file);
+    state_->opened = state_->trace->now();
 }
 
-void TraceOption::watch(Pipeline &pipeline) {
-    if (!trace_) return;
-    trace_->span("load", "step", opened_, trace_->now(), {{"model", Trace::text(pipeline.source().path())}});
-    pipeline.executor().set_trace(trace_.get());
+void TraceOption::watch(Pipeline &pipeline) const {
+    if (!state_->trace) return;
+    Trace &trace = *state_->trace;
+    trace.span("load", "step", state_->opened, trace.now(),
+               {{"model", Trace::text(pipeline.source().path())}});
+    pipeline.executor().set_trace(&trace);
 }
 
 } // namespace keel::cli

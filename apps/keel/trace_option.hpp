@@ -6,6 +6,7 @@
 #include "pipeline/pipeline.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace keel::cli {
@@ -14,15 +15,19 @@ namespace keel::cli {
 class TraceOption {
   public:
     void add_to(CLI::App &command);
+    bool is_given() const { return !state_->file.empty(); }
     // Makes the file, where one was asked for: before weights are loaded, so that a bad name costs no time.
-    void open();
+    void open() const;
     // What the pipeline does from now on is recorded.
-    void watch(Pipeline &pipeline);
+    void watch(Pipeline &pipeline) const;
 
   private:
-    std::string file_;
-    std::unique_ptr<Trace> trace_;
-    double opened_ = 0;
+    struct State { // commands hold their options by const reference while they run
+        std::string file;
+        std::optional<Trace> trace;
+        double opened = 0;
+    };
+    std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 } // namespace keel::cli

@@ -46,7 +46,8 @@ std::string aligned(const std::vector<Row> &rows) {
 
 std::string spread_text(const Spread &s) {
     // One reading has no spread.
-    return s.median > 0 && s.samples.size() > 1 ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median) : "-";
+    return s.median > 0 && s.samples.size() > 1 ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median)
+                                                : "-";
 }
 
 std::string range_text(const Spread &s) {

@@ -1,0 +1,251 @@
+#include "bench_matrix.hpp"
+
+#include "build_info.hpp"
+#include "child_process.hpp"
+#include "console.hpp"
+#include "interrupt.hpp"
+#include "pipeline_arguments.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "eval/bench_html.hpp"
+#include "eval/bench_matrix.hpp"
+#include "pipeline/pipeline.hpp"
+#include "platform/machine.hpp"
+#include "platform/paths.hpp"
+
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+
+namespace keel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct MatrixArguments {
+    std::string file, output = "bench-results";
+    bool again = false, dry_run = false;
+};
+
+struct ReportArguments {
+    std::vector<std::string> inputs;
+    std::string output;
+    std::string title = "keel bench";
+};
+
+std::string now_utc() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+// What is written stands there whole or not at all.
+void write_file(const fs::path &file, const std::string &text) {
+    const fs::path half = file.string() + ".part";
+    std::ofstream out(half, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.close();
+    std::error_code error;
+    if (out) fs::rename(half, file, error);
+    if (!out || error) {
+        std::error_code ignored;
+        fs::remove(half, ignored);
+        throw_error(ErrorKind::runtime, "{}: cannot be written", file.string());
+    }
+}
+
+// A result of an earlier matrix with this key.
+bool is_done(const fs::path &file, const std::string &key) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) return false;
+    constexpr uint64_t largest = uint64_t{8} << 20;
+    const Json json = Json::parse(read_text_file(file, largest), nullptr, false);
+    return json.is_object() && json.value("key", Json()) == key && json.contains("result");
+}
+
+// Every combination has to make sense before the first one takes its hour. Weights are not read.
+void check_runs(const std::vector<MatrixRun> &runs) {
+    std::set<std::pair<fs::path, std::vector<std::string>>> seen;
+    for (const MatrixRun &run : runs) {
+        check_interrupt();
+        if (!seen.emplace(run.path, run.sets).second) continue;
+        try {
+            require_path(run.path, "a model");
+            PipelineOptions options;
+            options.check_only = true;
+            options.need_tokenizer = false;
+            const Pipeline pipeline(load_target(run.path.string(), run.sets), options);
+        } catch (const Error &e) {
+            throw Error(e.kind(), fmt::format("{}: {}: {}", to_string(run.where), run.name(), e.what()));
+        }
+    }
+}
+
+std::vector<std::string> arguments_of(const MatrixRun &run, const BenchMatrix &matrix) {
+    std::vector<std::string> out{"bench", run.path.string()};
+    for (const std::string &set : run.sets) {
+        out.emplace_back("--set");
+        out.push_back(set);
+    }
+    const std::string length = std::to_string(run.length);
+    for (const std::string &word :
+         {std::string("--prefill"), length, std::string("--depth"), length, std::string("--decode"),
+          std::to_string(matrix.decode), std::string("--repeat"), std::to_string(matrix.repeat)})
+        out.push_back(word);
+    if (matrix.probe_mib) {
+        out.emplace_back("--probe-mib");
+        out.push_back(std::to_string(*matrix.probe_mib));
+    }
+    out.emplace_back("--json");
+    out.emplace_back("-q");
+    return out;
+}
+
+Json run_json(const MatrixRun &run, const std::string &key, const std::vector<std::string> &arguments,
+              Json result) {
+    const std::string commit = build_commit();
+    Json command = Json::array({"keel"});
+    for (const std::string &argument : arguments)
+        command.push_back(argument);
+    return {{"format", "keel-bench-run/1"},
+            {"key", key},
+            {"name", run.name()},
+            {"axes",
+             {{"model", run.model},
+              {"backend", run.backend},
+              {"kv", run.cache},
+              {"policy", run.policy},
+              {"length", run.length}}},
+            {"version", KEEL_VERSION},
+            {"commit", commit.empty() ? Json(nullptr) : Json(commit)},
+            {"date", now_utc()},
+            {"command", std::move(command)},
+            {"result", std::move(result)}};
+}
+
+int run_matrix(const MatrixArguments &a, const Program &program) {
+    require_path(a.file, "a matrix (.yaml)");
+    const BenchMatrix matrix = load_matrix(a.file);
+    const std::vector<MatrixRun> runs = matrix_runs(matrix);
+    HostServices host; // for Ctrl-C alone: each run is a process of its own
+    const InterruptGuard guard(host);
+    check_runs(runs);
+    const std::string circumstances =
+        fmt::format("{} {} {}", KEEL_VERSION, build_commit(), machine_info().cpu);
+    const fs::path folder(a.output);
+    if (!a.dry_run) {
+        std::error_code error;
+        fs::create_directories(folder, error);
+        if (error || !fs::is_directory(folder, error))
+            throw_error(ErrorKind::usage, "{}: cannot be made a folder", a.output);
+    }
+    size_t number = 0, done = 0, skipped = 0, failed = 0;
+    for (const MatrixRun &run : runs) {
+        check_interrupt();
+        ++number;
+        const std::string key = run.key(matrix, circumstances);
+        const fs::path file = folder / run.file_name(key);
+        const auto say = [&](const std::string &what) {
+            if (!program.quiet)
+                console().message("keel: ",
+                                  fmt::format("{} of {}: {}{}", number, runs.size(), run.name(), what));
+        };
+        const bool is_there = !a.again && is_done(file, key);
+        if (a.dry_run) {
+            console().out(fmt::format("{}{}\n", run.name(), is_there ? " (done)" : ""));
+            continue;
+        }
+        if (is_there) {
+            ++skipped;
+            say(": done before");
+            continue;
+        }
+        say("");
+        const std::vector<std::string> arguments = arguments_of(run, matrix);
+        const ChildResult child = run_child(executable_path(), arguments);
+        if (child.code == interrupted_code) throw Interrupted{};
+        Json result = child.code == 0 ? Json::parse(child.out, nullptr, false) : Json();
+        if (!result.is_object()) {
+            ++failed;
+            console().message(
+                "keel: warning: ",
+                fmt::format("{}: failed with exit code {}; the others go on", run.name(), child.code), 33);
+            continue;
+        }
+        ++done;
+        write_file(file, run_json(run, key, arguments, std::move(result))
+                                 .dump(2, ' ', false, Json::error_handler_t::replace) +
+                             "\n");
+    }
+    if (a.dry_run) return 0;
+    console().out(fmt::format("{} measured, {} done before, {} failed; results are in {}\n", done, skipped,
+                              failed, folder.string()));
+    if (!program.quiet && failed == 0)
+        console().message(
+            "keel: ",
+            fmt::format("a page with all of them: keel bench report {0} -o report.html", folder.string()));
+    return failed == 0 ? 0 : 1;
+}
+
+int run_report(const ReportArguments &a, const Program &program) {
+    std::vector<fs::path> paths;
+    for (const std::string &input : a.inputs) {
+        require_path(input, "a folder of results, or a result");
+        paths.emplace_back(input);
+    }
+    std::error_code error;
+    const fs::path output(a.output);
+    if (fs::exists(output, error) && output.extension() != ".html")
+        throw_error(ErrorKind::usage, "-o {}: something is there already; only an .html file is replaced",
+                    a.output);
+    const std::vector<BenchLine> lines = load_bench_lines(paths);
+    write_file(output, bench_html(lines, a.title));
+    if (!program.quiet)
+        console().message("keel: ",
+                          fmt::format("wrote {}: {} lines; open it in a browser", a.output, lines.size()));
+    return 0;
+}
+
+} // namespace
+
+void add_bench_matrix(CLI::App &bench, Program &program) {
+    CLI::App &command =
+        add_command(bench, program, "matrix",
+                    "Measure all combinations of models, backends, KV types, policies and lengths",
+                    {{"keel bench matrix my-matrix.yaml -o results",
+                      "one file per run; what is there already is skipped"},
+                     {"keel bench matrix my-matrix.yaml --dry-run", "list the runs"}});
+    auto a = std::make_shared<MatrixArguments>();
+    command.add_option("FILE", a->file, "The matrix, a YAML file; see docs/bench.md")
+        ->required()
+        ->type_name("");
+    command.add_option("-o,--output", a->output, "Folder for the results; it is made")
+        ->type_name("DIR")
+        ->capture_default_str();
+    command.add_flag("--again", a->again, "Measure again what is there already");
+    command.add_flag("--dry-run", a->dry_run, "Check everything, list the runs, measure nothing");
+    set_action(command, program, [a, &program] { return run_matrix(*a, program); });
+}
+
+void add_bench_report(CLI::App &bench, Program &program) {
+    CLI::App &command =
+        add_command(bench, program, "report", "Write one page with tables and charts of many results",
+                    {{"keel bench report results -o report.html", ""},
+                     {"keel bench report before after one.json -o report.html",
+                      "folders of 'bench matrix', files of 'bench --json'"}});
+    auto a = std::make_shared<ReportArguments>();
+    command.add_option("RESULTS", a->inputs, "Folders or files with results")->required()->type_name("");
+    command.add_option("-o,--output", a->output, "The page")->required()->type_name("FILE");
+    command.add_option("--title", a->title, "Its heading")->type_name("TEXT");
+    set_action(command, program, [a, &program] { return run_report(*a, program); });
+}
+
+} // namespace keel::cli

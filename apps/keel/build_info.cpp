@@ -1,0 +1,11 @@
+#include "build_info.hpp"
+
+#include "build_commit.inc" // made by cmake/BuildCommit.cmake
+
+namespace keel::cli {
+
+const char *build_commit() noexcept {
+    return KEEL_BUILD_COMMIT;
+}
+
+} // namespace keel::cli

@@ -1,0 +1,86 @@
+#include "console.hpp"
+#include "pipeline_arguments.hpp"
+
+#include "base/error.hpp"
+#include "eval/op_replay.hpp"
+#include "pipeline/pipeline.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+struct ReplayArguments {
+    std::string file, backend = "cpu", device = "auto";
+    std::vector<std::string> params;
+    double bound = -1; // below 0: the table's
+    bool json = false;
+};
+
+// The backend as a pipeline would name it.
+pipeline::BackendSection backend_section(const ReplayArguments &a) {
+    std::vector<std::string> sets{"model.path=.", "backend.plugin=" + a.backend,
+                                  "backend.device=" + a.device};
+    for (const std::string &param : a.params) {
+        if (param.find('=') == std::string::npos || param.starts_with("="))
+            throw_error(ErrorKind::usage, "--param: expected KEY=VALUE, found '{}'", param);
+        sets.push_back("backend.params." + param);
+    }
+    return pipeline::config_from_overrides(sets).backend;
+}
+
+bool is_fast(const pipeline::BackendSection &section) {
+    if (*section.plugin == "reference") return false;
+    const BoundPlugin bound = bind_plugin(section, KEEL_PLUGIN_BACKEND);
+    const keel_param *compute = bound.params.find("compute");
+    return compute != nullptr && compute->s != nullptr && std::string_view(compute->s) == "fast";
+}
+
+int run_replay(const ReplayArguments &a) {
+    require_path(a.file, "the folder or op.json that 'keel compare' saved");
+    const SavedOp saved = load_saved_op(a.file);
+    const pipeline::BackendSection section = backend_section(a);
+    ReplayOptions options;
+    if (a.bound >= 0) options.bound = a.bound;
+    options.fast = is_fast(section);
+    const ReplayReport report =
+        replay_op(saved, open_device(section, std::make_shared<HostServices>()), options);
+    if (a.json) {
+        print_json(replay_json(report, KEEL_VERSION));
+    } else {
+        console().out(replay_text(report));
+    }
+    return report.passed() ? 0 : 1;
+}
+
+} // namespace
+
+void add_replay_op(CLI::App &app, Program &program) {
+    CLI::App &command = add_command(
+        app, program, "replay-op",
+        "Repeat an op that 'keel compare' saved, on a backend and on the core's plain loops",
+        {{"keel replay-op keel-compare", "the exit code is 0 if the op is within its bound, else 1"},
+         {"keel replay-op keel-compare --param compute=exact --param isa=scalar", ""},
+         {"keel replay-op keel-compare/op.json --backend ./my_backend.so --json", ""}});
+    auto a = std::make_shared<ReplayArguments>();
+    command.add_option("FILE", a->file, "The folder that was saved, or the op.json in it")
+        ->required()
+        ->type_name("");
+    command.add_option("--backend", a->backend, "Who computes: a backend's name, or a library's path")
+        ->type_name("NAME")
+        ->capture_default_str();
+    command.add_option("--device", a->device, "Device of the backend: an index or part of its name")
+        ->type_name("WHICH")
+        ->capture_default_str();
+    command.add_option("--param", a->params, "A parameter of the backend; can be repeated")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+    command.add_option("--bound", a->bound, "Largest error (default: by op and dtype, see docs/bench.md)")
+        ->type_name("X")
+        ->check(CLI::Range(0.0, 1e6));
+    command.add_flag("--json", a->json, "Print one JSON object");
+    set_action(command, program, [a] { return run_replay(*a); });
+}
+
+} // namespace keel::cli
