@@ -38,26 +38,31 @@ void decode_q4_1(const std::byte *in, float *out) {
     }
 }
 
-// The nibbles as above, the fifth bit of value j in bit j of a word in front of them.
-uint32_t five_bits(const std::byte *nibbles, uint32_t high, size_t j) {
-    const uint8_t q = byte_at(nibbles, j % (small / 2));
-    return (j < small / 2 ? q & 0xFU : q >> 4U) | (high >> j & 1U) << 4U;
+// The nibbles as above, the fifth bit of value j in bit j of a word in front of them: q[32].
+void five_bits(const std::byte *nibbles, uint32_t high, int32_t *q) {
+    for (uint32_t j = 0; j < small / 2; ++j) {
+        const uint32_t both = byte_at(nibbles, j);
+        q[j] = static_cast<int32_t>((both & 0xFU) | (high >> j & 1U) << 4U);
+        q[j + small / 2] = static_cast<int32_t>(both >> 4U | (high >> (j + small / 2) & 1U) << 4U);
+    }
 }
 
 // d, high bits, nibbles: value = d * (q - 16).
 void decode_q5_0(const std::byte *in, float *out) {
     const float d = half_at(in);
-    const uint32_t high = word_at(in + 2);
+    int32_t q[small];
+    five_bits(in + 6, word_at(in + 2), q);
     for (size_t j = 0; j < small; ++j)
-        out[j] = static_cast<float>(static_cast<int32_t>(five_bits(in + 6, high, j)) - 16) * d;
+        out[j] = static_cast<float>(q[j] - 16) * d;
 }
 
 // d, m, high bits, nibbles: value = d * q + m.
 void decode_q5_1(const std::byte *in, float *out) {
     const float d = half_at(in), m = half_at(in + 2);
-    const uint32_t high = word_at(in + 4);
+    int32_t q[small];
+    five_bits(in + 8, word_at(in + 4), q);
     for (size_t j = 0; j < small; ++j)
-        out[j] = static_cast<float>(five_bits(in + 8, high, j)) * d + m;
+        out[j] = static_cast<float>(q[j]) * d + m;
 }
 
 // The scale and the minimum, six bits each, of one of the eight groups of 32 in a block of Q4_K or Q5_K. Of the 12 bytes the first
@@ -107,15 +112,20 @@ void decode_q5_k(const std::byte *in, float *out) {
 }
 
 // 128 bytes of low nibbles, 64 of upper two bits, 16 int8 scales of 16 values each, d. Each half of a block has its own 64 and 32
-// bytes: its value j lies in nibble j / 64 of byte j % 64, and in bits 2 * (j / 32) of byte j % 32.
+// bytes: its value j lies in nibble j / 64 of byte j % 64, and in bits 2 * (j / 32) of byte j % 32. Written in runs of 16, which have
+// one scale and one place of bits, so that the loop becomes SIMD code.
 void decode_q6_k(const std::byte *in, float *out) {
     const float d = half_at(in + 208);
-    for (size_t i = 0; i < super; ++i) {
-        const size_t half = i / 128, j = i % 128;
-        const uint32_t low = byte_at(in, half * 64 + j % 64) >> (j / 64 * 4) & 0xFU;
-        const uint32_t high = byte_at(in, 128 + half * 32 + j % 32) >> (j / 32 * 2) & 3U;
-        const auto scale = static_cast<float>(static_cast<int8_t>(byte_at(in, 192 + i / 16)));
-        out[i] = d * scale * static_cast<float>(static_cast<int32_t>(low | high << 4U) - 32);
+    for (size_t run = 0; run < super / 16; ++run) {
+        const size_t half = run / 8, j = run % 8 * 16; // j: first value within the half
+        const std::byte *low = in + half * 64 + j % 64, *high = in + 128 + half * 32 + j % 32;
+        const size_t low_shift = j / 64 * 4, high_shift = j / 32 * 2;
+        const float scale = d * static_cast<float>(static_cast<int8_t>(byte_at(in, 192 + run)));
+        for (size_t k = 0; k < 16; ++k) {
+            const uint32_t q = (byte_at(low, k) >> low_shift & 0xFU) | (byte_at(high, k) >> high_shift & 3U)
+                                                                           << 4U;
+            out[run * 16 + k] = scale * static_cast<float>(static_cast<int32_t>(q) - 32);
+        }
     }
 }
 
