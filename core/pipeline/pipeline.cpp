@@ -118,7 +118,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     executor_ = std::make_unique<Executor>(std::move(device), std::move(executor_options));
     kv_shape_ = make_kv_shape();
     at_its_line(config_, config_.model.path.where, [&] { kv_shape_.check(); });
-    fit_tables();
+    check_tables();
     bind_eviction();
     try {
         tokenizer_ = load_tokenizer(*config_.model.path);
@@ -247,19 +247,15 @@ MemoryInfo Pipeline::memory() const {
 uint64_t Pipeline::table_bytes(int64_t context) const {
     KvShape shape = kv_shape_;
     shape.max_slots = context;
-    return shape.book_bytes() + RopeTables::bytes(context, model().head_dim) * (model().local_rope_theta ? 2 : 1);
+    return shape.book_bytes() +
+           RopeTables::bytes(context, model().head_dim) * (model().local_rope_theta ? 2 : 1);
 }
 
-// A model folder may claim any context, so this is asked before anything is allocated. Devices with memory of their own hold a part of
+// A model folder may claim any context, so this is asked before anything is allocated; one whose tables alone do
+// not fit is absurd, and refused rather than lowered. Devices with memory of their own hold a part of
 // the tables; what is not there on the host would be too much for them as well.
-void Pipeline::fit_tables() {
+void Pipeline::check_tables() const {
     const MemoryInfo info = memory_ ? memory_() : memory_info();
-    const int64_t wanted = kv_shape_.max_slots;
-    if (!*config_.model.context && info.total != 0) {
-        const int64_t context =
-            longest_context(wanted, usable_bytes(info), [&](int64_t slots) { return table_bytes(slots); });
-        if (context > 0) kv_shape_.max_slots = context;
-    }
     at_its_line(config_, config_.model.path.where, [&] {
         require_memory(table_bytes(kv_shape_.max_slots),
                        fmt::format("model.context: RoPE and cache tables for {} tokens", kv_shape_.max_slots),

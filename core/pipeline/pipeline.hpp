@@ -87,7 +87,7 @@ class Pipeline {
     void bind_eviction();
     MemoryInfo memory() const;
     uint64_t table_bytes(int64_t context) const;
-    void fit_tables();
+    void check_tables() const;
     bool fit_context();
     uint32_t prefill_chunk() const; // tokens of a prefill step at most
     void load_weights(const PipelineOptions &options);

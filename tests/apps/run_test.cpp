@@ -163,6 +163,10 @@ TEST_CASE("The option --explain shows who runs each op on standard error; --expl
     REQUIRE_FALSE(json.at("decode").empty());
     for (const auto &row : json.at("decode"))
         CHECK(row.at("rung") == "native");
+    // The ops of an eviction are in both forms.
+    CHECK(contains(only.out, "kv_gather"));
+    REQUIRE_FALSE(json.at("eviction").empty());
+    CHECK(json.at("eviction").at(0).at("op") == "kv_gather");
 }
 
 TEST_CASE("Ctrl-C ends the text and still prints the closing line; exit code 130") {

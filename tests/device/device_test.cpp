@@ -1,3 +1,5 @@
+#include "device/op_args.hpp"
+#include "reference/reference.hpp"
 #include "support/error_text.hpp"
 #include "support/wrapping_backend.hpp"
 
@@ -58,4 +60,64 @@ TEST_CASE("unknown numbers of a context become the core's defaults") {
     CHECK(device->info().buffer_align == 64);
     CHECK(device->mem_info().total == 0);
     CHECK(device->mem_info().ours == 0);
+}
+
+TEST_CASE("an error names the config's line: the selector's, a parameter's, else the plugin's") {
+    WrappingBackend w;
+    w.devices = {"Integrated GPU"};
+    const auto spec = [&](const std::string &selector) {
+        DeviceSpec s = w.spec(selector);
+        s.places.plugin = {"f.yaml", 2, 11};
+        s.places.params.emplace_back("ctx_info", SourceLocation{"f.yaml", 3, 20});
+        s.selector_at = {"f.yaml", 4, 13};
+        return s;
+    };
+    CHECK_THAT(error_text([&] { Device::open(spec("radeon")); }),
+               Catch::StartsWith("f.yaml:4:13: backend wrapping has no device"));
+    CHECK_THAT(error_text([&] { Device::open(spec("7")); }), Catch::StartsWith("f.yaml:4:13: "));
+    w.fail_nth(1, KEEL_E_INTERNAL, "ctx_create");
+    CHECK_THAT(error_text([&] { Device::open(spec("0")); }, ErrorKind::runtime),
+               Catch::StartsWith("f.yaml:2:11: backend wrapping: opening device 0"));
+    w.clear_fault();
+    w.fail_nth(1, KEEL_E_INTERNAL, "ctx_info"); // its message speaks of the parameter that we called so
+    CHECK_THAT(error_text([&] { Device::open(spec("0")); }, ErrorKind::runtime),
+               Catch::StartsWith("f.yaml:3:20: backend wrapping: ctx_info"));
+    w.clear_fault();
+    const auto device = Device::open(spec("0"));
+    w.fail_nth(1, KEEL_E_INTERNAL, "buffer_write");
+    const BufferPtr buffer = device->allocate(64);
+    const uint32_t word = 0;
+    CHECK_THAT(error_text([&] { buffer->write(0, &word, 4); }, ErrorKind::runtime),
+               Catch::StartsWith("f.yaml:2:11: backend wrapping: buffer_write"));
+}
+
+TEST_CASE("a message that an earlier call left is not told as the reason of another's failure") {
+    DeviceSpec spec;
+    spec.plugin = "mute";
+    spec.table = *reference_backend();
+    spec.host = std::make_shared<HostServices>(1);
+    spec.table.flush = [](keel_ctx *, uint64_t *) -> keel_status { return KEEL_E_INTERNAL; };
+    spec.table.buffer_write = [](keel_ctx *, keel_buffer *, uint64_t, const void *, uint64_t) -> keel_status {
+        return KEEL_E_INTERNAL;
+    };
+    spec.table.zero = [](keel_ctx *, const keel_move_args *) -> keel_status { return KEEL_E_INTERNAL; };
+    const auto device = Device::open(std::move(spec));
+    const auto mutter = [&] {
+        device->host()->table()->set_error(device->host()->table(), KEEL_E_INTERNAL, "stale words");
+    };
+    const BufferPtr buffer = device->allocate(64);
+    const uint32_t word = 0;
+    mutter();
+    CHECK_THAT(error_text([&] { buffer->write(0, &word, 4); }, ErrorKind::runtime), !Contains("stale"));
+    device->stream().op_queued("op");
+    mutter();
+    CHECK_THAT(error_text([&] { device->stream().wait(); }, ErrorKind::runtime), !Contains("stale"));
+    mutter();
+    keel_move_args zero = {KEEL_HEADER(keel_move_args)};
+    CHECK(call_op(device->table(), KEEL_OP_ZERO, device->ctx(), reinterpret_cast<keel_op_args *>(&zero)) ==
+          KEEL_E_INTERNAL);
+    CHECK(take_message().empty());
+    mutter();
+    CHECK(device->with_memory([] { return KEEL_E_OUT_OF_MEMORY; }) == KEEL_E_OUT_OF_MEMORY);
+    CHECK(take_message().empty());
 }

@@ -563,3 +563,73 @@ TEST_CASE("Forks go their own ways; tokens that were evicted cannot be taken bac
     }
     CHECK(lines == 4);
 }
+
+TEST_CASE("The log is emptied by a cache's first sequence, not by a plan that is only made") {
+    const TempFolder folder;
+    CacheConfig config = tokens_budget(32);
+    config.log = folder.write("log.jsonl", "an older run\n").string();
+    Script script = newest_first();
+    config.policy = scripted(script);
+    Rig rig("reference", test_shape());
+    CachePlan plan(rig.executor(), test_shape(), rig.executor().device().host(), config);
+    CHECK(std::filesystem::file_size(config.log) == 13);
+    const CacheManager manager(plan, rig.executor().placement());
+    CHECK(std::filesystem::file_size(config.log) == 0);
+}
+
+TEST_CASE("A policy with a budget of its own takes slack") {
+    Script script = newest_first();
+    script.needs.own_budget = 32;
+    CacheConfig config;
+    config.slack = 0;
+    Run run("reference", test_shape(), script, config);
+    CHECK(run.plan->budget(0).slack == 0);
+    CHECK(run.plan->budget(0).tokens == 32);
+    script.needs.own_budget = 0;
+    CHECK_THAT(refusal(test_shape(), script, config),
+               Catch::StartsWith("policy.budget.slack: expected a budget beside it"));
+}
+
+TEST_CASE("What a sequence may come to hold is the budget only under a policy that acts in the prompt") {
+    Script script = newest_first();
+    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->peak_slots(16) == 128);
+    script.needs.flags = KEEL_POLICY_BLOCKWISE;
+    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->peak_slots(16) == 32 + 4 + 16);
+    CHECK(Run("reference", test_shape(), script, tokens_budget(120)).plan->peak_slots(16) == 128);
+    CacheConfig ratio;
+    ratio.budget_unit = BudgetUnit::ratio;
+    ratio.budget = 0.5;
+    CHECK(Run("reference", test_shape(), script, ratio).plan->peak_slots(16) == 128);
+}
+
+TEST_CASE("A policy that fails names the config's line, the parameter's if it speaks of one") {
+    const std::string *words = nullptr;
+    Script script = newest_first();
+    HostServices *host = nullptr;
+    script.decide = [&](const keel_policy_input &, keel_policy_decision &) -> keel_status {
+        host->table()->set_error(host->table(), KEEL_E_INVALID_ARG, words->c_str());
+        return KEEL_E_INVALID_ARG;
+    };
+    CacheConfig config = tokens_budget(32);
+    Rig rig("reference", test_shape());
+    host = rig.executor().device().host().get();
+    config.policy = scripted(script);
+    config.policy.places.plugin = {"f.yaml", 4, 11};
+    config.policy.places.params.emplace_back("window", SourceLocation{"f.yaml", 5, 20});
+    CachePlan plan(rig.executor(), test_shape(), rig.executor().device().host(), config);
+    CacheManager manager(plan, rig.executor().placement());
+    manager.append(60);
+    const auto text = [&](const std::string &message) {
+        words = &message;
+        return error_text([&] { manager.after_step(StepKind::prefill_end); }, ErrorKind::plugin);
+    };
+    CHECK_THAT(text("it rains"), Catch::StartsWith("f.yaml:4:11: policy scripted failed to decide"));
+    CHECK_THAT(text("a window of 3 is too small"), Catch::StartsWith("f.yaml:5:20: policy scripted"));
+    CHECK_THAT(text("windows are out"), Catch::StartsWith("f.yaml:4:11: "));
+    // Nor does it tell what another call said.
+    script.decide = [](const keel_policy_input &, keel_policy_decision &) -> keel_status {
+        return KEEL_E_INTERNAL;
+    };
+    host->table()->set_error(host->table(), KEEL_E_INTERNAL, "a window of old");
+    CHECK_THAT(text(""), Catch::EndsWith("an internal error") && Catch::StartsWith("f.yaml:4:11: "));
+}

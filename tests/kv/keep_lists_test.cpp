@@ -100,3 +100,33 @@ TEST_CASE("The eviction log is one JSON object a line, there as soon as it is wr
     CHECK_THAT(error_text([&] { EvictionLog((folder / "no/such/log").string(), "p"); }),
                Contains("policy.log"));
 }
+
+TEST_CASE("An eviction log leaves an older file alone until it is opened, and is one file's only one") {
+    const TempFolder folder;
+    const auto path = folder.write("log.jsonl", "an older run\n");
+    const auto content = [&] {
+        std::ifstream in(path);
+        std::string line;
+        std::getline(in, line);
+        return line;
+    };
+    {
+        EvictionLog log(path.string(), "p");
+        CHECK(content() == "an older run");
+        // The same file by another way.
+        const std::string twice = error_text([&] { EvictionLog((folder / "./log.jsonl").string(), "q"); });
+        CHECK(twice.starts_with("policy.log: "));
+        CHECK_THAT(twice, Contains("another pipeline"));
+        log.open();
+        CHECK(content().empty());
+        log.write({});
+        log.open(); // a second sequence of the same pipeline
+        CHECK_THAT(content(), Contains("\"tokens\":0"));
+    }
+    CHECK_NOTHROW(EvictionLog(path.string(), "q"));
+    CHECK_FALSE(content().empty());
+    EvictionLog first("/dev/null", "p"), second("/dev/null", "q");
+    CHECK_THAT(error_text([&] { EvictionLog(folder.path().string(), "p"); }), Contains("is a folder"));
+    EvictionLog((folder / "new.jsonl").string(), "p");
+    CHECK_FALSE(std::filesystem::exists(folder / "new.jsonl"));
+}

@@ -1,6 +1,7 @@
 #include "kv/rig.hpp"
 #include "platform/memory.hpp"
 #include "support/error_text.hpp"
+#include "support/wrapping_backend.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -437,4 +438,38 @@ TEST_CASE("Blocks smaller than a page go back to the system too") {
     CHECK(full - empty >= cache->bytes_in_use());
     cache->truncate(4000);
     CHECK(rig.executor().device().mem_info().ours - empty <= 64 * page_size());
+}
+
+TEST_CASE("A compaction that fails on the way gives back the blocks that it took") {
+    const KvShape shape = small_shape(KEEL_DTYPE_F16);
+    // A fresh block takes two commits, K and V; a compaction of one layer here takes two blocks.
+    for (const auto &[nth, slot] :
+         {std::pair{1, "buffer_commit"}, std::pair{2, "buffer_commit"}, std::pair{3, "buffer_commit"},
+          std::pair{4, "buffer_commit"}, std::pair{1, "kv_gather"}}) {
+        INFO(slot << " " << nth);
+        WrappingBackend wrapping;
+        Executor executor(wrapping.open(), {});
+        const OpHandle gather = KvCache::plan_gather(executor, shape, 0);
+        KvCache cache(executor, shape, executor.placement());
+        std::vector<int32_t> positions(29);
+        std::iota(positions.begin(), positions.end(), 0);
+        cache.append(positions, 29);
+        const auto child = cache.fork();
+        const uint64_t bytes = cache.arena().bytes_in_use(), free = cache.arena().free_blocks(0);
+        const KeepLists keep(2, {0, 9, 28});
+        wrapping.fail_nth(static_cast<uint64_t>(nth), KEEL_E_OUT_OF_MEMORY, slot);
+        error_text([&] { child->compact(0, keep, *gather); }, ErrorKind::resource);
+        CHECK(wrapping.fault_fired());
+        wrapping.clear_fault();
+        CHECK(cache.arena().bytes_in_use() == bytes);
+        CHECK(cache.arena().free_blocks(0) == free);
+        CHECK(child->length(0, 0) == 29);
+        child->compact(0, keep, *gather);
+        CHECK(child->length(0, 0) == 3);
+        // Every block can still be had: the two caches and one more fill the arena.
+        const auto third = cache.fork();
+        third->truncate(29);
+        third->append(std::vector<int32_t>(100), 100);
+        CHECK(cache.arena().bytes_in_use() > bytes);
+    }
 }

@@ -43,8 +43,9 @@ double largest_gap(std::span<const float> a, std::span<const float> b) {
     return worst;
 }
 
-// Makes one f32 of a written model a NaN.
-void poison(const std::filesystem::path &folder, const std::string &name, uint64_t element) {
+// Makes one f32 of a written model a NaN, or another value.
+void poison(const std::filesystem::path &folder, const std::string &name, uint64_t element,
+            float value = std::numeric_limits<float>::quiet_NaN()) {
     auto source = open_model_source(folder);
     const TensorInfo *tensor = source->find(name);
     REQUIRE(tensor != nullptr);
@@ -53,8 +54,7 @@ void poison(const std::filesystem::path &folder, const std::string &name, uint64
     source.reset();
     std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
     out.seekp(static_cast<std::streamoff>(at));
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    out.write(reinterpret_cast<const char *>(&nan), sizeof nan);
+    out.write(reinterpret_cast<const char *>(&value), sizeof value);
     REQUIRE(out.flush());
 }
 
@@ -288,6 +288,34 @@ TEST_CASE("a value that is not finite stops the run with layer and position") {
         const std::vector<int32_t> prompt{1, 2, 3};
         CHECK_THROWS_WITH(session.prefill(prompt),
                           Catch::Contains("layer 1") && Catch::Contains("position 0"));
+    }
+}
+
+TEST_CASE("greedy decoding sees an infinity that no maximum shows, with one read a token") {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    PipelineOptions options;
+    options.need_tokenizer = false;
+    for (const float value : {infinity, -infinity}) { // one of them makes the logit -inf
+        test::TempFolder folder;
+        test::MiniLlama mini;
+        test::make_mini_llama(folder.path(), mini);
+        const std::vector<std::string> sets{"model.path=" + folder.path().string(), "backend.plugin=cpu"};
+        const std::vector<int32_t> prompt{1, 2, 3};
+        {
+            Pipeline sound(pipeline::config_from_overrides(sets), options);
+            Session session(sound);
+            session.prefill(prompt);
+            session.decode(4);
+            session.greedy();
+            CHECK(session.stats().decode_stream.reads == 1);
+        }
+        poison(folder.path(), "lm_head.weight", 200 * static_cast<uint64_t>(mini.hidden) + 5, value);
+        Pipeline pipeline(pipeline::config_from_overrides(sets), options);
+        Session session(pipeline);
+        session.prefill(prompt, true, 0);
+        session.decode(4);
+        CHECK_THAT(test::error_text([&] { session.greedy(); }, ErrorKind::runtime),
+                   Catch::Contains("a logit that is not finite"));
     }
 }
 
