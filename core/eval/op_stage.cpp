@@ -134,7 +134,7 @@ const keel_kv_view *OpStage::cache() {
     const int64_t blocks = std::max<int64_t>((longest + slots - 1) / slots, 1);
     const auto head_dim = static_cast<int64_t>(saved_.scalar("head_dim", 1, 65536));
     const auto value_dim = static_cast<int64_t>(saved_.scalar("v_head_dim", 1, 65536));
-    if (heads * blocks * slots * std::max(head_dim, value_dim) > int64_t{1} << 28)
+    if (heads * blocks * slots * std::max(head_dim, value_dim) > int64_t{1} << 25)
         misfit(saved_, "its cache is larger than any that is saved");
     const keel_dtype key = dtype_of(saved_.scalar("key_dtype", 0, 1e9), saved_, "key_dtype");
     const keel_dtype value = dtype_of(saved_.scalar("value_dtype", 0, 1e9), saved_, "value_dtype");
