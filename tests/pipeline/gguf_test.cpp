@@ -141,6 +141,22 @@ TEST_CASE("RoPE factors of a scaling that is not Llama's own still give the logi
     }
 }
 
+TEST_CASE("Llama 3's RoPE scaling is recognized in its factors, so that nothing is rounded") {
+    const TempFolder folder;
+    fs::copy(tiny, folder / "m");
+    std::string config = bytes(tiny / "config.json");
+    const std::string none = "\"rope_scaling\": null";
+    config.replace(config.find(none), none.size(),
+                   R"("rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+                   "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})");
+    folder.write("m/config.json", config);
+    write(folder / "m", folder / "m.gguf", KEEL_DTYPE_BF16);
+    const auto source = open_model_source(folder / "m.gguf");
+    CHECK(source->config().rope_scaling.kind == RopeScaling::Kind::llama3);
+    CHECK(source->config().rope_scaling.factor == 32);
+    CHECK(logits(folder / "m.gguf", "stored", ids) == logits(folder / "m", "stored", ids));
+}
+
 TEST_CASE("a GGUF file becomes another type with its metadata, and the same type with its bytes") {
     const TempFolder folder;
     write(tiny, folder / "q8.gguf", KEEL_DTYPE_Q8_0);
