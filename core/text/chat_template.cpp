@@ -213,6 +213,7 @@ std::optional<ChatTemplate> ChatTemplate::by_name(std::string_view name) {
 
 std::vector<std::string> ChatTemplate::names() {
     std::vector<std::string> out;
+    out.reserve(families.size());
     for (const Named &family : families)
         out.emplace_back(family.name);
     return out;
