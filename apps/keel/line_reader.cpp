@@ -1,5 +1,6 @@
 #include "line_reader.hpp"
 
+#include "console.hpp"
 #include "interrupt.hpp"
 
 #include "base/error.hpp"
@@ -154,7 +155,10 @@ std::optional<std::string> LineReader::next(const std::string &prompt) {
     editor_->prompt = prompt;
     int count = 0;
     const char *text = ::el_gets(editor_->line, &count);
-    if (interrupted()) throw Interrupted{};
+    if (interrupted()) {
+        console().out("\n"); // the prompt's line ends here
+        throw Interrupted{};
+    }
     if (text == nullptr || count <= 0) return std::nullopt;
     std::string line(text, static_cast<size_t>(count));
     while (line.ends_with('\n') || line.ends_with('\r'))

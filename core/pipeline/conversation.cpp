@@ -112,11 +112,11 @@ void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
 }
 
 // Of a stop string (an end mark that the tokenizer has no token for), the tokens are in the cache and not in the text.
-void Conversation::drop_stop_string(const GenerateResult &result, int64_t before) {
+void Conversation::drop_stop_string(const GenerateResult &result, size_t text_bytes, int64_t before) {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
     size_t kept = result.ids.size();
-    while (kept > 0 && tokenizer.decode(std::span(result.ids).first(kept), TextStream::behind_prompt).size() >
-                           result.text.size())
+    while (kept > 0 &&
+           tokenizer.decode(std::span(result.ids).first(kept), TextStream::behind_prompt).size() > text_bytes)
         --kept;
     const int64_t wanted = before + static_cast<int64_t>(kept);
     if (wanted < session_.tokens()) {
@@ -133,6 +133,16 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     for (std::string &mark : chat_.stop_strings(tokenizer))
         options.stop.push_back(std::move(mark));
     if (random_) options.random = random_;
+    // What an answer begins with in this template is not part of it.
+    const std::string &lead = chat_.format().answer_lead;
+    bool at_start = true;
+    if (given.on_text && !lead.empty()) {
+        options.on_text = [&](std::string_view text) {
+            if (at_start && text.starts_with(lead)) text.remove_prefix(lead.size());
+            at_start = false;
+            if (!text.empty()) given.on_text(text);
+        };
+    }
     const int64_t before = session_.tokens();
     const std::optional<int32_t> pending = session_.pending();
     const std::vector<int32_t> ids = encode_question(question);
@@ -142,13 +152,13 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
         return result;
     }
     random_ = result.random;
+    const size_t text_bytes = result.text.size();
+    if (!lead.empty() && result.text.starts_with(lead)) result.text.erase(0, lead.size());
     turns_.push_back({ChatRole::user, std::string(question)});
     turns_.push_back({ChatRole::assistant, result.text});
     if (result.reason == StopReason::end_token) session_.set_pending(std::nullopt); // the template writes it
-    if (result.reason == StopReason::stop_string) {
-        const int64_t read = before + static_cast<int64_t>(ids.size()) + (pending ? 1 : 0);
-        drop_stop_string(result, read);
-    }
+    if (result.reason == StopReason::stop_string)
+        drop_stop_string(result, text_bytes, before + std::ssize(ids) + (pending ? 1 : 0));
     return result;
 }
 

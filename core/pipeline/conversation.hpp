@@ -50,7 +50,7 @@ class Conversation {
     int64_t system_tokens() const;
     std::vector<int32_t> encode_question(std::string_view question) const;
     void take_back(int64_t tokens, std::optional<int32_t> pending);
-    void drop_stop_string(const GenerateResult &result, int64_t before);
+    void drop_stop_string(const GenerateResult &result, size_t text_bytes, int64_t before);
     void read_note(const std::string &note, std::vector<ChatMessage> &turns,
                    std::optional<std::string> &system, const std::string &file) const;
 

@@ -1,0 +1,222 @@
+// keel chat over pipes, and once on a terminal of the test's own.
+#include "apps/keel_process.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <thread>
+
+using namespace keel::test;
+
+namespace {
+
+// models/tiny is no chat model; any template will do to test turns.
+ProcessResult chat(const std::string &input, std::vector<std::string> more = {},
+                   ProcessOptions options = {}) {
+    std::vector<std::string> all = {"chat", tiny, "--template", "chatml", "-n", "8", "--greedy"};
+    all.insert(all.end(), more.begin(), more.end());
+    options.input = input;
+    return run_keel(all, options);
+}
+
+size_t lines(const std::string &text) {
+    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+// A program on a terminal: what it prints, and keys to press.
+class Terminal {
+  public:
+    Terminal(std::vector<std::string> arguments, const std::string &state_folder) {
+        master_ = ::posix_openpt(O_RDWR | O_NOCTTY);
+        REQUIRE(master_ >= 0);
+        REQUIRE(::grantpt(master_) == 0);
+        REQUIRE(::unlockpt(master_) == 0);
+        const std::string name = ::ptsname(master_);
+        arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
+        std::vector<char *> argv;
+        for (std::string &a : arguments)
+            argv.push_back(a.data());
+        argv.push_back(nullptr);
+        pid_ = ::fork();
+        REQUIRE(pid_ >= 0);
+        if (pid_ == 0) {
+            ::setsid();
+            const int slave = ::open(name.c_str(), O_RDWR);
+            ::ioctl(slave, TIOCSCTTY, 0);
+            for (int fd = 0; fd < 3; ++fd)
+                ::dup2(slave, fd);
+            ::close(slave);
+            ::close(master_);
+            ::setenv("TERM", "xterm", 1);
+            ::setenv("XDG_STATE_HOME", state_folder.c_str(), 1);
+            ::execv(argv[0], argv.data());
+            ::_exit(127);
+        }
+    }
+    ~Terminal() {
+        if (pid_ > 0) {
+            ::kill(pid_, SIGKILL);
+            ::waitpid(pid_, nullptr, 0);
+        }
+        ::close(master_);
+    }
+    Terminal(const Terminal &) = delete;
+    Terminal &operator=(const Terminal &) = delete;
+
+    void type(const std::string &keys) {
+        seen_.clear();
+        REQUIRE(::write(master_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
+    }
+    // Until that was printed since the last keys.
+    bool wait_for(const std::string &text, int seconds = 60) {
+        for (int tenth = 0; tenth < 10 * seconds; ++tenth) {
+            if (contains(seen_, text)) return true;
+            if (!read(100)) break;
+        }
+        return contains(seen_, text);
+    }
+    int exit_code() {
+        int status = 0;
+        for (int tenth = 0; tenth < 600; ++tenth) {
+            if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+                pid_ = -1;
+                return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+            }
+            read(100);
+        }
+        return -1;
+    }
+    const std::string &seen() const { return seen_; }
+
+  private:
+    bool read(int ms) {
+        pollfd fd{master_, POLLIN, 0};
+        if (::poll(&fd, 1, ms) <= 0) return true;
+        char piece[4096];
+        const ssize_t n = ::read(master_, piece, sizeof piece);
+        if (n > 0) seen_.append(piece, static_cast<size_t>(n));
+        return n > 0;
+    }
+    int master_ = -1;
+    pid_t pid_ = -1;
+    std::string seen_;
+};
+
+} // namespace
+
+TEST_CASE("A chat over a pipe answers line by line, and each answer knows what was said") {
+    const ProcessResult r = chat("Who was the king?\n\nAnd then?\n", {"-q"});
+    INFO(r.err);
+    CHECK(r.code == 0);
+    CHECK(r.err.empty());
+    CHECK(lines(r.out) >= 2);
+    const ProcessResult one = chat("Who was the king?\n", {"-q"});
+    CHECK(r.out.starts_with(one.out));
+    const ProcessResult other = chat("And then?\n", {"-q"});
+    CHECK_FALSE(r.out.ends_with(other.out)); // alone it is another question
+    const ProcessResult said = chat("Who was the king?", {"--stats", "--system", "Tell tales."});
+    CHECK(contains(said.err, "template chatml"));
+    CHECK(contains(said.err, "time to first token"));
+    CHECK(contains(said.err, "1 answer, "));
+}
+
+TEST_CASE("Commands of a chat: reset, save, load, stats, help, and what is none") {
+    const TempFolder folder;
+    const std::string file = folder / "talk";
+    const ProcessResult one = chat("Who was the king?\nAnd then?\n", {"-q"});
+    CHECK(chat("Who was the king?\n/reset\nWho was the king?\nAnd then?\n", {"-q"})
+              .out.ends_with("\n" + one.out));
+    CHECK(chat("Who was the king?\n/save " + file + "\n", {"-q"}).code == 0);
+    const ProcessResult loaded = chat("And then?\n", {"-q", "--load", file});
+    CHECK(one.out.ends_with(loaded.out));
+    CHECK(chat("/load " + file + "\nAnd then?\n", {"-q"}).out == loaded.out);
+    CHECK(contains(chat("/help\n").err, "/switch"));
+    CHECK(contains(chat("Hi\n/stats\n").err, "tokens so far"));
+    const ProcessResult wrong =
+        chat("/rest\n/load\n/load " + folder.path().string() + "/none\n/stats maybe\nHi\n", {"-q"});
+    CHECK(wrong.code == 1);
+    CHECK(contains(wrong.err, "did you mean 'reset'"));
+    CHECK(contains(wrong.err, "/load: expected a file"));
+    CHECK(contains(wrong.err, "none"));
+    CHECK(lines(wrong.err) == 4);
+    CHECK(lines(wrong.out) >= 1); // and the chat goes on
+    CHECK(chat("/exit\nHi\n", {"-q"}).out.empty());
+    CHECK(chat("//exit\n", {"-q"}).out.size() > 1);
+    CHECK(contains(failure(chat("", {"--load", tiny + "/config.json"})), "not a saved session"));
+}
+
+TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
+    const ProcessResult one = chat("Who was the king?\nAnd then?\n", {"-q"});
+    const ProcessResult r =
+        chat("Who was the king?\n/switch " + tiny +
+             " kv.dtype=f32 sampling.temperature=0 generation.max_tokens=8\nAnd then?\n/stats\n");
+    INFO(r.err);
+    CHECK(r.code == 0);
+    CHECK(contains(r.err, "reads all of the chat"));
+    CHECK(r.out == one.out);
+    const ProcessResult none = chat("Hi\n/switch /no/such/model\n/switch\nGo on\n", {"-q"});
+    CHECK(none.code == 1);
+    CHECK(lines(none.out) >= 2); // the old one stays
+}
+
+TEST_CASE("What a newcomer gets wrong says what to do") {
+    CHECK(contains(failure(run_keel({"chat", tiny})), "names no chat template"));
+    CHECK(contains(failure(run_keel({"chat", tiny, "--template", "chatm"})), "did you mean 'chatml'"));
+    CHECK(contains(failure(chat("", {"--system", "a", "--system-file", "b"})), "--system and --system-file"));
+    const ProcessResult full = chat("Hi\n" + std::string(4000, 'x') + "\nHi\n", {"-q", "--context", "64"});
+    CHECK(full.code == 1);
+    CHECK(contains(full.err, "model.context = 64"));
+    CHECK(contains(full.err, "/reset"));
+}
+
+TEST_CASE("A full context says so and how to go on; under a policy that evicts the chat goes on by itself") {
+    std::string questions;
+    for (int i = 0; i < 6; ++i)
+        questions += "And then, what did the wolf say?\n";
+    const ProcessResult full = chat(questions, {"-q", "--context", "96", "-n", "40"});
+    CHECK(contains(full.err, "model.context = 96"));
+    CHECK(contains(full.err, "/reset"));
+    const ProcessResult goes_on =
+        chat(questions, {"--stats", "-n", "40", "--context", "160", "--policy", "sliding_window", "--budget",
+                         "80", "--system", "You tell tales."});
+    INFO(goes_on.err);
+    CHECK(goes_on.code == 0);
+    CHECK(contains(goes_on.err, "policy sliding_window"));
+    CHECK_FALSE(contains(goes_on.err, " 0 evictions | 0.0"));
+    CHECK(contains(goes_on.err, "6 answers, "));
+}
+
+TEST_CASE("On a terminal: editing, history, Ctrl-C for the answer and for leaving") {
+    const TempFolder folder;
+    Terminal t({"chat", tiny, "--template", "chatml", "-n", "6", "--greedy"}, folder.path());
+    REQUIRE(t.wait_for("> "));
+    t.type("Whx\x7fo was the king?\r"); // the x is taken back
+    REQUIRE(t.wait_for("\n> "));
+    t.type("\x1b[A"); // the line before
+    REQUIRE(t.wait_for("Who was the king?"));
+    t.type("\r");
+    REQUIRE(t.wait_for("\n> "));
+    t.type("\x03");
+    CHECK(t.exit_code() == 130);
+    const auto history = folder / "keel/chat_history";
+    REQUIRE(std::filesystem::exists(history));
+    CHECK((std::filesystem::status(history).permissions() & std::filesystem::perms::all) ==
+          (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+    CHECK(contains(read_file(history), "king"));
+
+    // slow enough to be interrupted
+    Terminal second(
+        {"chat", tiny, "--template", "zephyr", "-n", "1500", "--greedy", "--backend", "reference"},
+        folder.path());
+    REQUIRE(second.wait_for("> "));
+    second.type("Tell me a long tale of a king\r");
+    REQUIRE(second.wait_for("\n"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    second.type("\x03");
+    REQUIRE(second.wait_for("> "));
+    second.type("\x04");
+    CHECK(second.exit_code() == 0);
+}
