@@ -146,7 +146,13 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     const int64_t before = session_.tokens();
     const std::optional<int32_t> pending = session_.pending();
     const std::vector<int32_t> ids = encode_question(question);
-    GenerateResult result = generate(session_, ids, options);
+    GenerateResult result;
+    try {
+        result = generate(session_, ids, options);
+    } catch (...) { // it did not fit, or on_text threw: as if it had not been asked
+        take_back(before, pending);
+        throw;
+    }
     if (result.ids.empty()) {
         take_back(before, pending);
         return result;

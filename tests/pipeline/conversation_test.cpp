@@ -118,6 +118,10 @@ TEST_CASE("an answer that was cut off stays, a question that was not read is tak
     CHECK(talk.chat.turns().size() == 2);
 
     GenerateOptions options = generate_options(talk.pipeline.config());
+    options.on_text = [](std::string_view) { throw 7; };
+    CHECK_THROWS_AS(talk.chat.ask("And then?", options), int);
+    CHECK(std::vector(talk.session.history().begin(), talk.session.history().end()) == history);
+    CHECK(talk.session.pending() == pending);
     options.on_text = [&](std::string_view) { talk.pipeline.host().request_cancel(); };
     const GenerateResult cut = talk.chat.ask("And then?", options);
     talk.pipeline.host().clear_cancel();
