@@ -171,7 +171,7 @@ TEST_CASE("keel replay-op repeats what keel compare saved") {
     CHECK(run_in(here, {"replay-op", heldout}).code == 2);
 }
 
-TEST_CASE("--trace leaves whole JSON, after an interruption and an error too") {
+TEST_CASE("A trace is whole JSON, after an interruption and an error too") {
     const TempFolder folder;
     const std::string here = folder.path().string(), file = here + "/t.json";
     const ProcessResult bench = run_keel({"bench", tiny, "--prefill", "8", "--decode", "2", "--depth", "0",
