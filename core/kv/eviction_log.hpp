@@ -44,8 +44,9 @@ class EvictionLog {
     EvictionLog(const EvictionLog &) = delete;
     EvictionLog &operator=(const EvictionLog &) = delete;
 
-    void open();                              // empties the file, the first time; throws Error(input) if it cannot
-    void write(const EvictionRecord &record); // opens it if need be; throws Error(resource) when the disk is full
+    void open(); // empties the file, the first time; throws Error(input) if it cannot
+    void
+    write(const EvictionRecord &record); // opens it if need be; throws Error(resource) when the disk is full
 
   private:
     struct Close {

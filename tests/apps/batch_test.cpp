@@ -156,7 +156,7 @@ TEST_CASE("Log-probabilities are printed behind the text, or in its JSON") {
 TEST_CASE("A session that was saved goes on in another process as if it had not ended") {
     const TempFolder folder;
     const std::string file = folder / "s";
-    for (const std::string target : {tiny, quickstart}) {
+    for (const std::string &target : {tiny, quickstart}) {
         const auto run = [&](std::vector<std::string> more) {
             std::vector<std::string> all = {"run", target, "--seed", "3", "--ignore-eos", "--json"};
             if (std::find(more.begin(), more.end(), "--load-session") != more.end())
