@@ -135,12 +135,12 @@ typedef struct keel_policy {
 
     /* The sequence begins anew. NULL: the core destroys and creates. since 0.1. [ctx] */
     keel_status(KEEL_CALL *reset)(keel_policy_state *);
-    /* A copy that goes its own way (an experiment's arms share one prefill). NULL: a policy without state of its own; the core
-     * creates a fresh one. since 0.1. [ctx] */
+    /* A copy that goes its own way (an experiment's arms share one prefill). NULL: no state of its own; the core creates a fresh one.
+     * A table with fork has state: without save its sessions are refused where one is to be saved. since 0.1. [ctx] */
     keel_status(KEEL_CALL *fork)(const keel_policy_state *, keel_policy_state **out);
     /* Tokens from logical position `position` on were taken back. NULL: nothing to do. since 0.1. [ctx] */
     keel_status(KEEL_CALL *truncate)(keel_policy_state *, int64_t position);
-    /* State as bytes. save: with data NULL only *size is written. NULL slots: nothing to save. since 0.1. [ctx] */
+    /* State as bytes; data NULL: only *size is written. Both NULL: no state, or none that is saved (see fork). since 0.1. [ctx] */
     keel_status(KEEL_CALL *save)(const keel_policy_state *, void *data, uint64_t *size);
     keel_status(KEEL_CALL *load)(keel_policy_state *, const void *data, uint64_t size);
 } keel_policy;
