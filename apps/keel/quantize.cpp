@@ -41,7 +41,7 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
                        what == "loading" || what == "writing" ? Console::Unit::bytes : Console::Unit::tokens);
 }
 
-// The perplexity of both models on one text, window by window.
+// The perplexity of both models on one text, token by token.
 struct Comparison {
     PerplexityReport before, after;
     Estimate difference; // nats per token, paired: the text's own variation is in both
@@ -63,10 +63,18 @@ PerplexityReport measure(const std::string &model, const std::string &text,
 Comparison compare(const QuantizeOptions &o, const std::string &text,
                    const std::shared_ptr<HostServices> &host) {
     Comparison c{measure(o.model, text, host), measure(o.to, text, host), {}};
+    const std::vector<double> &before = c.before.token_nll, &after = c.after.token_nll;
+    if (before.size() != after.size()) {
+        throw_error(ErrorKind::runtime, "{} and {} cut the text into different tokens ({} and {} scored)",
+                    printable(o.model), printable(o.to), before.size(), after.size());
+    }
     std::vector<double> differences;
-    for (size_t i = 0; i < std::min(c.before.windows.size(), c.after.windows.size()); ++i)
-        differences.push_back(c.after.windows[i].nll - c.before.windows[i].nll);
-    c.difference = estimate(differences, std::vector<size_t>(differences.size(), 1));
+    std::vector<ScoreWindow> windows;
+    for (size_t i = 0; i < before.size(); ++i)
+        differences.push_back(after[i] - before[i]);
+    for (const PerplexityWindow &window : c.before.windows)
+        windows.push_back(window.where);
+    c.difference = estimate(differences, score_blocks(c.before.options, windows));
     return c;
 }
 

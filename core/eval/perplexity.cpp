@@ -65,7 +65,7 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
     r.text_tokens = std::ssize(ready.ids);
     r.fed_tokens = walk.fed_tokens();
 
-    std::vector<double> values;
+    std::vector<double> &values = r.token_nll;
     values.reserve(static_cast<size_t>(walk.scored_tokens()));
     size_t of_window = 0;
     const auto start = std::chrono::steady_clock::now();

@@ -33,7 +33,9 @@ struct PerplexityReport {
     ScoringOptions options; // defaults filled in
     bool has_bos = false;   // a token that begins a text stood in front of each window
     int64_t text_tokens = 0, fed_tokens = 0;
-    Estimate nll;       // nats per token
+    Estimate nll; // nats per token
+    std::vector<double>
+        token_nll;      // of each scored token, in the order of the text; pairs two runs over one text
     double seconds = 0; // of taking tokens in and scoring them
     uint64_t evictions = 0, kv_peak_bytes = 0;
     std::vector<PerplexityWindow> windows;
