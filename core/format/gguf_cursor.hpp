@@ -1,0 +1,63 @@
+#pragma once
+
+// Internal to core/format: reading a GGUF file byte by byte.
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "format/gguf.hpp"
+
+#include <cstring>
+
+namespace keel {
+
+// Bytes of a value; 0: no fixed size.
+uint32_t gguf_type_bytes(GgufType type);
+// Whether there is a type of that number.
+bool is_gguf_type(uint32_t number);
+
+template <typename T>
+T load_value(const std::byte *p) {
+    T value;
+    std::memcpy(&value, p, sizeof(T));
+    return value;
+}
+
+// Walks over the file; refuses to leave it. `what` names the thing that is read, for the message.
+class GgufCursor {
+  public:
+    GgufCursor(std::span<const std::byte> file, uint64_t at, std::string_view name)
+        : file_(file), at_(at), name_(name) {}
+
+    uint64_t at() const { return at_; }
+    uint64_t left() const { return file_.size() - at_; }
+
+    const std::byte *take(uint64_t bytes, std::string_view what) {
+        if (bytes > left()) {
+            throw_error(ErrorKind::input,
+                        "{}: {}: {} bytes are needed at byte {}, {} follow; the file is cut short or damaged",
+                        name_, what, bytes, at_, left());
+        }
+        const std::byte *p = file_.data() + at_;
+        at_ += bytes;
+        return p;
+    }
+    template <typename T>
+    T number(std::string_view what) {
+        return load_value<T>(take(sizeof(T), what));
+    }
+    std::string_view text(uint64_t most, std::string_view what) {
+        const auto length = number<uint64_t>(what);
+        if (length > most && length <= left()) {
+            throw_error(ErrorKind::input, "{}: {}: expected at most {} bytes of text, found {}", name_, what,
+                        most, length);
+        }
+        return {reinterpret_cast<const char *>(take(length, what)), static_cast<size_t>(length)};
+    }
+
+  private:
+    std::span<const std::byte> file_;
+    uint64_t at_;
+    std::string_view name_;
+};
+
+} // namespace keel
