@@ -62,6 +62,34 @@ void write_file(const fs::path &file, const std::string &text) {
     }
 }
 
+// Size and time of a file, or of the files in a folder: changed weights are another model, though it lies in the same place.
+std::string stamp_of(const fs::path &path) {
+    std::error_code error;
+    std::vector<fs::path> files{path};
+    if (fs::is_directory(path, error)) {
+        files.clear();
+        for (const auto &entry : fs::directory_iterator(path, error)) {
+            if (entry.is_regular_file(error)) files.push_back(entry.path());
+        }
+        std::sort(files.begin(), files.end());
+    }
+    std::string stamp;
+    for (const fs::path &file : files) {
+        const auto size = fs::file_size(file, error);
+        const auto time = fs::last_write_time(file, error).time_since_epoch().count();
+        stamp += fmt::format("\n{} {} {}", file.filename().string(), size, time);
+    }
+    return stamp;
+}
+
+// Of a build that no commit names: the program's file and the plugins beside it, which a rebuild changes.
+std::string build_stamp() {
+    const std::string commit = build_commit();
+    if (!commit.empty() && !commit.ends_with("-dirty")) return {};
+    const fs::path program = executable_path();
+    return stamp_of(program) + stamp_of(program.parent_path().parent_path() / "lib" / "keel" / "plugins");
+}
+
 // A result of an earlier matrix with this key.
 bool is_done(const fs::path &file, const std::string &key) {
     std::error_code error;
@@ -133,13 +161,13 @@ Json run_json(const MatrixRun &run, const std::string &key, const std::vector<st
 
 int run_matrix(const MatrixArguments &a, const Program &program) {
     require_path(a.file, "a matrix (.yaml)");
-    const BenchMatrix matrix = load_matrix(a.file);
+    const BenchMatrix matrix = load_matrix(a.file, "cpu"); // as for a model without a pipeline
     const std::vector<MatrixRun> runs = matrix_runs(matrix);
     HostServices host; // for Ctrl-C alone: each run is a process of its own
     const InterruptGuard guard(host);
     check_runs(runs);
     const std::string circumstances =
-        fmt::format("{} {} {}", KEEL_VERSION, build_commit(), machine_info().cpu);
+        fmt::format("{} {} {}", KEEL_VERSION, build_commit(), machine_info().cpu) + build_stamp();
     const fs::path folder(a.output);
     if (!a.dry_run) {
         std::error_code error;
@@ -151,7 +179,7 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
     for (const MatrixRun &run : runs) {
         check_interrupt();
         ++number;
-        const std::string key = run.key(matrix, circumstances);
+        const std::string key = run.key(matrix, circumstances + stamp_of(run.path));
         const fs::path file = folder / run.file_name(key);
         const auto say = [&](const std::string &what) {
             if (!program.quiet)

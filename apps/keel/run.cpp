@@ -7,7 +7,9 @@
 #include "trace_option.hpp"
 
 #include "base/error.hpp"
+#include "base/fingerprint.hpp"
 #include "base/log.hpp"
+#include "pipeline/config_writer.hpp"
 #include "pipeline/generate.hpp"
 #include "pipeline/new_file.hpp"
 #include "pipeline/session_file.hpp"
@@ -84,6 +86,7 @@ GenerateOptions generation_options(const RunOptions &o, const pipeline::Pipeline
 void check_can_save(const RunOptions &o, Pipeline &pipeline) {
     if (o.save_session.empty()) return;
     check_savable(pipeline);
+    check_replaceable(o.save_session);
     const NewFile probe(o.save_session);
 }
 
@@ -133,6 +136,14 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline, con
     return code;
 }
 
+// What tells answers apart that may differ for the same prompt.
+std::string batch_settings(const RunOptions &o, pipeline::PipelineConfig config) {
+    config.generation.prompt = {};
+    config.policy.log = {};
+    return fingerprint(
+        fmt::format("{}\n{} {}", pipeline::to_yaml(config), o.ignore_eos, o.logprobs.value_or(-1)));
+}
+
 int run_pipeline(const RunOptions &o, const Program &program) {
     pipeline::PipelineConfig config = o.pipeline.load();
     if (!o.stop.empty()) config.generation.stop.value = o.stop;
@@ -142,7 +153,7 @@ int run_pipeline(const RunOptions &o, const Program &program) {
     std::optional<BatchOutput> output;
     if (is_batch && !o.explain_only) {
         prompts = read_prompts(o.prompts);
-        output.emplace(o.output, prompts);
+        output.emplace(o.output, prompts, batch_settings(o, config));
     }
 
     if (!o.explain_only) o.trace.open();

@@ -53,6 +53,8 @@ Json parse_line(const Line &line, std::string_view text) {
         return json;
     } catch (const Json::parse_error &e) {
         line.fail("expected a JSON object on one line; the JSON ends to make sense at byte {}", e.byte);
+    } catch (const Json::exception &e) { // a number beyond every type
+        line.fail("expected a JSON object of plain values; {}", printable(e.what(), 120));
     } catch (const std::length_error &e) {
         line.fail("expected an object of plain values, found JSON that is {}", e.what());
     }
@@ -133,7 +135,8 @@ std::vector<BatchPrompt> read_prompts(const std::string &file) {
     return prompts;
 }
 
-BatchOutput::BatchOutput(std::string file, const std::vector<BatchPrompt> &prompts) : file_(std::move(file)) {
+BatchOutput::BatchOutput(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings)
+    : file_(std::move(file)), settings_(std::move(settings)) {
     fd_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd_ < 0) fail_file(file_, "written");
     try {
@@ -185,6 +188,11 @@ void BatchOutput::read_done(const std::vector<BatchPrompt> &prompts) {
             if (asked != by_id.end() && *prompt != asked->second->prompt)
                 line.fail("the id {} was answered for another prompt; choose another --output",
                           printable(id, 60));
+            if (json.value("settings", Json()) != settings_)
+                line.fail(
+                    "answered under other settings than this command's (model, pipeline, sampling); choose "
+                    "another --output, so that a file holds answers of one kind");
+            if (asked != by_id.end() && json.contains("error")) ++failed_;
             done_.push_back(std::move(id));
         });
     std::sort(done_.begin(), done_.end());
@@ -230,7 +238,8 @@ int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, Batch
         GenerateOptions own = options;
         own.max_tokens = prompt.max_tokens.value_or(options.max_tokens);
         own.sampling.seed = prompt.seed.value_or(options.sampling.seed);
-        Json line = {{"id", Json::parse(prompt.id)}, {"prompt", prompt.prompt}};
+        Json line = {
+            {"id", Json::parse(prompt.id)}, {"prompt", prompt.prompt}, {"settings", output.settings()}};
         session.reset();
         try {
             const GenerateResult result = generate(session, pipeline.tokenizer()->encode(prompt.prompt), own);
@@ -260,9 +269,10 @@ int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, Batch
         if (skipped > 0) text += fmt::format(" | {} were done before", skipped);
         if (failed > 0)
             text += fmt::format(" | {} could not be answered, see \"error\" in their lines", failed);
+        if (output.failed() > 0) text += fmt::format(" | {} could not be answered before", output.failed());
         console().faint(text + "\n");
     }
-    return failed > 0 ? 1 : 0;
+    return failed + output.failed() > 0 ? 1 : 0;
 }
 
 } // namespace keel::cli

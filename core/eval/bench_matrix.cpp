@@ -2,8 +2,10 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "base/fingerprint.hpp"
 #include "base/suggest.hpp"
 #include "pipeline/config_writer.hpp"
+#include "pipeline/schema.hpp"
 #include "pipeline/yaml_document.hpp"
 #include "platform/paths.hpp"
 
@@ -125,7 +127,7 @@ void check_names(const std::vector<Choice> &choices) {
 }
 
 std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const char *word,
-                                    const char *setting, const char *otherwise) {
+                                    const char *setting, const std::string &otherwise) {
     std::vector<MatrixChoice> choices;
     if (const YamlEntry *entry = root.find(key)) {
         for (const YamlNode *item : items(entry->value, key))
@@ -135,6 +137,11 @@ std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const
     }
     check_names(choices);
     return choices;
+}
+
+// What a pipeline has where nobody says otherwise.
+std::string default_of(std::string_view key) {
+    return std::string(pipeline::find_key(key)->default_text);
 }
 
 const YamlEntry &need(const YamlNode &root, const std::filesystem::path &file, const char *key) {
@@ -159,7 +166,7 @@ void read_models(const YamlNode &root, const std::filesystem::path &file, BenchM
 
 } // namespace
 
-BenchMatrix load_matrix(const std::filesystem::path &file) {
+BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &backend) {
     const YamlNode root = pipeline::load_yaml(file);
     if (!root.is_map())
         throw_error(ErrorKind::input, "{}: expected a map with models and lengths, found {}", file.string(),
@@ -168,9 +175,9 @@ BenchMatrix load_matrix(const std::filesystem::path &file) {
                {"models", "backends", "kv", "policies", "lengths", "decode", "repeat", "probe_mib", "set"});
     BenchMatrix m;
     read_models(root, file, m);
-    m.backends = read_axis(root, "backends", "plugin", "backend.plugin", "cpu");
-    m.caches = read_axis(root, "kv", "dtype", "kv.dtype", "f16");
-    m.policies = read_axis(root, "policies", "plugin", "policy.plugin", "none");
+    m.backends = read_axis(root, "backends", "plugin", "backend.plugin", backend);
+    m.caches = read_axis(root, "kv", "dtype", "kv.dtype", default_of("kv.dtype"));
+    m.policies = read_axis(root, "policies", "plugin", "policy.plugin", default_of("policy.plugin"));
     for (const YamlNode *item : items(need(root, file, "lengths").value, "lengths")) {
         const int64_t length = number(*item, "a length in tokens", 1, int64_t{1} << 24);
         if (std::find(m.lengths.begin(), m.lengths.end(), length) != m.lengths.end())
@@ -203,10 +210,7 @@ std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circums
                                    matrix.decode, matrix.repeat, matrix.probe_mib.value_or(-1));
     for (const std::string &set : sets)
         text += set + '\n';
-    uint64_t hash = 0xcbf29ce484222325; // FNV-1a
-    for (const char c : text)
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    return fmt::format("{:016x}", hash);
+    return fingerprint(text);
 }
 
 std::string MatrixRun::file_name(const std::string &key) const {

@@ -30,8 +30,8 @@ struct BenchMatrix {
     std::vector<std::string> sets; // of every run, before those of the choices
 };
 
-// Reads the file. Throws Error(input) "FILE:LINE:COLUMN: ...".
-BenchMatrix load_matrix(const std::filesystem::path &file);
+// Reads the file; `backend` computes where it names none. Throws Error(input) "FILE:LINE:COLUMN: ...".
+BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &backend);
 
 // One combination.
 struct MatrixRun {
@@ -42,7 +42,8 @@ struct MatrixRun {
     SourceLocation where;          // of the choice that is written last
 
     std::string name() const; // "tiny / cpu / f16 / none / 128"
-    // What tells runs apart that may give different numbers: settings, lengths, and `circumstances` (version, machine); 16 hex digits.
+    // What tells runs apart that may give different numbers: settings, lengths, and `circumstances` (version, machine,
+    // the model's files); 16 hex digits.
     std::string key(const BenchMatrix &matrix, const std::string &circumstances) const;
     std::string file_name(const std::string &key) const; // "tiny-cpu-f16-none-128-0123456789abcdef.json"
 };

@@ -276,7 +276,7 @@ void OpStage::build() {
     case KEEL_OP_TOP_K_ROWS: {
         auto &a = args<keel_rows_args>();
         a.x = input("x");
-        a.values = output("values", false);
+        if (saved_.op == KEEL_OP_TOP_K_ROWS) a.values = output("values", false); // argmax writes none
         a.index = output("index");
         break;
     }

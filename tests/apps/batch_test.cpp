@@ -52,6 +52,11 @@ TEST_CASE("A file of prompts is answered line by line, and a second run goes on 
     CHECK(again.code == 0);
     CHECK(contains(again.err, "3 were done before"));
     CHECK(read_file(out) == content);
+    // answers of one kind in a file
+    std::vector<std::string> other = command;
+    other.insert(other.end(), {"--weights", "q4_0"});
+    CHECK(contains(failure(run_keel(other)), "out.jsonl:1: answered under other settings"));
+    CHECK(read_file(out) == content);
     // a run that was ended in the middle of a line
     const size_t second = content.find('\n') + 1;
     folder.write("out.jsonl", content.substr(0, second + 20));
@@ -79,6 +84,10 @@ TEST_CASE("A prompt that does not fit has an error in its line, the others their
     REQUIRE(lines.size() == 3);
     CHECK(contains(lines[0].at("error"), "model.context"));
     CHECK(lines[2].contains("text"));
+    const ProcessResult again =
+        run_keel({"run", tiny, "--prompts", in, "--output", out, "--context", "5", "-n", "1"});
+    CHECK(again.code == 1); // what failed then is no success now
+    CHECK(contains(again.err, "could not be answered before"));
 }
 
 TEST_CASE("Lines that are no prompts are named by file and line, before anything is loaded or written") {
@@ -101,6 +110,7 @@ TEST_CASE("Lines that are no prompts are named by file and line, before anything
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"max_token\": 3}"), "did you mean 'max_tokens'"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"max_tokens\": 0}"), "from 1 to"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"seed\": -1}"), "from 0 to"));
+    CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"seed\": 1e999}"), "in.jsonl:1: "));
     CHECK(contains(refusal("\n\n"), "no prompts"));
     CHECK(contains(refusal(std::string(100000, '[')), "in.jsonl:1: "));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": " + std::string(100000, '[')), "in.jsonl:1: "));

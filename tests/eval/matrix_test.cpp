@@ -50,7 +50,7 @@ nlohmann::json result(const std::string &model) {
 
 TEST_CASE("a matrix is every combination of its axes, each with a key of its own") {
     const test::TempFolder folder;
-    const BenchMatrix m = load_matrix(folder.write("sub/matrix.yaml", full));
+    const BenchMatrix m = load_matrix(folder.write("sub/matrix.yaml", full), "cpu");
     REQUIRE(m.models.size() == 2);
     CHECK(m.models[0].name == "tiny");
     CHECK(m.models[0].path == folder.path() / "m" / "tiny");
@@ -82,7 +82,7 @@ TEST_CASE("a matrix is every combination of its axes, each with a key of its own
 
 TEST_CASE("a matrix needs little") {
     const test::TempFolder folder;
-    const BenchMatrix m = load_matrix(folder.write("m.yaml", "models: tiny\nlengths: 8\n"));
+    const BenchMatrix m = load_matrix(folder.write("m.yaml", "models: tiny\nlengths: 8\n"), "cpu");
     const auto runs = matrix_runs(m);
     REQUIRE(runs.size() == 1);
     CHECK(runs[0].name() == "tiny / cpu / f16 / none / 8");
@@ -92,7 +92,7 @@ TEST_CASE("a matrix needs little") {
 TEST_CASE("a broken matrix is refused with file and line") {
     const test::TempFolder folder;
     const auto refused = [&](const std::string &text) {
-        return test::error_text([&] { load_matrix(folder.write("m.yaml", text)); });
+        return test::error_text([&] { load_matrix(folder.write("m.yaml", text), "cpu"); });
     };
     CHECK(contains(refused("models: tiny\nlenghts: 8\n"),
                    "m.yaml:2:1: unknown key 'lenghts' in a matrix; did you "
