@@ -14,7 +14,6 @@ struct ChatArguments {
     ChatSettings settings;
     std::string system, system_file;
     bool has_system = false, no_history = false;
-    std::vector<std::string> stop;
 };
 
 int run_chat(ChatArguments &a, const Program &program) {
@@ -23,8 +22,12 @@ int run_chat(ChatArguments &a, const Program &program) {
                     "--system and --system-file both give a system prompt; give one of them");
     if (a.has_system) a.settings.system = a.system;
     if (!a.system_file.empty()) a.settings.system = read_text(a.system_file);
-    pipeline::PipelineConfig config = a.pipeline.load();
-    if (!a.stop.empty()) config.generation.stop.value = a.stop;
+    if (a.settings.system && !a.settings.load.empty())
+        throw_error(
+            ErrorKind::usage,
+            "--load brings the system prompt of the saved chat; leave out --system, or begin a new chat");
+    const pipeline::PipelineConfig config = a.pipeline.load();
+    a.settings.overrides = a.pipeline.overrides();
     a.settings.quiet = program.quiet;
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
@@ -59,7 +62,8 @@ void add_chat(CLI::App &app, Program &program) {
             "What the model is told before the first question")
         ->type_name("TEXT");
     command.add_option("--system-file", a->system_file, "The same from a file")->type_name("FILE");
-    command.add_option("--stop", a->stop, "End an answer where this text would come; can be repeated")
+    command
+        .add_option("--stop", a->settings.stop, "End an answer where this text would come; can be repeated")
         ->type_name("TEXT")
         ->expected(1)
         ->take_all();

@@ -14,8 +14,11 @@ namespace keel::cli {
 
 struct ChatSettings {
     std::optional<std::string> system;
-    std::string chat_template; // a name; empty: what the model's files say
-    std::string load;          // a saved chat to go on with
+    std::string chat_template; // of the first model, a name; empty: what its files say
+    // Of the command line, for models that /switch loads too.
+    std::vector<std::string> overrides; // as --set takes them
+    std::vector<std::string> stop;      // empty: the pipeline's
+    std::string load;                   // a saved chat to go on with
     bool stats = false, quiet = false;
 };
 
@@ -36,7 +39,10 @@ class Chat {
         std::unique_ptr<Session> session;
         std::unique_ptr<Conversation> conversation;
     };
-    Running load(const pipeline::PipelineConfig &config) const;
+    Running load(pipeline::PipelineConfig config, const std::string &chat_template,
+                 const std::optional<std::string> &system) const;
+    // One line of the input. True: it could be done. Throws what answering throws where the run itself failed.
+    bool perform(const std::string &line);
     void greet() const;
     void answer(const std::string &question);
     void show_stats() const;

@@ -9,6 +9,7 @@
 #include "base/suggest.hpp"
 
 #include <array>
+#include <new>
 #include <sstream>
 
 namespace keel::cli {
@@ -25,7 +26,8 @@ constexpr std::array<Command, 7> commands{{
     {"stats", "[on|off]", "speeds and cache of the last answer; on: behind each"},
     {"save", "FILE", "write the chat to a file, with its cache"},
     {"load", "FILE", "go on with a chat that was saved on this model"},
-    {"switch", "TARGET [KEY=VALUE]", "go on on another model or pipeline, which reads what was said anew"},
+    {"switch", "TARGET [--template NAME] [KEY=VALUE]",
+     "go on on another model or pipeline, which reads what was said anew"},
     {"exit", "", "leave; so does Ctrl-D"},
 }};
 
@@ -51,6 +53,12 @@ GenerateOptions answer_options(const pipeline::PipelineConfig &config) {
     return options;
 }
 
+// Whether an override, as --set takes it, says which model to load.
+bool names_model(std::string_view override) {
+    const std::string_view key = trimmed(override.substr(0, override.find('=')));
+    return key == "model.path" || (key == "model" && override.find("path") != std::string_view::npos);
+}
+
 std::string answers(size_t n) {
     return fmt::format("{} answer{}", n, n == 1 ? "" : "s");
 }
@@ -62,23 +70,24 @@ void say(std::string_view text) {
 } // namespace
 
 Chat::Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host, ChatSettings settings)
-    : host_(std::move(host)), settings_(std::move(settings)), running_(load(config)) {
+    : host_(std::move(host)), settings_(std::move(settings)),
+      running_(load(config, settings_.chat_template, settings_.system)) {
     if (!settings_.load.empty()) running_.conversation->load(settings_.load);
 }
 
-Chat::Running Chat::load(const pipeline::PipelineConfig &config) const {
+Chat::Running Chat::load(pipeline::PipelineConfig config, const std::string &chat_template,
+                         const std::optional<std::string> &system) const {
+    if (!settings_.stop.empty()) config.generation.stop.value = settings_.stop;
     PipelineOptions options;
     options.host = host_;
     options.progress = show_progress;
     options.has_system_prompt = true;
-    ChatTemplate chat =
-        choose_chat_template(*config.model.path, settings_.chat_template); // before weights are read
+    ChatTemplate chat = choose_chat_template(*config.model.path, chat_template); // before weights are read
     Running running;
     running.pipeline = std::make_unique<Pipeline>(config, options);
     console().clear_progress();
     running.session = std::make_unique<Session>(*running.pipeline);
-    running.conversation =
-        std::make_unique<Conversation>(*running.session, std::move(chat), settings_.system);
+    running.conversation = std::make_unique<Conversation>(*running.session, std::move(chat), system);
     return running;
 }
 
@@ -114,29 +123,48 @@ int Chat::run(LineReader &reader) {
         const auto line = question(reader);
         if (!line) break;
         if (trimmed(*line).empty()) continue;
-        try {
-            if (line->starts_with('/') && !line->starts_with("//")) {
-                command(std::string_view(*line).substr(1));
-            } else {
-                answer(line->starts_with("//") ? line->substr(1) : *line);
-            }
-        } catch (const Interrupted &) { // while a model was loaded
-            console().clear_progress();
-            say("interrupted");
-        } catch (const Error &e) {
-            console().clear_progress();
-            console().end_line();
-            const bool was_asked = interrupted();
-            if (!was_asked && e.exit_code() != 2) throw; // the run itself failed
-            console().message("keel: ", was_asked ? "interrupted" : e.what(), was_asked ? 0 : 31);
-            if (!was_asked && e.kind() == ErrorKind::resource && running_.session->tokens() > 0)
-                say("the question was not asked; /reset forgets what was said and makes room");
-            failed = true;
-        }
+        if (!perform(*line)) failed = true;
         clear_interrupt(*host_);
     }
     if (reader.is_terminal()) console().out("\n");
     return failed && !reader.is_terminal() ? 1 : 0;
+}
+
+bool Chat::perform(const std::string &line) {
+    const bool is_command = line.starts_with('/') && !line.starts_with("//");
+    const auto refuse = [](std::string_view why) {
+        console().clear_progress();
+        console().end_line();
+        console().message("keel: ", why, 31);
+        return false;
+    };
+    try {
+        if (is_command) {
+            command(std::string_view(line).substr(1));
+        } else {
+            answer(line.starts_with("//") ? line.substr(1) : line);
+        }
+        return true;
+    } catch (const Interrupted &) { // while a model was loaded
+        console().clear_progress();
+        say("interrupted");
+        return true;
+    } catch (const Error &e) {
+        if (interrupted()) {
+            console().clear_progress();
+            console().end_line();
+            say("interrupted");
+            return false;
+        }
+        if (!is_command && e.exit_code() != 2) throw; // the run itself failed
+        refuse(e.what());
+        if (!is_command && e.kind() == ErrorKind::resource && running_.session->tokens() > 0)
+            say("the question was not asked; /reset forgets what was said and makes room");
+        return false;
+    } catch (const std::bad_alloc &) {
+        if (!is_command) throw;
+        return refuse("out of memory"); // a chat is not lost over a command
+    }
 }
 
 void Chat::answer(const std::string &question) {
@@ -169,14 +197,21 @@ void Chat::show_stats() const {
 // The old model stays until the new one is there: what cannot be loaded costs nothing.
 void Chat::switch_to(std::string_view arguments) {
     std::istringstream words{std::string(arguments)};
-    std::string target, set;
+    std::string target, word, chat_template;
     std::vector<std::string> sets;
+    for (const std::string &given : settings_.overrides)
+        if (!names_model(given)) sets.push_back(given); // TARGET says that now
     words >> target;
-    while (words >> set)
-        sets.push_back(set);
+    while (words >> word) {
+        if (word != "--template") {
+            sets.push_back(word);
+        } else if (!(words >> chat_template)) {
+            throw_error(ErrorKind::usage, "/switch: expected a template's name behind --template");
+        }
+    }
     if (target.empty())
         throw_error(ErrorKind::usage, "/switch: expected a pipeline file or a model behind it");
-    Running next = load(load_target(target, sets));
+    Running next = load(load_target(target, sets), chat_template, running_.conversation->system());
     const auto turns = running_.conversation->turns();
     next.conversation->take_over({turns.begin(), turns.end()});
     running_ = std::move(next);

@@ -27,6 +27,8 @@ class PipelineArguments {
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }
+    // What the command line changes, as --set takes it: short forms, then --set, behind `first`.
+    std::vector<std::string> overrides(std::vector<std::string> first = {}) const;
 
   private:
     void add_text_forms(CLI::App &command, Program &program);
@@ -35,7 +37,6 @@ class PipelineArguments {
                   const std::string &doc);
     void add_option(CLI::App &command, Program &program, const std::string &names, const std::string &key,
                     const std::string &type, const std::string &doc);
-    std::vector<std::string> overrides(std::vector<std::string> first) const;
 
     std::string target_;
     std::vector<std::string> sets_;
