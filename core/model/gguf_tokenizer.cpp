@@ -5,9 +5,11 @@
 #include "model/gguf_write.hpp"
 #include "model/json.hpp"
 #include "platform/paths.hpp"
+#include "text/chat_template.hpp"
+#include "text/gguf_pre_tokenizers.hpp"
+#include "text/tokenizer_parsers.hpp"
 
-#include <algorithm>
-#include <array>
+#include <span>
 #include <unordered_map>
 
 namespace keel::gguf {
@@ -21,26 +23,6 @@ constexpr model::JsonLimits side_limits{size_t{16} << 20, 32, 200'000};
 
 // Kinds of tokens as GGUF numbers them.
 enum Kind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-
-// GGUF has no patterns, only names for those that are known. `merges_first`: a word that is a token is still put together by merges.
-struct Splitting {
-    std::string_view name, pattern;
-    bool merges_first;
-};
-constexpr std::string_view llama3_pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::array splittings = {
-    Splitting{"llama-bpe", llama3_pattern, false},
-    Splitting{"smaug-bpe", llama3_pattern, true},
-    Splitting{
-        "qwen2",
-        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-        true},
-    Splitting{
-        "tekken",
-        R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-        false},
-};
 
 const json *member(const json &object, const char *key) {
     if (!object.is_object()) return nullptr;
@@ -74,14 +56,22 @@ json read_object(const fs::path &path, const model::JsonLimits &limits) {
 class TokenizerWriter {
   public:
     TokenizerWriter(const fs::path &folder, const ModelConfig &config, GgufWriter &out)
-        : name_((folder / "tokenizer.json").string()), config_(config), out_(out) {
+        : folder_(folder), name_((folder / "tokenizer.json").string()), config_(config), out_(out) {
         std::error_code ignored;
-        if (!fs::exists(name_, ignored))
-            throw_error(ErrorKind::input, "{}: the file is missing; a GGUF file holds the tokenizer too",
-                        name_);
-        root_ = read_object(name_, tokenizer_limits);
         const fs::path side = folder / "tokenizer_config.json";
         if (fs::exists(side, ignored)) side_ = read_object(side, side_limits);
+        if (!fs::exists(name_, ignored)) {
+            const std::string model = (folder / "tokenizer.model").string();
+            if (!fs::exists(model, ignored))
+                throw_error(ErrorKind::input,
+                            "{}: the file is missing; a GGUF file holds the tokenizer too, from it or from "
+                            "a tokenizer.model",
+                            name_);
+            name_ = model;
+            is_spm_model_ = true;
+            return;
+        }
+        root_ = read_object(name_, tokenizer_limits);
         if (const json *found = member(root_, "model")) model_ = *found;
         if (text_of(model_, "type") != "BPE" && !text_of(model_, "type").empty())
             fail("model.type", fmt::format("a GGUF file for '{}' is not supported; supported: BPE",
@@ -89,22 +79,63 @@ class TokenizerWriter {
     }
 
     void write() {
+        make_room();
+        if (is_spm_model_) {
+            write_spm_model();
+        } else {
+            write_tokenizer_json();
+        }
+        out_.add("tokenizer.ggml.tokens", tokens_);
+        out_.add("tokenizer.ggml.token_type", std::span<const int32_t>(kinds_));
+        write_marks();
+        if (const std::string chat = load_chat_template(folder_).jinja; !chat.empty())
+            out_.add("tokenizer.chat_template", chat);
+    }
+
+  private:
+    void write_tokenizer_json() {
         byte_fallback_ = flag_of(model_, "byte_fallback");
         read_vocabulary();
         read_added();
+        begins_ = template_has(true);
+        ends_ = template_has(false);
         if (byte_fallback_) {
             write_sentencepiece();
         } else {
             write_byte_level();
         }
-        out_.add("tokenizer.ggml.tokens", tokens_);
-        out_.add("tokenizer.ggml.token_type", std::span<const int32_t>(kinds_));
-        write_marks();
-        if (const std::string chat = chat_template(); !chat.empty())
-            out_.add("tokenizer.chat_template", chat);
     }
 
-  private:
+    // A tokenizer.model and the files beside it. GGUF does not say whether a space is put behind special tokens too
+    // ("legacy" in tokenizer_config.json): its readers do.
+    void write_spm_model() {
+        std::string bytes;
+        const SpmVocab vocab = load_spm_vocab(folder_, bytes);
+        if (vocab.collapse_spaces) fail("remove_extra_whitespaces", "GGUF has no word for it");
+        byte_fallback_ = true; // has an unknown token and scores
+        std::vector<float> scores(tokens_.size(), 0);
+        for (size_t i = 0; i < vocab.pieces.size(); ++i) {
+            const SpmVocab::Piece &piece = vocab.pieces[i];
+            const int32_t id = checked_id(json(i), "a piece");
+            put(id, std::string(piece.text), static_cast<Kind>(piece.type));
+            scores[i] = piece.score;
+            if (piece.type == SpmVocab::Type::byte && !vocab.byte_fallback)
+                fail("byte_fallback",
+                     "there are pieces for bytes, but they are not used; GGUF has no word for it");
+            if (piece.type != SpmVocab::Type::normal) ids_.emplace(piece.text, id);
+        }
+        for (const AddedToken &token : vocab.added) {
+            const int32_t id = checked_id(json(static_cast<uint64_t>(token.id)), "an added token");
+            put(id, token.content, token.special ? control : user_defined);
+            ids_[token.content] = id;
+        }
+        spm_bos_ = vocab.bos;
+        spm_eos_ = vocab.eos;
+        begins_ = !vocab.prefix.empty();
+        ends_ = !vocab.suffix.empty();
+        add_sentencepiece(vocab.prefix_space, scores);
+    }
+
     [[noreturn]] void fail(std::string_view place, std::string_view message) const {
         throw_error(ErrorKind::input, "{}: {}: {}", name_, place, message);
     }
@@ -123,12 +154,15 @@ class TokenizerWriter {
     }
 
     // The model's vocabulary may be larger than the tokenizer's: what is left has a name, and is never read.
-    void read_vocabulary() {
+    void make_room() {
         const auto size = static_cast<size_t>(config_.vocab_size);
         tokens_.resize(size);
         kinds_.assign(size, unused);
         for (size_t i = 0; i < size; ++i)
             tokens_[i] = fmt::format("[PAD{}]", i);
+    }
+
+    void read_vocabulary() {
         const json *vocabulary = member(model_, "vocab");
         if (vocabulary == nullptr || !vocabulary->is_object()) fail("model.vocab", "expected an object");
         const std::string unknown_token = text_of(model_, "unk_token");
@@ -177,26 +211,27 @@ class TokenizerWriter {
     }
 
     std::string splitting() const {
-        const bool merges_first = !flag_of(model_, "ignore_merges");
         const std::vector<json> steps = steps_of(root_, "pre_tokenizer", "pretokenizers");
         if (steps.empty() || text_of(steps.back(), "type") != "ByteLevel")
             fail("pre_tokenizer", "GGUF has no name for it: it does not end in ByteLevel");
-        const json &last = steps.back(), &first = steps.front();
+        const json &last = steps.back();
         if (flag_of(last, "add_prefix_space", true))
             fail("pre_tokenizer", "GGUF has no word for add_prefix_space");
-        const bool gpt2 = flag_of(last, "use_regex", true);
-        if (gpt2 && merges_first && steps.size() == 1) return "gpt-2";
-        if (gpt2 && merges_first && steps.size() == 2 && text_of(first, "type") == "Digits" &&
-            flag_of(first, "individual_digits"))
-            return "smollm";
-        if (!gpt2 && steps.size() == 2 && text_of(first, "type") == "Split" && !flag_of(first, "invert")) {
-            const json *pattern = member(first, "pattern");
-            const std::string regex = pattern != nullptr ? text_of(*pattern, "Regex") : "";
-            for (const Splitting &known : splittings) {
-                if (known.pattern == regex && known.merges_first == merges_first)
-                    return std::string(known.name);
-            }
+        std::vector<std::string> found;
+        for (const json &step : std::span(steps).first(steps.size() - 1)) {
+            const std::string type = text_of(step, "type");
+            if (type == "Digits" && flag_of(step, "individual_digits"))
+                found.emplace_back(single_digit_pattern());
+            else if (const json *regex = member(step, "pattern");
+                     type == "Split" && !flag_of(step, "invert") && regex != nullptr)
+                found.push_back(text_of(*regex, "Regex"));
+            else
+                found.emplace_back(); // no pattern that is known
         }
+        if (flag_of(last, "use_regex", true)) found.emplace_back(byte_level_pattern());
+        const std::vector<std::string_view> patterns(found.begin(), found.end());
+        if (const auto name = name_gguf_pre_tokenizer(patterns, flag_of(model_, "ignore_merges")))
+            return std::string(*name);
         fail("pre_tokenizer", "GGUF has a name for patterns that are known (GPT-2, Llama 3, Qwen 2, SmolLM, "
                               "Tekken), and this is none of them");
     }
@@ -228,10 +263,14 @@ class TokenizerWriter {
             const float last = -static_cast<float>(texts.size());
             scores.push_back(kinds_[i] != normal ? 0 : rank == ranks.end() ? last : rank->second);
         }
+        add_sentencepiece(adds_space(), scores);
+    }
+
+    void add_sentencepiece(bool prefix_space, std::span<const float> scores) {
         out_.add("tokenizer.ggml.model", "llama");
         out_.add("tokenizer.ggml.pre", "default");
-        out_.add("tokenizer.ggml.add_space_prefix", adds_space());
-        out_.add("tokenizer.ggml.scores", std::span<const float>(scores));
+        out_.add("tokenizer.ggml.add_space_prefix", prefix_space);
+        out_.add("tokenizer.ggml.scores", scores);
     }
 
     // Whether a space is put in front of a text, which a normalizer or the pre-tokenizer says.
@@ -248,20 +287,6 @@ class TokenizerWriter {
             return scheme.empty() ? flag_of(step, "add_prefix_space", true) : scheme != "never";
         }
         return false;
-    }
-
-    // From tokenizer_config.json, where it may be a list of named ones, or a file of its own.
-    std::string chat_template() const {
-        if (const json *list = member(side_, "chat_template"); list != nullptr && list->is_array()) {
-            for (const json &one : *list) {
-                if (text_of(one, "name") == "default") return text_of(one, "template");
-            }
-            return {};
-        }
-        if (const std::string text = text_of(side_, "chat_template"); !text.empty()) return text;
-        const fs::path file = fs::path(name_).parent_path() / "chat_template.jinja";
-        std::error_code ignored;
-        return fs::exists(file, ignored) ? read_text_file(file, side_limits.bytes) : std::string();
     }
 
     // The id of a token that tokenizer_config.json names.
@@ -289,6 +314,12 @@ class TokenizerWriter {
         std::optional<int32_t> bos = named("bos_token"), eos = named("eos_token");
         if (!bos && config_.bos_id) bos = static_cast<int32_t>(*config_.bos_id);
         if (!eos && !config_.eos_ids.empty()) eos = static_cast<int32_t>(config_.eos_ids.front());
+        if (!bos) bos = spm_bos_;
+        if (!eos) eos = spm_eos_;
+        if (is_spm_model_ && ((begins_ && bos != spm_bos_) || (ends_ && eos != spm_eos_)))
+            fail("bos_token, eos_token",
+                 "the files beside it name other tokens than those put round a text; GGUF "
+                 "has one of each");
         const auto add = [&](const char *key, std::optional<int32_t> id) {
             if (id) out_.add(key, static_cast<uint32_t>(*id));
         };
@@ -303,15 +334,19 @@ class TokenizerWriter {
         }
         add("tokenizer.ggml.padding_token_id", named("pad_token"));
         if (byte_fallback_) add("tokenizer.ggml.unknown_token_id", named("unk_token"));
-        out_.add("tokenizer.ggml.add_bos_token", template_has(true));
-        out_.add("tokenizer.ggml.add_eos_token", template_has(false));
+        out_.add("tokenizer.ggml.add_bos_token", begins_);
+        out_.add("tokenizer.ggml.add_eos_token", ends_);
     }
 
-    std::string name_;
+    fs::path folder_;
+    std::string name_; // of the file with the vocabulary
     const ModelConfig &config_;
     GgufWriter &out_;
     json root_, side_, model_;
-    bool byte_fallback_ = false;
+    bool is_spm_model_ = false;                // the vocabulary is a tokenizer.model
+    bool byte_fallback_ = false;               // written as SentencePiece's
+    bool begins_ = false, ends_ = false;       // whether a text gets the tokens that begin and end it
+    std::optional<int32_t> spm_bos_, spm_eos_; // of a tokenizer.model
     std::vector<std::string> tokens_;
     std::vector<int32_t> kinds_;
     std::unordered_map<std::string, int32_t> ids_; // of added tokens

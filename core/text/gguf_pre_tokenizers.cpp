@@ -51,6 +51,21 @@ std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name) {
     return std::nullopt;
 }
 
+std::optional<std::string_view> name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns,
+                                                        bool ignore_merges) {
+    for (const Named &entry : table())
+        if (entry.what.patterns == patterns && entry.what.ignore_merges == ignore_merges) return entry.name;
+    return std::nullopt;
+}
+
+std::string_view byte_level_pattern() {
+    return gpt2;
+}
+
+std::string_view single_digit_pattern() {
+    return digit;
+}
+
 std::string gguf_pre_tokenizer_names() {
     std::string names;
     for (const Named &entry : table()) {

@@ -50,8 +50,10 @@ std::vector<Type> read_types(const GgufFile &file, const std::vector<std::string
 }
 
 std::optional<std::int32_t> token_id(const GgufFile &file, const char *key, std::size_t tokens) {
-    const auto id = file.integer(key, 0, static_cast<std::int64_t>(tokens) - 1);
-    if (!id) return std::nullopt;
+    const auto id = file.integer(key);
+    if (!id || *id < 0 || *id == UINT32_MAX) return std::nullopt; // how writers say "none"
+    const auto last = static_cast<std::int64_t>(tokens) - 1;
+    if (*id > last) file.fail(key, fmt::format("expected an integer from 0 to {}, found {}", last, *id));
     return static_cast<std::int32_t>(*id);
 }
 

@@ -123,7 +123,7 @@ void read_model_added_tokens(const TokenizerFiles &files, const Json &config_tre
     }
 }
 
-std::unique_ptr<Tokenizer> parse_model_file(const TokenizerFiles &files) {
+SpmVocab read_model_file(const TokenizerFiles &files) {
     SpmVocab vocab = parse_spm_model(files.tokenizer_model, file_name(files.folder, "tokenizer.model"));
     const std::string name = file_name(files.folder, "tokenizer_config.json");
     const Json tree = parse_side_file(files.tokenizer_config_json, name);
@@ -140,6 +140,11 @@ std::unique_ptr<Tokenizer> parse_model_file(const TokenizerFiles &files) {
     }
     if (add_bos && vocab.bos) vocab.prefix.push_back(*vocab.bos);
     if (add_eos && vocab.eos) vocab.suffix.push_back(*vocab.eos);
+    return vocab;
+}
+
+std::unique_ptr<Tokenizer> parse_model_file(const TokenizerFiles &files) {
+    SpmVocab vocab = read_model_file(files);
     const auto bos = vocab.bos;
     const auto eos = vocab.eos;
     std::unique_ptr<Tokenizer> tokenizer = make_spm_bpe(std::move(vocab));
@@ -162,6 +167,13 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files) {
     std::unique_ptr<Tokenizer> tokenizer = parse_tokenizer_json(root);
     read_marks(files, *tokenizer);
     return tokenizer;
+}
+
+SpmVocab load_spm_vocab(const std::filesystem::path &folder, std::string &bytes) {
+    bytes = read_text_file(folder / "tokenizer.model", true);
+    const std::string config = read_text_file(folder / "tokenizer_config.json", false);
+    const std::string added = read_text_file(folder / "added_tokens.json", false);
+    return read_model_file({{}, config, {}, {}, folder.string(), bytes, added});
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &path) {

@@ -4,6 +4,7 @@
 #include "text/spm_bpe.hpp"
 #include "text/tokenizer.hpp"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,5 +34,9 @@ std::unique_ptr<Tokenizer> parse_spm_bpe(const JsonNode &root);
 // The vocabulary of a tokenizer.model: SentencePiece's ModelProto, of the type BPE, without a normalization of its own.
 // Its pieces point into `bytes`.
 SpmVocab parse_spm_model(std::string_view bytes, std::string name);
+
+// The same from a model folder, with the added tokens, the prefix and the suffix that the files beside it name. Its
+// pieces point into `bytes`, which becomes what tokenizer.model holds.
+SpmVocab load_spm_vocab(const std::filesystem::path &folder, std::string &bytes);
 
 } // namespace keel

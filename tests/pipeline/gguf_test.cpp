@@ -7,6 +7,8 @@
 #include "support/arch_miniature.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
+#include "text/chat_template.hpp"
+#include "text/tokenizer.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -233,4 +235,56 @@ TEST_CASE("a tokenizer that GGUF has no name for is refused by what it is") {
                Contains("'Unigram' is not supported; supported: BPE"));
     CHECK_THAT(with("\"id\": 4094", "\"id\": 9999"),
                Contains("added_tokens: expected ids from 0 to 4095, found 9999"));
+}
+
+TEST_CASE("a folder and its GGUF file name the same chat template") {
+    const TempFolder folder;
+    fs::copy(tiny, folder / "m");
+    const auto template_of = [&] {
+        fs::remove(folder / "m.gguf");
+        write(folder / "m", folder / "m.gguf", KEEL_DTYPE_Q4_0);
+        const std::string jinja = load_chat_template(folder / "m.gguf").jinja;
+        CHECK(jinja == load_chat_template(folder / "m").jinja);
+        return jinja;
+    };
+    CHECK(template_of().empty());
+    folder.write("m/tokenizer_config.json", R"({"chat_template": "of the config"})");
+    CHECK(template_of() == "of the config");
+    folder.write("m/chat_template.jinja", "of its own file");
+    CHECK(template_of() == "of its own file");
+    folder.write("m/tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "x"}]})");
+    CHECK(template_of() == "of its own file");
+}
+
+TEST_CASE("a vocabulary that stands in a tokenizer.model alone is written with its scores") {
+    const TempFolder folder;
+    fs::copy(tiny, folder / "m");
+    fs::remove(folder / "m/tokenizer.json");
+    fs::copy(KEEL_SOURCE_DIR "/tests/text/golden/spm/tokenizer.model", folder / "m/tokenizer.model");
+    folder.write("m/tokenizer_config.json",
+                 R"({"bos_token": "<s>", "eos_token": "<|end|>",
+                     "added_tokens_decoder": {"1500": {"content": "<|end|>", "special": true}}})");
+    folder.write("m/added_tokens.json", R"({"word": 1501})");
+    write(folder / "m", folder / "m.gguf", KEEL_DTYPE_Q4_0);
+    const auto from_folder = load_tokenizer(folder / "m"), from_file = load_tokenizer(folder / "m.gguf");
+    for (const std::string text :
+         {"Once upon a time", " two  spaces\n\tand a tab", "caf\u00E9 \u4E2D\u6587 \u2603", "12345",
+          "a<|end|>b</s> c", "a word within", ""}) {
+        INFO(text);
+        CHECK(from_file->encode(text) == from_folder->encode(text));
+        CHECK(from_file->encode(text, false) == from_folder->encode(text, false));
+    }
+    CHECK(from_file->bos_id() == 1);
+    CHECK(from_file->eos_id() == 1500);
+    CHECK(from_file->kind(1501) == TokenKind::added);
+    folder.write("m/added_tokens.json", R"({"word": 4096})");
+    CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
+               Contains("tokenizer.model: an added token: expected ids from 0 to 4095, found 4096"));
+    fs::remove(folder / "m/added_tokens.json");
+    folder.write("m/tokenizer_config.json", R"({"bos_token": "</s>"})"); // a text begins with <s>
+    CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
+               Contains("tokenizer.model: bos_token, eos_token: the files beside it name other tokens"));
+    fs::remove(folder / "m/tokenizer.model");
+    CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
+               Contains("tokenizer.json: the file is missing"));
 }

@@ -30,6 +30,7 @@ struct Vocab {
     std::vector<std::int32_t> types;
     std::vector<std::string> merges;
     std::uint32_t bos = 4094;
+    bool add_bos = true;
     std::string chat_template;
 };
 
@@ -63,7 +64,7 @@ std::filesystem::path write(const Vocab &vocab) {
     if (!vocab.merges.empty()) out.add("tokenizer.ggml.merges", vocab.merges);
     out.add("tokenizer.ggml.bos_token_id", vocab.bos);
     out.add("tokenizer.ggml.eos_token_id", std::uint32_t{4095});
-    out.add("tokenizer.ggml.add_bos_token", true);
+    out.add("tokenizer.ggml.add_bos_token", vocab.add_bos);
     if (!vocab.chat_template.empty())
         out.add("tokenizer.chat_template", std::string_view(vocab.chat_template));
     out.begin();
@@ -136,6 +137,12 @@ TEST_CASE("the ways to cut words that GGUF files name are those of the models") 
     CHECK(cuts("tekken", text) == "It|'s| |1|2|3|4|5| ok|IDE| | x|\n\n|!/|");
     CHECK(cuts("default", text) == "It|'|s| |123|45| okIDE| | x|\n\n|!/|");
     CHECK_FALSE(keel::find_gguf_pre_tokenizer("bloom"));
+    for (const std::string_view name : {"gpt-2", "llama-bpe", "smaug-bpe", "qwen2", "smollm", "tekken"}) {
+        const auto pre = keel::find_gguf_pre_tokenizer(name);
+        REQUIRE(pre);
+        CHECK(keel::name_gguf_pre_tokenizer(pre->patterns, pre->ignore_merges) == name);
+    }
+    CHECK_FALSE(keel::name_gguf_pre_tokenizer({"x"}, false));
     CHECK(keel::gguf_pre_tokenizer_names().starts_with("default, gpt-2, mpt, llama-bpe, "));
 }
 
@@ -161,6 +168,11 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
     vocab = tiny();
     vocab.bos = 4096;
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.bos_token_id"));
+    vocab.bos = UINT32_MAX; // "none"
+    CHECK_THAT(refusal(vocab), Contains("a text shall begin with that token"));
+    vocab.add_bos = false;
+    CHECK_FALSE(load(vocab)->bos_id());
+    CHECK(load(vocab)->eos_id() == 4095);
     vocab = tiny();
     vocab.tokens[5] = "\xFF";
     CHECK(refusal(vocab) != "accepted");
