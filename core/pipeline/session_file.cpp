@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -117,6 +118,41 @@ std::string weights_fingerprint(const ModelSource &source) {
     return fmt::format("{:016x}", sum.value());
 }
 
+// All that a tokenizer's ids stand for.
+std::string tokenizer_fingerprint(const Tokenizer *tokenizer) {
+    if (tokenizer == nullptr) return "none";
+    Checksum sum;
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+        const std::string_view piece = tokenizer->piece(id);
+        const auto kind = static_cast<uint32_t>(tokenizer->kind(id));
+        const auto bytes = static_cast<uint64_t>(piece.size());
+        sum.add(&kind, sizeof kind);
+        sum.add(&bytes, sizeof bytes);
+        sum.add(piece.data(), piece.size());
+    }
+    return fmt::format("{} tokens, {:016x}", tokenizer->vocab_size(), sum.value());
+}
+
+std::string rope_text(const ModelConfig &m) {
+    const RopeScaling &r = m.rope_scaling;
+    Checksum factors;
+    factors.add(r.factors.data(), r.factors.size() * sizeof(double));
+    return fmt::format("theta {}, scaling {} {} {} {} {}, factors {:016x}, trained to {}", m.rope_theta,
+                       static_cast<int>(r.kind), r.factor, r.low_freq_factor, r.high_freq_factor,
+                       r.original_context, factors.value(), m.max_positions);
+}
+
+std::string window_text(const ModelConfig &m) {
+    if (!m.sliding_window) return "none";
+    Checksum layers;
+    for (const bool slides : m.sliding_layers) {
+        const char letter = slides ? 's' : 'f';
+        layers.add(&letter, 1);
+    }
+    return fmt::format("{} in layers {:016x}, theta {}", *m.sliding_window, layers.value(),
+                       m.local_rope_theta ? fmt::format("{}", *m.local_rope_theta) : "as elsewhere");
+}
+
 std::string params_text(const BoundPlugin &plugin) {
     std::string text;
     for (const keel_param &param : plugin.params.rows()) {
@@ -143,7 +179,6 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 // What has to agree between the pipeline that saved and the one that goes on, with the names that users know.
 Facts facts_of(Pipeline &pipeline) {
     const ModelConfig &m = pipeline.model();
-    const RopeScaling &r = m.rope_scaling;
     const CachePlan &plan = pipeline.cache_plan();
     const KvShape &kv = pipeline.kv_shape();
     constexpr std::array<const char *, 3> modes = {"absolute", "rerotated", "auto"};
@@ -154,15 +189,28 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back("attention heads",
                        fmt::format("{} of {}, {} for keys", m.heads, m.head_dim, m.kv_heads));
     facts.emplace_back("vocabulary", std::to_string(m.vocab_size));
-    facts.emplace_back("RoPE",
-                       fmt::format("theta {}, scaling {} {} {} {} {}", m.rope_theta, static_cast<int>(r.kind),
-                                   r.factor, r.low_freq_factor, r.high_freq_factor, r.original_context));
+    facts.emplace_back("feed-forward",
+                       fmt::format("{}, activation {}", m.intermediate_size, static_cast<int>(m.activation)));
+    facts.emplace_back("norms", fmt::format("eps {}, offset {}, of queries and keys {}, behind {}",
+                                            m.rms_norm_eps, m.norm_offset, m.qk_norm, m.post_norms));
+    facts.emplace_back("biases", fmt::format("qkv {}, attention {}, feed-forward {}", m.qkv_bias,
+                                             m.attention_out_bias, m.mlp_bias));
+    facts.emplace_back("embeddings", fmt::format("tied {}, scale {}", m.tied_embeddings, m.embedding_scale));
+    facts.emplace_back("attention scale",
+                       fmt::format("{}, query scalar {}", m.attention_scale(),
+                                   m.query_scalar ? fmt::format("{}", *m.query_scalar) : "of head_dim"));
+    facts.emplace_back("soft caps",
+                       fmt::format("attention {}, logits {}", m.attention_softcap, m.logit_softcap));
+    facts.emplace_back("sliding window", window_text(m));
+    facts.emplace_back("RoPE", rope_text(m));
+    facts.emplace_back("tokenizer", tokenizer_fingerprint(pipeline.tokenizer()));
     facts.emplace_back("weights of type", pipeline.weights().dtype_name());
     facts.emplace_back("weights with fingerprint", weights_fingerprint(pipeline.source()));
     facts.emplace_back("kv.key_dtype", keel_dtype_name(kv.key_dtype));
     facts.emplace_back("kv.value_dtype", keel_dtype_name(kv.value_dtype));
     facts.emplace_back("policy.plugin", plan.config().policy.name);
     facts.emplace_back("policy.params", params_text(pipeline.policy()));
+    facts.emplace_back("policy.seed", plan.keeps_all() ? "none" : std::to_string(plan.config().seed));
     facts.emplace_back("policy.positions", plan.may_move_keys()
                                                ? modes[static_cast<size_t>(plan.config().positions)]
                                                : "absolute");
@@ -221,8 +269,21 @@ void check_savable(const Pipeline &pipeline) {
     PolicyState::check_savable(pipeline.cache_plan().config().policy);
 }
 
+void check_replaceable(const std::filesystem::path &path) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return; // NewFile has its own word on the rest
+    std::array<char, magic.size()> begin{};
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(begin.data(), begin.size()) && begin == magic) return;
+    throw_error(
+        ErrorKind::input,
+        "{}: is there already and is no saved session; it is not replaced: give another name, or remove it",
+        printable(path.string(), 400));
+}
+
 void save_session(Session &session, const std::filesystem::path &path, const SessionExtras &extras) {
     check_savable(session.pipeline());
+    check_replaceable(path);
     NewFile file(path);
     FileWriter out(file);
     out.write(magic.data(), magic.size());

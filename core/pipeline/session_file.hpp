@@ -20,9 +20,13 @@ struct SessionExtras {
 // Throws Error(plugin) if sessions of this pipeline cannot be saved: save_session() would, later.
 void check_savable(const Pipeline &pipeline);
 
-// Writes a session to a file: cache, positions, tokens, the policy's state, and what tells that another pipeline fits (the model's shape,
-// a fingerprint of its weights, types of weights, keys and values, policy with parameters). The file appears whole or not at all: it is
-// written beside and renamed. Only its owner may read it, because it holds the text. Throws Error(runtime) where it cannot be written,
+// Throws Error(input) if `path` is a file that is there already and holds no saved session: save_session() would not replace it.
+void check_replaceable(const std::filesystem::path &path);
+
+// Writes a session to a file: cache, positions, tokens, the policy's state, and what tells that another pipeline fits (all that
+// the model computes with, a fingerprint of its weights, its tokenizer, types of weights, keys and values, policy with parameters). The file appears whole or not at all: it is
+// written beside and renamed. Only its owner may read it, because it holds the text. Of what is there already only
+// a saved session is replaced, see check_replaceable(). Throws Error(runtime) where it cannot be written,
 // Error(plugin) for a policy that has state and cannot save it.
 void save_session(Session &session, const std::filesystem::path &path, const SessionExtras &extras = {});
 

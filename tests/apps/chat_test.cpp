@@ -150,16 +150,62 @@ TEST_CASE("Commands of a chat: reset, save, load, stats, help, and what is none"
 
 TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
     const ProcessResult one = chat("Who was the king?\nAnd then?\n", {"-q"});
+    // What the command line says holds for it too: -n 8 and --greedy.
     const ProcessResult r =
-        chat("Who was the king?\n/switch " + tiny +
-             " kv.dtype=f32 sampling.temperature=0 generation.max_tokens=8\nAnd then?\n/stats\n");
+        chat("Who was the king?\n/switch " + tiny + " --template chatml kv.dtype=f32\nAnd then?\n/stats\n");
     INFO(r.err);
     CHECK(r.code == 0);
     CHECK(contains(r.err, "reads all of the chat"));
     CHECK(r.out == one.out);
-    const ProcessResult none = chat("Hi\n/switch /no/such/model\n/switch\nGo on\n", {"-q"});
+    // its files name no template, and --template was the first model's
+    const ProcessResult none = chat("Hi\n/switch /no/such/model\n/switch\n/switch " + tiny + "\n/switch " +
+                                        tiny + " --template\nGo on\n",
+                                    {"-q"});
     CHECK(none.code == 1);
+    CHECK(lines(none.err) == 4);
+    CHECK(contains(none.err, "names no chat template"));
+    CHECK(contains(none.err, "a template's name behind --template"));
     CHECK(lines(none.out) >= 2); // the old one stays
+}
+
+TEST_CASE("A chat that was loaded takes its system prompt along to another pipeline") {
+    const TempFolder folder;
+    const std::string file = folder / "talk", to = "/switch " + tiny + " --template chatml\n";
+    const std::vector<std::string> rule = {"-q", "--system", "You tell tales of wolves."};
+    CHECK(chat("Who was the king?\n/save " + file + "\n", rule).code == 0);
+    const ProcessResult straight = chat("Who was the king?\n" + to + "And then?\n", rule);
+    const ProcessResult loaded = chat(to + "/reset\n/load " + file + "\n" + to + "And then?\n", {"-q"});
+    INFO(loaded.err);
+    CHECK(loaded.code == 0);
+    CHECK(straight.out.ends_with("\n" + loaded.out));
+    // a failed /load loses nothing, on a model that has not read the chat yet either
+    const ProcessResult kept =
+        chat("Who was the king?\n" + to + "/load " + folder.path().string() + "/none\nAnd then?\n", rule);
+    CHECK(kept.out == straight.out);
+    CHECK(contains(failure(chat("", {"--load", file, "--system", "Tell tales."})), "leave out --system"));
+}
+
+TEST_CASE("A /save that fails does not end the chat, and replaces nothing but saved sessions") {
+    const TempFolder folder;
+    folder.write("mine", "a text of mine");
+    const ProcessResult refused = chat("Hi\n/save " + (folder / "mine").string() + "\nGo on\n", {"-q"});
+    CHECK(refused.code == 1);
+    CHECK(contains(refused.err, "no saved session"));
+    CHECK(read_file(folder / "mine") == "a text of mine");
+    CHECK(lines(refused.out) >= 2);
+    CHECK(contains(failure(run_keel({"run", tiny, "-p", "Hi", "--save-session", folder / "mine"})),
+                   "no saved session"));
+    // a disk with no room, as files go: a limit on their size
+    const std::string script = "trap '' XFSZ; ulimit -f 4; exec \"$0\" chat \"$1\" --template chatml -n 8 -q";
+    ProcessOptions options;
+    options.input = "Hi\n/save " + (folder / "talk").string() + "\nGo on\n";
+    const ProcessResult full =
+        run_process({"/bin/sh", "-c", script, std::string(KEEL_BINARY_DIR) + "/bin/keel", tiny}, options);
+    INFO(full.err);
+    CHECK(full.code == 1);
+    CHECK(contains(full.err, "cannot be written"));
+    CHECK(lines(full.out) >= 2);
+    CHECK_FALSE(std::filesystem::exists(folder / "talk"));
 }
 
 TEST_CASE("What a newcomer gets wrong says what to do") {
