@@ -107,8 +107,15 @@ void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
         session_.truncate(session_.tokens() - tokens);
         session_.set_pending(pending);
     } catch (const Error &) {
-        take_over(std::move(turns_));
+        read_anew();
     }
+}
+
+// The same conversation, on an empty cache; draws go on where they were.
+void Conversation::read_anew() {
+    const std::optional<Rng::State> random = random_;
+    take_over(std::vector<ChatMessage>(turns_));
+    random_ = random;
 }
 
 // Of a stop string (an end mark that the tokenizer has no token for), the tokens are in the cache and not in the text.
@@ -211,7 +218,7 @@ void Conversation::load(const std::filesystem::path &path) {
     try {
         random_ = load_session(session_, path, check).random;
     } catch (...) {
-        if (session_.tokens() == 0) take_over(std::move(turns_)); // read again with the next question
+        if (session_.tokens() == 0) read_anew(); // with the next question
         throw;
     }
     turns_ = std::move(turns);

@@ -35,7 +35,7 @@ class Conversation {
     void take_over(std::vector<ChatMessage> turns);
 
     // Writes and takes in a session file that knows its turns, see session_file.hpp. Throws Error(input) for a session that is no chat,
-    // or one in another template; the conversation is as it was then.
+    // or one in another template; the conversation is as it was then. A saved chat brings its own system prompt.
     void save(const std::filesystem::path &path);
     void load(const std::filesystem::path &path);
 
@@ -50,6 +50,7 @@ class Conversation {
     int64_t system_tokens() const;
     std::vector<int32_t> encode_question(std::string_view question) const;
     void take_back(int64_t tokens, std::optional<int32_t> pending);
+    void read_anew();
     void drop_stop_string(const GenerateResult &result, size_t text_bytes, int64_t before);
     void read_note(const std::string &note, std::vector<ChatMessage> &turns,
                    std::optional<std::string> &system, const std::string &file) const;

@@ -73,13 +73,20 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
     if (!prompt.empty()) {
         std::vector<int32_t> input(prompt.begin(), prompt.end());
         if (session.pending()) input.insert(input.begin(), *session.pending());
-        session.prefill(input, true, 1, options.progress);
+        const int64_t before = session.tokens();
+        if (!session.prefill(input, true, 1, options.progress)) {
+            const int64_t stay = session.tokens() - before;
+            stop(StopReason::cancelled,
+                 stay == 0
+                     ? std::string()
+                     : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
+        }
     } else if (std::string why; session.can_take(1, &why)) {
         session.decode(*session.pending());
     } else {
         stop(StopReason::cache_full, why);
     }
-    if (cancelled()) stop(StopReason::cancelled);
+    if (!stopped && cancelled()) stop(StopReason::cancelled);
     while (!stopped && static_cast<int64_t>(result.ids.size()) < options.max_tokens) {
         const int32_t id = plain_greedy && !options.logprobs
                                ? session.greedy()

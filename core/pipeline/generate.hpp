@@ -41,14 +41,16 @@ struct GenerateResult {
     std::vector<TokenLogprobs> logprobs; // of each of ids, where they were asked for
     Rng::State random{};                 // of the sampler, behind the last draw
     StopReason reason = StopReason::max_tokens;
-    std::string detail;             // of stop_string and cache_full
+    std::string detail; // of stop_string and cache_full; of cancelled where part of the prompt stays
     double first_token_seconds = 0; // from the call to the first token
     SessionStats stats;
 };
 
 // Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything after the first token ends in a result.
 // A session that has a pending token (of an earlier generate(), or loaded) goes on with it: in front of the prompt, or, where the prompt
-// is empty, exactly as if the earlier generation had not ended. Afterwards the last token is pending.
+// is empty, alone: the ids that come are exactly those that the earlier generation would have gone on with (under the same random
+// numbers). The texts of the two need not join: a character whose bytes the end cut in two is U+FFFD in both. Afterwards the last token is
+// pending. A generation that is cancelled before its prompt was read has no ids and leaves the session as Session::prefill says.
 GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
 
 // The line that closes a run: "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first part

@@ -73,16 +73,21 @@ bool Session::can_take(int64_t n, std::string *why) const {
     return cache_->can_take(n, false, why);
 }
 
-void Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
+bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
                       const Progress &progress) {
-    if (ids.empty()) return;
+    if (ids.empty()) return true;
     settle();
     std::string why;
     if (!cache_->can_take(static_cast<int64_t>(ids.size()), true, &why))
         throw_error(ErrorKind::resource, "{}", why);
     const auto total = static_cast<int64_t>(ids.size());
+    const std::optional<int32_t> pending = pending_;
+    const uint64_t evictions = cache_->evictions();
     for (int64_t done = 0; done < total;) {
-        if (pipeline_.host().cancelled()) return;
+        if (pipeline_.host().cancelled()) {
+            if (done > 0) take_back(done, pending, evictions);
+            return false;
+        }
         const int64_t n =
             std::min<int64_t>(cache_->next_chunk(total - done, pipeline_.graph().max_tokens()), total - done);
         const bool last = done + n == total;
@@ -101,6 +106,15 @@ void Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
         stats_.prefill_tokens += static_cast<uint64_t>(n);
         if (progress) progress("prefill", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
     }
+    return true;
+}
+
+// Of a prefill that was cancelled: as if it had not begun, unless it evicted what cannot come back.
+void Session::take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions) {
+    settle();
+    if (cache_->evictions() != evictions) return;
+    truncate(tokens);
+    pending_ = pending;
 }
 
 void Session::decode(int32_t id) {
@@ -220,6 +234,12 @@ std::optional<Session::NonFinite> Session::replay_history() {
     return std::nullopt;
 }
 
+std::string Session::suspects() const {
+    const std::string weights = "are the weights sound? `keel inspect --verify` reads them all";
+    if (loaded_from_.empty()) return weights;
+    return fmt::format("is the session sound that was loaded from {}? Or {}", loaded_from_, weights);
+}
+
 // Where the first number that is not finite arises, by computing again and looking at the residual stream after each layer. A bad
 // token of an earlier step reaches later ones through the cache, so all is computed again, if all is still there to compute with.
 void Session::find_non_finite() {
@@ -240,16 +260,12 @@ void Session::find_non_finite() {
     }
     const char *at = traced ? "at" : "at or before";
     if (found) {
-        throw_error(ErrorKind::runtime,
-                    "{} {} position {} (token {}): a value that is not finite; are the weights sound? `keel "
-                    "inspect --verify` reads them all",
+        throw_error(ErrorKind::runtime, "{} {} position {} (token {}): a value that is not finite; {}",
                     found->layer < 0 ? std::string("embedding") : fmt::format("layer {}", found->layer), at,
-                    found->position, history_[static_cast<size_t>(found->position)]);
+                    found->position, history_[static_cast<size_t>(found->position)], suspects());
     }
-    throw_error(ErrorKind::runtime,
-                "output projection {} position {}: a logit that is not finite; are the weights sound? `keel "
-                "inspect --verify` reads them all",
-                at, tokens() - 1);
+    throw_error(ErrorKind::runtime, "output projection {} position {}: a logit that is not finite; {}", at,
+                tokens() - 1, suspects());
 }
 
 const SessionStats &Session::stats() {
@@ -266,6 +282,7 @@ void Session::reset() {
     forget_step();
     history_.clear();
     pending_.reset();
+    loaded_from_.clear();
     stats_ = {};
 }
 
@@ -312,6 +329,7 @@ void Session::load_state(StateReader &in) {
         if (cache_->tokens_seen() != this->tokens())
             in.fail("the cache saw {} tokens, the text has {}", cache_->tokens_seen(), this->tokens());
         if (pending >= 0) pending_ = pending;
+        loaded_from_ = in.name();
     } catch (...) {
         reset();
         throw;

@@ -39,8 +39,10 @@ class Session {
     bool can_take(int64_t n, std::string *why = nullptr) const;
     // Takes tokens in, in chunks. `rows` of logits are there afterwards (at most PipelineOptions::max_logit_rows, and no more than the
     // last chunk has). `is_prompt_end`: the prefill is over, policies that wait for it act now. Throws Error(resource) before anything
-    // happens if the tokens do not fit, Error(runtime) with layer and position if a number is not finite.
-    void prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
+    // happens if the tokens do not fit, Error(runtime) with layer and position if a number is not finite. False: it was cancelled
+    // (HostServices::request_cancel) before all was taken in, and has no logits. The session, its pending token too, is then as it was
+    // before; but where tokens were evicted meanwhile those that were taken in stay, tokens() says how many.
+    bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
     // Takes one token in.
     void decode(int32_t id);
@@ -72,11 +74,13 @@ class Session {
 
   private:
     class Meter;
+    void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
     void forget_step();
     void settle(); // the step's eviction, once its results were read
     void check_finite(std::span<const float> values);
+    std::string suspects() const;
     struct NonFinite {
         int64_t layer; // -1: the embedding
         int64_t position;
@@ -90,6 +94,7 @@ class Session {
     std::unique_ptr<CacheManager> cache_;
     std::vector<int32_t> history_;
     std::optional<int32_t> pending_;
+    std::string loaded_from_;   // the session file; empty: nothing was loaded
     std::vector<float> logits_; // [rows, vocab], kept from step to step
     SessionStats stats_;
     // The step whose results may still be read.
