@@ -1,6 +1,7 @@
 // Chats on models/tiny: what a turn prefills, what stays after Ctrl-C, a full cache or a saved file, and the system prompt's protection.
 #include "base/error.hpp"
 #include "pipeline/conversation.hpp"
+#include "pipeline/session_file.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -132,6 +133,27 @@ TEST_CASE("an answer that was cut off stays, a question that was not read is tak
     talk.ask("Go on.");
     CHECK_THAT(talk.pipeline.tokenizer()->decode(talk.session.history(), false),
                Catch::Contains(cut.text + "</s>") || Catch::Contains("Go on."));
+}
+
+TEST_CASE("a question that is taken back costs no random numbers, though its cache is read anew") {
+    const test::TempFolder folder;
+    Talk talk({"sampling.temperature=0.8", "policy.plugin=sliding_window", "policy.budget.tokens=64"});
+    talk.ask("Who was the king?");
+    talk.chat.save(folder / "before");
+    GenerateOptions options = generate_options(talk.pipeline.config());
+    options.max_tokens = 300;
+    options.ignore_end = true;
+    options.on_text = [&](std::string_view) {
+        if (talk.session.tokens() > 250) throw 7; // the question is evicted by then
+    };
+    CHECK_THROWS_AS(talk.chat.ask("And then?", options), int);
+    CHECK(talk.session.tokens() == 0); // evicted ones cannot come back
+    CHECK(talk.chat.turns().size() == 2);
+    talk.chat.save(folder / "after");
+    Session session(talk.pipeline);
+    const auto random = load_session(session, folder / "before").random;
+    REQUIRE(random);
+    CHECK(load_session(session, folder / "after").random == random);
 }
 
 TEST_CASE("what a stop string cut off is not in the cache either") {

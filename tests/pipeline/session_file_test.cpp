@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
 
 using namespace keel;
@@ -193,6 +194,72 @@ TEST_CASE("other weights of the same shape are another model") {
     CHECK_THAT(load(), Catch::Contains("weights with fingerprint"));
 }
 
+TEST_CASE("the same weights under another config are another model, and the error says in what") {
+    const test::TempFolder folder;
+    for (const char *name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+        std::filesystem::copy_file(std::string(KEEL_SOURCE_DIR) + "/models/tiny/" + name, folder / name);
+    Pipeline pipeline(pipeline::config_from_overrides(tiny()));
+    Session session(pipeline);
+    session.prefill(std::vector<int32_t>{1, 2, 3});
+    save_session(session, folder / "s");
+    const std::string config = bytes_of(folder / "config.json"),
+                      tokenizer = bytes_of(folder / "tokenizer.json");
+    const auto load = [&] {
+        Pipeline copy(pipeline::config_from_overrides(tiny({"model.path=" + folder.path().string()})));
+        Session b(copy);
+        return refusal_of([&] { load_session(b, folder / "s"); });
+    };
+    const auto with = [&](const char *key, const nlohmann::json &value) {
+        auto changed = nlohmann::json::parse(config);
+        changed[key] = value;
+        folder.write("config.json", changed.dump());
+        return load();
+    };
+    CHECK_THAT(with("rms_norm_eps", 0.25), Catch::Contains("saved with norms eps"));
+    CHECK_THAT(with("rope_theta", 5000.0), Catch::Contains("RoPE theta"));
+    CHECK_THAT(with("max_position_embeddings", 77), Catch::Contains("trained to 77"));
+    CHECK_THAT(with("rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}), Catch::Contains("RoPE"));
+    folder.write("config.json", config);
+    auto other = nlohmann::json::parse(tokenizer);
+    auto &vocabulary =
+        other["model"]["vocab"]; // its last piece, which its last merge makes, is called otherwise
+    auto &merges = other["model"]["merges"];
+    std::string last = merges.back();
+    last.erase(last.find(' '), 1);
+    REQUIRE(vocabulary.contains(last));
+    vocabulary["zqzq"] = vocabulary[last];
+    vocabulary.erase(last);
+    merges.erase(merges.size() - 1);
+    folder.write("tokenizer.json", other.dump());
+    CHECK_THAT(load(), Catch::Contains("saved with tokenizer"));
+
+    const auto evicting = [&](const char *seed) {
+        return tiny({"policy.plugin=sliding_window", "policy.budget.tokens=24", seed});
+    };
+    Pipeline one(pipeline::config_from_overrides(evicting("policy.seed=1"))),
+        two(pipeline::config_from_overrides(evicting("policy.seed=2")));
+    Session a(one), b(two);
+    save_session(a, folder / "seeded");
+    CHECK_THAT(refusal_of([&] { load_session(b, folder / "seeded"); }), Catch::Contains("policy.seed"));
+}
+
+TEST_CASE("numbers that are not finite in a loaded session: its file is a suspect") {
+    const test::TempFolder folder;
+    Pipeline pipeline(pipeline::config_from_overrides(tiny({"kv.dtype=f32"})));
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(opening));
+    save_session(session, folder / "s");
+    std::string file = bytes_of(folder / "s");
+    std::memset(file.data() + file.size() / 2, 0xFF, 32); // among keys and values: NaN wherever floats begin
+    folder.write("bad.session", with_checksum(file));
+    load_session(session, folder / "bad.session");
+    CHECK_THAT(refusal_of([&] {
+                   session.decode(5);
+                   session.greedy();
+               }),
+               Catch::Contains("bad.session") && Catch::Contains("not finite"));
+}
+
 TEST_CASE("broken session files are refused and never crash") {
     const test::TempFolder folder;
     for (const Sets &sets : {tiny(), tiny({"policy.plugin=sliding_window", "policy.budget.tokens=12",
@@ -260,6 +327,11 @@ TEST_CASE("a session file appears whole or not at all") {
     CHECK(std::filesystem::is_empty(folder.path()));
     save_session(session, folder / "s");
     save_session(session, folder / "s"); // over an older one
+    folder.write("other", "not a session, and longer than the mark");
+    CHECK_THAT(refusal_of([&] { save_session(session, folder / "other"); }),
+               Catch::Contains("no saved session") && Catch::Contains("another name"));
+    CHECK(bytes_of(folder / "other").starts_with("not a session"));
+    std::filesystem::remove(folder / "other");
     CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
     CHECK((std::filesystem::status(folder / "s").permissions() & std::filesystem::perms::others_all) ==
           std::filesystem::perms::none);
@@ -279,6 +351,32 @@ TEST_CASE("tokens are taken back") {
     b.decode(prompt.back());
     CHECK(b.greedy() == expected);
     CHECK_THROWS_AS(b.truncate(1000), Error);
+}
+
+TEST_CASE("a prefill that is cancelled between chunks is taken back, unless it evicted") {
+    for (const bool evicts : {false, true}) {
+        Sets sets = tiny();
+        if (evicts) sets.insert(sets.end(), {"policy.plugin=sliding_window", "policy.budget.tokens=24"});
+        Pipeline pipeline(pipeline::config_from_overrides(sets));
+        std::string text = opening;
+        while (pipeline.tokenizer()->encode(text).size() < 2 * size_t{pipeline.graph().max_tokens()} + 9)
+            text += ", " + opening;
+        const auto prompt = pipeline.tokenizer()->encode(text);
+        Session session(pipeline);
+        session.prefill(std::vector<int32_t>{1, 2, 3});
+        session.set_pending(4);
+        const auto cancel = [&](const char *, uint64_t, uint64_t) { pipeline.host().request_cancel(); };
+        GenerateOptions options = options_of(pipeline, 4);
+        options.progress = cancel;
+        const GenerateResult result = generate(session, prompt, options);
+        pipeline.host().clear_cancel();
+        CHECK(result.reason == StopReason::cancelled);
+        CHECK(result.ids.empty());
+        CHECK(result.detail.empty() != evicts);
+        CHECK((session.tokens() == 3) != evicts);
+        CHECK(session.pending().has_value() != evicts);
+        CHECK_FALSE(generate(session, std::vector<int32_t>{5}, options_of(pipeline, 2)).ids.empty());
+    }
 }
 
 TEST_CASE("log-probabilities are those of the softmax, whatever the size of the logits") {
