@@ -1,12 +1,14 @@
 // The public C++ API: a thin cover over core/pipeline that lets none of its types through.
 #include <keel/keel.hpp>
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "format/gguf.hpp"
 #include "pipeline/config_writer.hpp"
 #include "pipeline/conversation.hpp"
 #include "pipeline/session_file.hpp"
 
+#include <exception>
 #include <filesystem>
 #include <new>
 #include <utility>
@@ -32,6 +34,20 @@ ErrorKind kind_of(keel::ErrorKind kind) {
     return ErrorKind::internal;
 }
 
+// What a caller's own callback threw, on its way through the core: no exception that the core could throw itself.
+struct CallbackThrew {
+    std::exception_ptr what;
+};
+
+template <typename Action>
+void call_back(Action &&action) {
+    try {
+        action();
+    } catch (...) {
+        throw CallbackThrew{std::current_exception()};
+    }
+}
+
 // Errors of the core as those of the API; what a caller's own callback throws passes through.
 template <typename Action>
 auto covered(Action &&action) {
@@ -39,8 +55,12 @@ auto covered(Action &&action) {
         return action();
     } catch (const keel::Error &e) {
         throw Error(kind_of(e.kind()), e.what());
+    } catch (const CallbackThrew &callback) {
+        std::rethrow_exception(callback.what);
     } catch (const std::bad_alloc &) {
         throw Error(ErrorKind::resource, "out of memory");
+    } catch (const std::exception &e) { // the core throws its own errors alone, or should
+        throw Error(ErrorKind::internal, "an error that Keel did not expect: " + printable(e.what(), 400));
     }
 }
 
@@ -65,7 +85,9 @@ pipeline::PipelineConfig config_of(const std::string &target, const std::vector<
 
 keel::Progress progress_of(const Progress &progress) {
     if (!progress) return {};
-    return [progress](const char *stage, uint64_t done, uint64_t total) { progress(stage, done, total); };
+    return [progress](const char *stage, uint64_t done, uint64_t total) {
+        call_back([&] { progress(stage, done, total); });
+    };
 }
 
 GenerateOptions options_of(const Generation &g) {
@@ -81,7 +103,9 @@ GenerateOptions options_of(const Generation &g) {
     o.sampling.seed = g.seed;
     o.ignore_end = g.ignore_end;
     o.logprobs = g.logprobs;
-    o.on_text = g.on_text;
+    if (g.on_text) {
+        o.on_text = [on_text = g.on_text](std::string_view text) { call_back([&] { on_text(text); }); };
+    }
     o.progress = progress_of(g.on_progress);
     return o;
 }
@@ -177,11 +201,11 @@ Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline &&) noexcept = default;
 Pipeline &Pipeline::operator=(Pipeline &&) noexcept = default;
 
-std::vector<int32_t> Pipeline::encode(std::string_view text, bool begins) const {
+std::vector<int32_t> Pipeline::encode(std::string_view text, bool begins, bool parse_special) const {
     if (!impl_) refuse_moved();
     return covered([&] {
         return impl_->pipeline->tokenizer()->encode(
-            text, EncodeOptions{.add_special = begins, .parse_special = true, .continues = !begins});
+            text, EncodeOptions{.add_special = begins, .parse_special = parse_special, .continues = !begins});
     });
 }
 
@@ -244,10 +268,10 @@ Result Session::generate(const std::vector<int32_t> &prompt, const Generation &o
     });
 }
 
-Result Session::generate(std::string_view prompt, const Generation &options) {
+Result Session::generate(std::string_view prompt, const Generation &options, bool parse_special) {
     if (!impl_) refuse_moved();
     const bool begins = impl_->session.tokens() == 0;
-    const EncodeOptions how{.add_special = begins, .parse_special = true, .continues = !begins};
+    const EncodeOptions how{.add_special = begins, .parse_special = parse_special, .continues = !begins};
     const auto ids = covered([&] { return impl_->owner->pipeline->tokenizer()->encode(prompt, how); });
     return generate(ids, options);
 }
@@ -269,10 +293,15 @@ const float *Session::read(const std::vector<int32_t> &ids) {
         std::vector<int32_t> all(ids);
         if (const auto pending = impl_->session.pending()) all.insert(all.begin(), *pending);
         if (all.empty()) throw_error(keel::ErrorKind::usage, "there are no tokens to read");
-        impl_->session.prefill(all);
+        const int64_t before = impl_->session.tokens();
+        if (!impl_->session.prefill(all)) {
+            throw_error(
+                keel::ErrorKind::usage,
+                "reading was cancelled; {} of {} tokens were read and stay, and resume() lets the pipeline "
+                "run again",
+                impl_->session.tokens() - before, all.size());
+        }
         const auto logits = impl_->session.logits();
-        if (logits.size() < static_cast<size_t>(vocabulary))
-            throw_error(keel::ErrorKind::usage, "reading was cancelled");
         return logits.data() + (logits.size() - static_cast<size_t>(vocabulary));
     });
 }

@@ -1,6 +1,9 @@
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <keel/keel.hpp>
 
 using namespace keel::api;
@@ -70,6 +73,51 @@ TEST_CASE("tokens can be read one by one") {
     CHECK(kind_of([&] { session.read({1 << 30}); }) == ErrorKind::usage);
     CHECK(kind_of([&] { session.read({}); }) == ErrorKind::usage);
     CHECK(session.history() == prompt);
+    // cancelled: no old logits, and nothing was read
+    pipeline.cancel();
+    CHECK(kind_of([&] { session.read(prompt); }) == ErrorKind::usage);
+    pipeline.resume();
+    CHECK(session.history() == prompt);
+    CHECK(session.read({best})[0] != 0);
+}
+
+TEST_CASE("marks written out in a text are tokens only where that is wanted") {
+    Pipeline pipeline(tiny, {"sampling.temperature=0"});
+    const std::vector<int32_t> mark = pipeline.encode("<|end_of_text|>", false);
+    REQUIRE(mark.size() == 1);
+    const std::vector<int32_t> text = pipeline.encode("<|end_of_text|>", false, false);
+    CHECK(text.size() > 1);
+    CHECK(pipeline.decode(text) == "<|end_of_text|>");
+    Session session(pipeline);
+    Generation one = pipeline.defaults();
+    one.max_tokens = 1;
+    session.generate("a<|end_of_text|>", one, false);
+    for (const int32_t id : session.history())
+        CHECK(id != mark[0]);
+}
+
+TEST_CASE("a program hears warnings, if it asks") {
+    const keel::test::TempFolder folder;
+    for (const char *name : {"config.json", "tokenizer.json", "tokenizer_config.json"})
+        std::filesystem::copy_file(tiny + "/" + name, folder / name);
+    std::ifstream file(tiny + "/model.safetensors", std::ios::binary);
+    std::string weights{std::istreambuf_iterator<char>(file), {}};
+    // One of three matrices that are joined says that it has another type.
+    const size_t at = weights.find("\"BF16\"", weights.find("layers.0.self_attn.q_proj.weight"));
+    REQUIRE(at != std::string::npos);
+    weights.replace(at, 6, "\"F16\" ");
+    folder.write("model.safetensors", weights);
+    std::vector<std::string> heard;
+    set_log([&](LogLevel level, std::string_view message) {
+        if (level == LogLevel::warning) heard.emplace_back(message);
+        throw 7; // a message is no reason to stop
+    });
+    { const Pipeline pipeline(folder.path().string()); }
+    REQUIRE(heard.size() == 1);
+    CHECK_THAT(heard[0], Catch::Contains("different types"));
+    set_log({});
+    { const Pipeline pipeline(folder.path().string()); }
+    CHECK(heard.size() == 1);
 }
 
 TEST_CASE("a chat remembers, and cancels") {
@@ -86,6 +134,10 @@ TEST_CASE("a chat remembers, and cancels") {
     pipeline.resume();
     options.on_text = [](std::string_view) { throw 7; }; // a caller's own
     CHECK_THROWS_AS(chat.ask("Go on", options), int);
+    options.on_text = [](std::string_view) { throw std::bad_alloc(); };
+    CHECK_THROWS_AS(chat.ask("Go on", options), std::bad_alloc);
+    options.on_text = [](std::string_view) { throw std::out_of_range("mine"); };
+    CHECK_THROWS_AS(chat.ask("Go on", options), std::out_of_range);
     CHECK(kind_of([&] { const Chat none(pipeline); }) == ErrorKind::usage);
 }
 

@@ -4,7 +4,7 @@
 //     keel::api::Session session(pipeline);
 //     std::cout << session.generate("Once upon a time").text;
 //
-// Everything that fails throws keel::api::Error. A pipeline and what was made of it belong to one thread at a time; cancel() may be
+// Everything that fails throws keel::api::Error; what a callback of yours throws comes out of the call as it is. A pipeline and what was made of it belong to one thread at a time; cancel() may be
 // called from any. Objects may be moved; one that was moved from can only be destroyed or assigned to.
 #ifndef KEEL_KEEL_HPP
 #define KEEL_KEEL_HPP
@@ -45,6 +45,15 @@ class KEEL_API Error : public std::runtime_error {
 
 // The version of the library that runs: "0.1.0".
 KEEL_API const char *version() noexcept;
+
+// What Keel says beside its results, loudest last: a warning is what runs otherwise than asked for, such as an op that the backend lacks.
+enum class LogLevel { debug, info, warning, error };
+// One message, a line without its end. May be called from any thread; what it throws is dropped.
+using Log = std::function<void(LogLevel level, std::string_view message)>;
+
+// Who hears messages of `least` and louder, of the whole process; empty: nobody, as at the start. Keel itself never prints. Set it before
+// the first pipeline is made: not while another thread runs one.
+KEEL_API void set_log(Log callback, LogLevel least = LogLevel::warning);
 
 // "loading", bytes; "prefill", tokens. May throw to stop; what it throws comes out of the call.
 using Progress = std::function<void(const char *stage, uint64_t done, uint64_t total)>;
@@ -116,7 +125,9 @@ class KEEL_API Pipeline {
     Pipeline &operator=(Pipeline &&) noexcept;
 
     // Text to token ids and back. begins: the text begins a sequence (the model's begin token is put before it); else it goes on.
-    std::vector<int32_t> encode(std::string_view text, bool begins = true) const;
+    // parse_special: marks written out in the text ("<|eot_id|>") become those tokens. Say false for text from people who must not be
+    // able to forge them: it is plain text then.
+    std::vector<int32_t> encode(std::string_view text, bool begins = true, bool parse_special = true) const;
     std::string decode(const std::vector<int32_t> &ids) const;
 
     int64_t context() const;     // tokens of a sequence at most
@@ -124,7 +135,8 @@ class KEEL_API Pipeline {
     Generation defaults() const; // from the pipeline's sampling and generation
     std::string explain() const; // who runs each op: what `keel run --explain` prints
 
-    // Ends what runs on this pipeline, from any thread or a signal handler; generate() returns what it has. Holds until resume().
+    // Ends what runs on this pipeline, from any thread or a signal handler: generate() and ask() return what they have, read() throws.
+    // Holds until resume().
     void cancel() noexcept;
     void resume() noexcept;
 
@@ -145,18 +157,21 @@ class KEEL_API Session {
     Session &operator=(Session &&) noexcept;
 
     // Reads a prompt and writes on. A later call goes on behind what there is; its prompt may then be empty. A prompt that does not fit is
-    // ErrorKind::resource, and nothing has changed then.
-    Result generate(std::string_view prompt, const Generation &options);
+    // ErrorKind::resource, and nothing has changed then. Nor has it after Stop::cancelled without ids, unless `detail` says how much of the
+    // prompt stays (tokens were evicted meanwhile). parse_special: as for Pipeline::encode().
+    Result generate(std::string_view prompt, const Generation &options, bool parse_special = true);
     Result generate(std::string_view prompt); // with the pipeline's defaults
     Result generate(const std::vector<int32_t> &prompt, const Generation &options);
 
-    // Token by token: reads ids; the logits of the last one, [vocab_size], valid until the next call.
+    // Token by token: reads ids; the logits of the last one, [vocab_size], valid until the next call. Throws ErrorKind::usage if the
+    // pipeline is cancelled before all are read; the session is then as it was, or the message says how many of them stay.
     const float *read(const std::vector<int32_t> &ids);
 
     std::vector<int32_t> history() const; // ids in the cache's sequence, evicted ones included
     Stats stats() const;
     void reset(); // an empty sequence, and the seed anew
-    // Cache, history and random state as a file, which a session of the same model, types and policy takes in.
+    // Cache, history and random state as a file, which a session of the same model, types and policy takes in. Of files that are there
+    // already only a saved session is replaced.
     void save(const std::string &path);
     void load(const std::string &path);
 
@@ -176,9 +191,11 @@ class KEEL_API Chat {
     Chat(Chat &&) noexcept;
     Chat &operator=(Chat &&) noexcept;
 
+    // The question is plain text: marks written out in it are no tokens.
     Result ask(std::string_view question, const Generation &options);
     Result ask(std::string_view question);
     void reset(); // the system prompt stays
+    // As those of Session. A saved chat brings its own system prompt, in the place of this one's.
     void save(const std::string &path);
     void load(const std::string &path);
 
