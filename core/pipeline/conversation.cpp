@@ -162,6 +162,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     }
     if (result.ids.empty()) {
         take_back(before, pending);
+        result.detail.clear(); // nothing stays
         return result;
     }
     random_ = result.random;
