@@ -85,7 +85,8 @@ class Terminal {
                 pid_ = -1;
                 return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
             }
-            read(100);
+            if (!read(100)) // it has closed the terminal and is about to end
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
         return -1;
     }
