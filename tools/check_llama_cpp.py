@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Holds the GGUF files that `keel quantize` writes against llama.cpp.
+
+    tools/check_llama_cpp.py --keel BUILD/bin/keel --llama LLAMA_CPP/build/bin --model models/tiny
+
+For each type: writes the model, lets `llama-simple` and `keel run --greedy` go on from the same prompts with that file, and
+counts the prompts whose texts are the same; then lets `llama-quantize --pure` make the type from Keel's f32 file, and compares
+the bytes of each tensor. Prints Markdown. Exit code 1 if a byte differs, or a text of the f32 file. (llama.cpp rounds activations
+to f16, bf16 or q8_0 where the weights are f16, bf16, or q8_0 and q4_0: near-ties may fall otherwise there.)
+
+Needs Python 3.8 or later and programs of llama.cpp: llama-simple, llama-quantize.
+"""
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+PROMPTS = [
+    "Once upon a time there was a king",
+    "The wolf said to the little girl",
+    "In a dark forest there lived an old woman who",
+    "\"Who are you?\" asked the princess.",
+    "There were once three brothers, and the youngest",
+    "The ship sailed for many days until",
+    "He opened the door of the castle and saw",
+    "The giant was so angry that he",
+    "When the sun rose, the shepherd",
+    "She took the golden ring and",
+    "A fox once met a bear in the wood",
+    "The queen had a daughter who was",
+    "\"Give me your gold,\" said the robber",
+    "Far away beyond the mountains",
+    "The old man sat by the fire and told",
+    "One day the cat went to the mill and",
+]
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 30: (1, 2)}  # ggml type: elements, bytes
+
+
+def tensors(path):
+    """Name -> (ggml type, bytes) of a GGUF file's tensors."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at = 8
+
+    def number(code):
+        nonlocal at
+        value = struct.unpack_from("<" + code, data, at)[0]
+        at += struct.calcsize("<" + code)
+        return value
+
+    def text():
+        nonlocal at
+        size = number("Q")
+        at += size
+        return data[at - size:at].decode()
+
+    def value(kind):
+        if kind == 8:
+            return text()
+        if kind == 9:
+            element, count = number("I"), number("Q")
+            return [value(element) for _ in range(count)]
+        return number(SCALARS[kind])
+
+    count, keys = number("Q"), number("Q")
+    metadata = {}
+    for _ in range(keys):
+        key = text()
+        metadata[key] = value(number("I"))
+    rows = []
+    for _ in range(count):
+        name = text()
+        elements = 1
+        for _ in range(number("I")):
+            elements *= number("Q")
+        rows.append((name, elements, number("I"), number("Q")))
+    align = metadata.get("general.alignment", 32)
+    start = (at + align - 1) // align * align
+    found = {}
+    for name, elements, kind, offset in rows:
+        if kind not in BLOCKS:
+            found[name] = (kind, None)
+            continue
+        per, size = BLOCKS[kind]
+        found[name] = (kind, data[start + offset:start + offset + elements // per * size])
+    return found
+
+
+def run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        sys.exit("%s failed:\n%s" % (" ".join(command), done.stderr.decode(errors="replace")[-2000:]))
+    return done.stdout
+
+
+def keel_tokens(args, file, prompt):
+    """Of each token that Keel generates: its text, and how much likelier (nats) it is than the next."""
+    command = [args.keel, "run", file, "-p", prompt, "--greedy", "-n", str(args.tokens), "--json", "-q", "--logprobs", "2"]
+    for setting in args.set:
+        command += ["--set", setting]
+    tokens = json.loads(run(command))["logprobs"]
+    return [(t["token"], t["top"][0]["logprob"] - t["top"][1]["logprob"]) for t in tokens]
+
+
+def first_difference(tokens, theirs):
+    """None if the texts are the same, else the number of Keel's token in which they part, from 1, and its lead."""
+    text = ""
+    for number, (token, lead) in enumerate(tokens, 1):
+        text += token
+        if not theirs.startswith(text.rstrip("\n")):
+            return number, lead
+    return None if text.rstrip("\n") == theirs else (len(tokens), tokens[-1][1] if tokens else 0.0)
+
+
+def llama_text(args, file, prompt):
+    program = os.path.join(args.llama, "llama-simple")
+    out = run([program, "-m", file, "-n", str(args.tokens), "-ngl", "0", prompt])
+    out = out.decode(errors="replace")
+    at = out.find(prompt)  # it prints the prompt's tokens first, the one that begins a text too
+    if at < 0:
+        sys.exit("llama-simple did not print the prompt %r: %r" % (prompt, out))
+    return out[at + len(prompt):].rstrip("\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keel", required=True, help="the program keel")
+    parser.add_argument("--llama", required=True, help="the folder with llama.cpp's programs")
+    parser.add_argument("--model", default="models/tiny", help="a model folder")
+    parser.add_argument("--types", default="f32,f16,bf16,q8_0,q4_0")
+    parser.add_argument("--tokens", type=int, default=48, help="generated behind each prompt")
+    parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the built-in prompts")
+    parser.add_argument("--set", action="append", default=[], help="passed to keel run")
+    args = parser.parse_args()
+    failed = False
+    print("| type | same text | first token that differs (its lead over the next, nats) | tensors with the same bytes |")
+    print("|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        plain = os.path.join(folder, "f32.gguf")
+        run([args.keel, "quantize", args.model, plain, "--type", "f32"])
+        for kind in args.types.split(","):
+            file = plain
+            if kind != "f32":
+                file = os.path.join(folder, kind + ".gguf")
+                run([args.keel, "quantize", args.model, file, "--type", kind])
+            parted = []
+            for prompt in PROMPTS[:args.prompts]:
+                place = first_difference(keel_tokens(args, file, prompt), llama_text(args, file, prompt))
+                if place is not None:
+                    parted.append(place)
+            bytes_same = "(made from this one)"
+            if kind != "f32":
+                peer = os.path.join(folder, kind + "-peer.gguf")
+                run([os.path.join(args.llama, "llama-quantize"), "--pure", plain, peer, kind.upper()])
+                ours, others = tensors(file), tensors(peer)
+                same = sum(1 for name in ours if ours[name][1] is not None and ours[name] == others.get(name))
+                bytes_same = "%d of %d" % (same, max(len(ours), len(others)))
+                failed = failed or same != len(ours) or len(ours) != len(others)
+            failed = failed or (bool(parted) and kind == "f32")
+            total = len(PROMPTS[:args.prompts])
+            where = ", ".join("%d (%.3f)" % place for place in sorted(parted)) or "none"
+            print("| %s | %d of %d | %s | %s |" % (kind, total - len(parted), total, where, bytes_same), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
