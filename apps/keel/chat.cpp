@@ -26,7 +26,8 @@ int run_chat(ChatArguments &a, const Program &program) {
         throw_error(
             ErrorKind::usage,
             "--load brings the system prompt of the saved chat; leave out --system, or begin a new chat");
-    const pipeline::PipelineConfig config = a.pipeline.load();
+    pipeline::PipelineConfig config = a.pipeline.load();
+    if (!a.settings.stop.empty()) config.generation.stop.value = a.settings.stop;
     a.settings.overrides = a.pipeline.overrides();
     a.settings.quiet = program.quiet;
     const auto host = std::make_shared<HostServices>();

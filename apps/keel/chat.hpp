@@ -39,7 +39,7 @@ class Chat {
         std::unique_ptr<Session> session;
         std::unique_ptr<Conversation> conversation;
     };
-    Running load(pipeline::PipelineConfig config, const std::string &chat_template,
+    Running load(const pipeline::PipelineConfig &config, const std::string &chat_template,
                  const std::optional<std::string> &system) const;
     // One line of the input. True: it could be done. Throws what answering throws where the run itself failed.
     bool perform(const std::string &line);

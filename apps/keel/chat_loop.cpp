@@ -75,9 +75,8 @@ Chat::Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices>
     if (!settings_.load.empty()) running_.conversation->load(settings_.load);
 }
 
-Chat::Running Chat::load(pipeline::PipelineConfig config, const std::string &chat_template,
+Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::string &chat_template,
                          const std::optional<std::string> &system) const {
-    if (!settings_.stop.empty()) config.generation.stop.value = settings_.stop;
     PipelineOptions options;
     options.host = host_;
     options.progress = show_progress;
@@ -199,11 +198,13 @@ void Chat::switch_to(std::string_view arguments) {
     std::istringstream words{std::string(arguments)};
     std::string target, word, chat_template;
     std::vector<std::string> sets;
+    bool has_stop = false;
     for (const std::string &given : settings_.overrides)
         if (!names_model(given)) sets.push_back(given); // TARGET says that now
     words >> target;
     while (words >> word) {
         if (word != "--template") {
+            has_stop = has_stop || word.starts_with("generation.stop=");
             sets.push_back(word);
         } else if (!(words >> chat_template)) {
             throw_error(ErrorKind::usage, "/switch: expected a template's name behind --template");
@@ -211,7 +212,9 @@ void Chat::switch_to(std::string_view arguments) {
     }
     if (target.empty())
         throw_error(ErrorKind::usage, "/switch: expected a pipeline file or a model behind it");
-    Running next = load(load_target(target, sets), chat_template, running_.conversation->system());
+    pipeline::PipelineConfig config = load_target(target, sets);
+    if (!settings_.stop.empty() && !has_stop) config.generation.stop.value = settings_.stop;
+    Running next = load(config, chat_template, running_.conversation->system());
     const auto turns = running_.conversation->turns();
     next.conversation->take_over({turns.begin(), turns.end()});
     running_ = std::move(next);
