@@ -223,6 +223,16 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
     return failed == 0 ? 0 : 1;
 }
 
+// A page that an earlier report wrote.
+bool is_report(const fs::path &file) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) return false;
+    std::ifstream in(file, std::ios::binary);
+    std::string begin(512, '\0');
+    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    return begin.find(bench_html_mark) != std::string::npos;
+}
+
 int run_report(const ReportArguments &a, const Program &program) {
     std::vector<fs::path> paths;
     for (const std::string &input : a.inputs) {
@@ -231,8 +241,10 @@ int run_report(const ReportArguments &a, const Program &program) {
     }
     std::error_code error;
     const fs::path output(a.output);
-    if (fs::exists(output, error) && output.extension() != ".html")
-        throw_error(ErrorKind::usage, "-o {}: something is there already; only an .html file is replaced",
+    if (fs::exists(output, error) && !is_report(output))
+        throw_error(ErrorKind::usage,
+                    "-o {}: something is there already that is no report of 'keel bench report'; "
+                    "it is not replaced",
                     a.output);
     const std::vector<BenchLine> lines = load_bench_lines(paths);
     write_file(output, bench_html(lines, a.title));

@@ -232,9 +232,9 @@ std::string bench_html(const std::vector<BenchLine> &lines, const std::string &t
                               *l.peak_bytes, *l.peak_bytes, *l.peak_bytes, bytes_text(*l.peak_bytes), c});
     }
     std::string out =
-        fmt::format("<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>{0}</title><style>{1}"
+        fmt::format("<!doctype html>\n<html lang=en><head><meta charset=utf-8>{2}<title>{0}</title><style>{1}"
                     "</style></head>\n<body><h1>{0}</h1>\n",
-                    escaped(title), style);
+                    escaped(title), style, bench_html_mark);
     out += fmt::format(
         "<p class=note>{} lines. Bars and points are medians; grey strokes reach from the slowest to the "
         "fastest repeat. Shares are of limits that were measured in between. A click on a heading sorts."

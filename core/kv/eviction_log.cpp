@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -19,6 +20,9 @@ namespace keel {
 namespace {
 
 namespace fs = std::filesystem;
+
+// How every record begins, see to_json().
+constexpr std::string_view first_key = R"({"sequence":)";
 
 // JSON has no infinities.
 std::string number(double value) {
@@ -53,6 +57,13 @@ void check_writable(const fs::path &path) {
         refuse(path.string(), "there is no folder " + folder.string() + "; make it first");
     if (::access((exists ? path : folder).c_str(), exists ? W_OK : W_OK | X_OK) != 0)
         refuse(path.string(), std::strerror(errno));
+    if (!fs::is_regular_file(status) || fs::file_size(path, error) == 0) return;
+    // A run begins with an empty log. What is no log, the pipeline itself perhaps, is somebody's work.
+    std::ifstream in(path, std::ios::binary);
+    std::string begin(first_key.size(), '\0');
+    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    if (begin != first_key)
+        refuse(path.string(), "the file holds something else than an eviction log; name another");
 }
 
 // The logs of this process: two in one file would empty it twice and mix their lines.

@@ -134,6 +134,10 @@ TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it")
     INFO(report.err);
     CHECK(report.code == 0);
     CHECK(contains(read_text(folder / "report.html"), "sliding_window"));
+    CHECK(run_in(here, {"bench", "report", "out", "-o", "report.html"}).code == 0);
+    folder.write("mine.html", "my <b>thesis");
+    CHECK(run_in(here, {"bench", "report", "out", "-o", "mine.html"}).code == 2);
+    CHECK(read_text(folder / "mine.html") == "my <b>thesis");
     CHECK(run_in(here, {"bench", "report", "out", "-o", "m.yaml"}).code == 2); // never over something else
     CHECK(run_in(here, {"bench", "report", "nothing", "-o", "r.html"}).code == 2);
 

@@ -99,11 +99,14 @@ TEST_CASE("The eviction log is one JSON object a line, there as soon as it is wr
     CHECK_THAT(second, Contains(R"("scores":{"min":0,"p25":1,"median":2,"p75":3,"max":4}})"));
     CHECK_THAT(error_text([&] { EvictionLog((folder / "no/such/log").string(), "p"); }),
                Contains("policy.log"));
+    const auto thesis = folder.write("thesis.txt", "mine");
+    CHECK_THAT(error_text([&] { EvictionLog(thesis.string(), "p"); }),
+               Contains("something else than an eviction log"));
 }
 
 TEST_CASE("An eviction log leaves an older file alone until it is opened, and is one file's only one") {
     const TempFolder folder;
-    const auto path = folder.write("log.jsonl", "an older run\n");
+    const auto path = folder.write("log.jsonl", "{\"sequence\":1}\n");
     const auto content = [&] {
         std::ifstream in(path);
         std::string line;
@@ -112,7 +115,7 @@ TEST_CASE("An eviction log leaves an older file alone until it is opened, and is
     };
     {
         EvictionLog log(path.string(), "p");
-        CHECK(content() == "an older run");
+        CHECK(content() == "{\"sequence\":1}");
         // The same file by another way.
         const std::string twice = error_text([&] { EvictionLog((folder / "./log.jsonl").string(), "q"); });
         CHECK(twice.starts_with("policy.log: "));

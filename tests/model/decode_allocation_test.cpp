@@ -13,6 +13,9 @@ namespace {
 std::atomic<uint64_t> allocations{0};
 }
 
+// Inlined into each other, malloc and free show under new and delete, and GCC takes that for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 void *operator new(size_t size) {
     ++allocations;
     if (void *memory = std::malloc(size == 0 ? 1 : size)) return memory;

@@ -91,14 +91,14 @@ TEST_CASE("a device that is not there is told with the line that asks for it") {
 
 TEST_CASE("a pipeline that does not run leaves its log's older content alone") {
     Mini mini;
-    const auto log = mini.folder.write("log.jsonl", "an older run\n");
+    const auto log = mini.folder.write("log.jsonl", "{\"sequence\":1}\n");
     const std::string text = "policy: {plugin: sliding_window, budget: {tokens: 64}, log: log.jsonl}\n";
     mini.options.check_only = true;
     mini.open(text);
-    CHECK(std::filesystem::file_size(log) == 13);
+    CHECK(std::filesystem::file_size(log) == 15);
     mini.options.check_only = false;
     const auto pipeline = mini.open(text);
-    CHECK(std::filesystem::file_size(log) == 13);
+    CHECK(std::filesystem::file_size(log) == 15);
     CHECK_THAT(mini.refusal(text), StartsWith("f.yaml:3:61: policy.log: ") && Contains("another pipeline"));
     CHECK_THAT(mini.refusal("policy: {log: no/such/folder/log.jsonl}\n"),
                StartsWith("f.yaml:3:15: policy.log: ") && Contains("make it first"));
