@@ -166,10 +166,29 @@ bool Chat::perform(const std::string &line) {
     }
 }
 
+// What a session did between two readings; all of it if it was reset in between. Sizes are those of now.
+static SessionStats since(const SessionStats &before, SessionStats now) {
+    if (now.prefill_tokens < before.prefill_tokens || now.decode_tokens < before.decode_tokens ||
+        now.evictions < before.evictions)
+        return now;
+    now.prefill_tokens -= before.prefill_tokens;
+    now.prefill_seconds -= before.prefill_seconds;
+    now.decode_tokens -= before.decode_tokens;
+    now.decode_seconds -= before.decode_seconds;
+    now.evictions -= before.evictions;
+    now.evicted_tokens -= before.evicted_tokens;
+    now.evicted_bytes -= before.evicted_bytes;
+    now.decode_stream.submits -= before.decode_stream.submits;
+    now.decode_stream.waits -= before.decode_stream.waits;
+    return now;
+}
+
 void Chat::answer(const std::string &question) {
     Conversation &conversation = *running_.conversation;
     const size_t known = conversation.turns().size();
-    const GenerateResult result = conversation.ask(question, answer_options(running_.pipeline->config()));
+    const SessionStats before = running_.session->stats();
+    GenerateResult result = conversation.ask(question, answer_options(running_.pipeline->config()));
+    result.stats = since(before, result.stats);
     console().clear_progress();
     console().end_line();
     const bool was_taken = conversation.turns().size() > known;

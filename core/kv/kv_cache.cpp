@@ -102,17 +102,20 @@ bool KvCache::fits(int64_t n, std::string *why) const {
     const int64_t longest = max_length();
     if (longest + n > shape().max_slots) {
         if (why != nullptr) {
-            *why = fmt::format("{} tokens are in the cache, {} more would pass model.context = {}", longest,
-                               n, shape().max_slots);
+            *why =
+                fmt::format("{} tokens are in the cache, {} more would pass model.context = {}; shorten the "
+                            "text, raise that key, or let a policy evict",
+                            longest, n, shape().max_slots);
         }
         return false;
     }
     if (!arena_->can_take(blocks_wanted(n))) {
         if (why != nullptr) {
-            *why =
-                fmt::format("the KV cache holds {:.6g} MiB, {} more token(s) would pass kv.max_mib = {:.6g}",
-                            static_cast<double>(arena_->bytes_in_use()) / 1048576, n,
-                            static_cast<double>(shape().max_bytes) / 1048576);
+            *why = fmt::format(
+                "the KV cache holds {:.6g} MiB, {} more token(s) would pass kv.max_mib = {:.6g}; raise "
+                "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
+                static_cast<double>(arena_->bytes_in_use()) / 1048576, n,
+                static_cast<double>(shape().max_bytes) / 1048576);
         }
         return false;
     }
@@ -272,7 +275,8 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
     if (why != nullptr) {
         *why =
             fmt::format("evicting from a cache that shares blocks with a fork copies {:.6g} MiB first, which "
-                        "would pass kv.max_mib = {:.6g}",
+                        "would pass kv.max_mib = {:.6g}; raise "
+                        "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
                         static_cast<double>(wanted * shape().block_bytes()) / 1048576,
                         static_cast<double>(shape().max_bytes) / 1048576);
     }

@@ -87,12 +87,16 @@ TextFrame read_frame(const GgufFile &file, const Marks &marks, bool add_bos) {
     TextFrame frame;
     if (file.boolean("tokenizer.ggml.add_bos_token").value_or(add_bos)) {
         if (!marks.bos)
-            file.fail("tokenizer.ggml.bos_token_id", "is missing, and a text shall begin with that token");
+            file.fail("tokenizer.ggml.bos_token_id", "is missing, and a text shall begin with that token; "
+                                                     "have the file made anew with that key, or with "
+                                                     "tokenizer.ggml.add_bos_token = false");
         frame.prefix.push_back(*marks.bos);
     }
     if (file.boolean("tokenizer.ggml.add_eos_token").value_or(false)) {
         if (!marks.eos)
-            file.fail("tokenizer.ggml.eos_token_id", "is missing, and a text shall end with that token");
+            file.fail("tokenizer.ggml.eos_token_id", "is missing, and a text shall end with that token; have "
+                                                     "the file made anew with that key, or with "
+                                                     "tokenizer.ggml.add_eos_token = false");
         frame.suffix.push_back(*marks.eos);
     }
     return frame;
