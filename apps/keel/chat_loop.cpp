@@ -285,10 +285,10 @@ void Chat::command(std::string_view line) {
     } else {
         std::vector<std::string> known;
         for (const Command &c : commands)
-            known.emplace_back(c.name);
+            known.push_back(fmt::format("/{}", c.name));
         throw_error(ErrorKind::usage,
-                    "there is no command /{}{}; /help lists them, // begins a question with /",
-                    printable(name, 40), did_you_mean(name, known));
+                    "there is no command /{}{} (/help lists them, // begins a question with /)",
+                    printable(name, 40), did_you_mean(fmt::format("/{}", name), known));
     }
 }
 

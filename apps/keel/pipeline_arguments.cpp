@@ -57,10 +57,14 @@ fs::path model_folder(const std::string &given) {
 void PipelineArguments::add_option(CLI::App &command, Program &program, const std::string &names,
                                    const std::string &key, const std::string &type, const std::string &doc) {
     const std::string shown = names.substr(names.find("--"));
-    program.spelled.emplace_back("--set " + key, shown);
     command
         .add_option_function<std::string>(
-            names, [this, key](const std::string &value) { short_forms_.push_back(key + "=" + value); }, doc)
+            names,
+            [this, &program, key, shown](const std::string &value) {
+                short_forms_.push_back(key + "=" + value);
+                program.spelled.emplace_back("--set " + key, shown);
+            },
+            doc)
         ->type_name(type)
         ->take_last()
         ->group("Short forms of --set");

@@ -148,7 +148,18 @@ int run_pipeline(const RunOptions &o, const Program &program) {
     pipeline::PipelineConfig config = o.pipeline.load();
     if (!o.stop.empty()) config.generation.stop.value = o.stop;
     const bool is_batch = !o.prompts.empty();
-    const std::string prompt = o.explain_only || is_batch ? std::string() : choose_prompt(o, config);
+    std::string prompt;
+    if (!o.explain_only && !is_batch) {
+        try {
+            prompt = choose_prompt(o, config);
+        } catch (const Error &) {
+            // A missing prompt is the last thing to say about a pipeline that has other faults.
+            PipelineOptions check;
+            check.check_only = true;
+            const Pipeline checked(config, check);
+            throw;
+        }
+    }
     std::vector<BatchPrompt> prompts;
     std::optional<BatchOutput> output;
     if (is_batch && !o.explain_only) {

@@ -52,7 +52,7 @@ Json parse_line(const Line &line, std::string_view text) {
         if (!json.is_object()) line.fail("expected a JSON object, found {}", json.type_name());
         return json;
     } catch (const Json::parse_error &e) {
-        line.fail("expected a JSON object on one line; the JSON ends to make sense at byte {}", e.byte);
+        line.fail("expected a JSON object on one line; this is no valid JSON from byte {} on", e.byte);
     } catch (const Json::exception &e) { // a number beyond every type
         line.fail("expected a JSON object of plain values; {}", printable(e.what(), 120));
     } catch (const std::length_error &e) {
@@ -264,8 +264,8 @@ int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, Batch
     if (!program.quiet) {
         const double seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        std::string text =
-            fmt::format("{} prompts answered, {} tokens written in {:.1f} s", answered, tokens, seconds);
+        std::string text = fmt::format("{} prompt{} answered, {} tokens written in {:.1f} s", answered,
+                                       answered == 1 ? "" : "s", tokens, seconds);
         if (skipped > 0) text += fmt::format(" | {} were done before", skipped);
         if (failed > 0)
             text += fmt::format(" | {} could not be answered, see \"error\" in their lines", failed);

@@ -46,8 +46,8 @@ class HeaderReader {
         const auto count = in_.number<uint64_t>(what);
         if (count > most || count > in_.left() / least) {
             throw_error(ErrorKind::input,
-                        "{}: number of {}: expected at most {}, found {}; the file is damaged", name_, what,
-                        std::min(most, in_.left() / least), count);
+                        "{}: number of {}: expected at most {}, found {}; the file is cut short or damaged",
+                        name_, what, std::min(most, in_.left() / least), count);
         }
         return count;
     }

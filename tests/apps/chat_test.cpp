@@ -139,7 +139,7 @@ TEST_CASE("Commands of a chat: reset, save, load, stats, help, and what is none"
     const ProcessResult wrong =
         chat("/rest\n/load\n/load " + folder.path().string() + "/none\n/stats maybe\nHi\n", {"-q"});
     CHECK(wrong.code == 1);
-    CHECK(contains(wrong.err, "did you mean 'reset'"));
+    CHECK(contains(wrong.err, "did you mean '/reset'"));
     CHECK(contains(wrong.err, "/load: expected a file"));
     CHECK(contains(wrong.err, "none"));
     CHECK(lines(wrong.err) == 4);
@@ -263,7 +263,9 @@ TEST_CASE("On a terminal: editing, history, Ctrl-C for the answer and for leavin
     REQUIRE(second.wait_for("\n"));
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
     second.type("\x03");
+    REQUIRE(second.wait_for("interrupted")); // what is typed before the prompt is back may be lost
     REQUIRE(second.wait_for("> "));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
     second.type("\x04");
     CHECK(second.exit_code() == 0);
 }

@@ -258,3 +258,14 @@ TEST_CASE("The same works from another folder, with relative paths") {
     CHECK(run_keel({"run", "../models/tiny", "-p", "The", "-n", "2"}, options).code == 0);
     CHECK(run_keel({"run", "../models/tiny/model.safetensors", "-p", "The", "-n", "2"}, options).code == 0);
 }
+
+TEST_CASE(
+    "An error names what was written: the option, --set, or the file, and a missing prompt comes last") {
+    const TempFolder folder;
+    const std::string text = folder.write("jt.yaml", "just text").string();
+    CHECK(contains(failure(run_keel({"run", text, "-n", "2"})), "jt.yaml:1:1: expected a map of keys"));
+    CHECK(contains(failure(run_keel({"run", tiny, "-p", "x", "--set", "kv.dtype=f99"})), "--set kv.dtype: "));
+    CHECK(contains(failure(run_keel({"run", tiny, "-p", "x", "--kv-dtype", "f99"})), "--kv-dtype: "));
+    CHECK(contains(failure(run_keel({"run", tiny, "--policy", "nosuch"})), "no plugin 'nosuch'"));
+    CHECK(contains(failure(run_keel({"run", tiny})), "there is no prompt"));
+}
