@@ -17,8 +17,9 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 #include <system_error>
 
 namespace keel::cli {
@@ -100,17 +101,27 @@ bool is_done(const fs::path &file, const std::string &key) {
 }
 
 // Every combination has to make sense before the first one takes its hour. Weights are not read.
-void check_runs(const std::vector<MatrixRun> &runs) {
-    std::set<std::pair<fs::path, std::vector<std::string>>> seen;
+void check_runs(const BenchMatrix &matrix, const std::vector<MatrixRun> &runs) {
+    // The longest sequence that a pipeline takes in; none where its policy makes room.
+    std::map<std::pair<fs::path, std::vector<std::string>>, std::optional<int64_t>> contexts;
     for (const MatrixRun &run : runs) {
         check_interrupt();
-        if (!seen.emplace(run.path, run.sets).second) continue;
+        const auto key = std::pair(run.path, run.sets);
         try {
-            require_path(run.path, "a model");
-            PipelineOptions options;
-            options.check_only = true;
-            options.need_tokenizer = false;
-            const Pipeline pipeline(load_target(run.path.string(), run.sets), options);
+            if (!contexts.contains(key)) {
+                require_path(run.path, "a model");
+                PipelineOptions options;
+                options.check_only = true;
+                options.need_tokenizer = false;
+                const Pipeline pipeline(load_target(run.path.string(), run.sets), options);
+                contexts[key] =
+                    pipeline.cache_plan().keeps_all() ? std::optional(pipeline.context()) : std::nullopt;
+            }
+            const std::optional<int64_t> context = contexts[key];
+            if (context && run.length + matrix.decode > *context) {
+                throw_error(ErrorKind::input, "{} tokens and {} to decode do not fit model.context = {}",
+                            run.length, matrix.decode, *context);
+            }
         } catch (const Error &e) {
             throw Error(e.kind(), fmt::format("{}: {}: {}", to_string(run.where), run.name(), e.what()));
         }
@@ -165,7 +176,7 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
     const std::vector<MatrixRun> runs = matrix_runs(matrix);
     HostServices host; // for Ctrl-C alone: each run is a process of its own
     const InterruptGuard guard(host);
-    check_runs(runs);
+    check_runs(matrix, runs);
     const std::string circumstances =
         fmt::format("{} {} {}", KEEL_VERSION, build_commit(), machine_info().cpu) + build_stamp();
     const fs::path folder(a.output);

@@ -135,6 +135,10 @@ TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it")
     CHECK(report.code == 0);
     CHECK(contains(read_text(folder / "report.html"), "sliding_window"));
     CHECK(run_in(here, {"bench", "report", "out", "-o", "report.html"}).code == 0);
+    folder.write("long.yaml", "models: " + tiny + "\nlengths: 640\nset: {model.context: 256}\n");
+    const ProcessResult too_long = run_in(here, {"bench", "matrix", "long.yaml", "-o", "none"});
+    CHECK(too_long.code == 2);
+    CHECK(contains(too_long.err, "do not fit model.context = 256"));
     folder.write("mine.html", "my <b>thesis");
     CHECK(run_in(here, {"bench", "report", "out", "-o", "mine.html"}).code == 2);
     CHECK(read_text(folder / "mine.html") == "my <b>thesis");
