@@ -161,7 +161,8 @@ PipelineConfig make_config(const YamlNode &tree) {
 PipelineConfig load_config(const std::filesystem::path &path, std::span<const std::string> overrides) {
     YamlNode root = load_yaml(path);
     refuse_empty(root);
-    if (!root.is_map()) return make_config(root); // says what is wrong with the file before overrides change it
+    if (!root.is_map())
+        return make_config(root); // says what is wrong with the file before overrides change it
     return with_overrides(std::move(root), overrides);
 }
 
@@ -169,7 +170,8 @@ PipelineConfig parse_config(std::string_view text, const std::string &name,
                             const std::filesystem::path &folder, std::span<const std::string> overrides) {
     YamlNode root = parse_yaml(text, {name, folder});
     refuse_empty(root);
-    if (!root.is_map()) return make_config(root); // says what is wrong with the file before overrides change it
+    if (!root.is_map())
+        return make_config(root); // says what is wrong with the file before overrides change it
     return with_overrides(std::move(root), overrides);
 }
 

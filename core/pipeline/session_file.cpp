@@ -317,7 +317,8 @@ SessionExtras load_session(Session &session, const std::filesystem::path &path,
     std::memcpy(&sum, bytes.data() + content.size(), sizeof sum);
     Checksum checksum;
     checksum.add(content.data(), content.size());
-    if (checksum.value() != sum) head.fail("the session is damaged or cut short: its checksum is another; save it anew");
+    if (checksum.value() != sum)
+        head.fail("the session is damaged or cut short: its checksum is another; save it anew");
 
     StateReader in(content.subspan(magic.size() + sizeof version), head.name());
     check_facts(in, session.pipeline());
