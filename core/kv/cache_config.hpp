@@ -56,6 +56,7 @@ struct CacheConfig {
     uint64_t seed = 0;
     std::string log;             // path of the eviction log; empty: none
     int64_t trained_context = 0; // positions the model was trained for
+    float attention_scale = 0;   // of the logits; 0: 1 / sqrt(head_dim)
     // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
     std::vector<double> rope_frequencies;
     std::vector<double>

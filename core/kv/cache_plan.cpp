@@ -50,6 +50,14 @@ keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
     geometry.kv_heads = shape.kv_heads;
     geometry.head_dim = shape.head_dim;
     geometry.context = static_cast<uint32_t>(config.trained_context);
+    if (config.local_rope_layers.empty() && !config.rope_frequencies.empty()) {
+        geometry.rot = static_cast<uint32_t>(2 * config.rope_frequencies.size());
+        geometry.rope_frequencies = config.rope_frequencies.data();
+        geometry.rope_mode = config.rope_mode;
+    }
+    geometry.attention_scale = config.attention_scale > 0
+                                   ? config.attention_scale
+                                   : 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
     return geometry;
 }
 

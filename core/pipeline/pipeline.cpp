@@ -198,6 +198,7 @@ CacheConfig Pipeline::make_cache_config(bool has_system_prompt) const {
     c.seed = static_cast<uint64_t>(*p.seed);
     if (p.log->has_value()) c.log = p.log->value().string();
     c.trained_context = model().max_positions;
+    c.attention_scale = static_cast<float>(model().attention_scale());
     c.rope_frequencies = rope_frequencies(model().rope_theta, model().head_dim, model().rope_scaling);
     if (model().local_rope_theta) {
         c.local_rope_frequencies = rope_frequencies(*model().local_rope_theta, model().head_dim, {});

@@ -435,7 +435,10 @@ MEMBER(keel_geometry, heads, 12, 4);
 MEMBER(keel_geometry, kv_heads, 16, 4);
 MEMBER(keel_geometry, head_dim, 20, 4);
 MEMBER(keel_geometry, context, 24, 4);
-MEMBER(keel_geometry, reserved, 28, 4);
+MEMBER(keel_geometry, rot, 28, 4);
+MEMBER(keel_geometry, rope_frequencies, 32, 8);
+MEMBER(keel_geometry, rope_mode, 40, 4);
+MEMBER(keel_geometry, attention_scale, 44, 4);
 
 /* keel_policy_needs */
 MEMBER(keel_policy_needs, h, 0, 8);
@@ -449,6 +452,12 @@ MEMBER(keel_policy_needs, reduce_group, 36, 4);
 MEMBER(keel_policy_needs, own_budget, 40, 4);
 MEMBER(keel_policy_needs, projection_cols, 44, 4);
 MEMBER(keel_policy_needs, projection, 48, 8);
+MEMBER(keel_policy_needs, least_budget, 56, 4);
+MEMBER(keel_policy_needs, skip_queries, 60, 4);
+MEMBER(keel_policy_needs, chunk, 64, 4);
+MEMBER(keel_policy_needs, replay_chunk, 68, 4);
+MEMBER(keel_policy_needs, replay_lead, 72, 4);
+MEMBER(keel_policy_needs, replay_sinks, 76, 4);
 
 /* keel_policy_input */
 MEMBER(keel_policy_input, h, 0, 8);
@@ -471,12 +480,15 @@ MEMBER(keel_policy_input, query_sum, 112, 8);
 MEMBER(keel_policy_input, query_second, 120, 8);
 MEMBER(keel_policy_input, keys, 128, 8);
 MEMBER(keel_policy_input, query_count, 136, 8);
+MEMBER(keel_policy_input, key_anchor, 144, 8);
+MEMBER(keel_policy_input, chunk_scores, 152, 8);
 
 /* keel_policy_decision */
 MEMBER(keel_policy_decision, h, 0, 8);
 MEMBER(keel_policy_decision, scores, 8, 8);
 MEMBER(keel_policy_decision, keep, 16, 8);
 MEMBER(keel_policy_decision, keep_count, 24, 8);
+MEMBER(keel_policy_decision, stay, 32, 8);
 
 /* keel_policy */
 MEMBER(keel_policy, h, 0, 8);
@@ -512,6 +524,7 @@ VALUE(KEEL_E_NOT_FOUND, 8ull);
 VALUE(KEEL_E_NOT_READY, 9ull);
 VALUE(KEEL_ABI_MAJOR, 0ull);
 VALUE(KEEL_ALLOCATOR_RAGGED, 1ull);
+VALUE(KEEL_ALLOCATOR_COMPARES, 2ull);
 VALUE(KEEL_ALLOCATOR_NEED_SCORES, 1ull);
 VALUE(KEEL_DEVICE_CPU, 1ull);
 VALUE(KEEL_DEVICE_INTEGRATED, 2ull);
@@ -631,6 +644,9 @@ VALUE(KEEL_NEED_KEY_PROJECT, 64ull);
 VALUE(KEEL_NEED_QUERY_STATS, 128ull);
 VALUE(KEEL_NEED_REPLAY, 256ull);
 VALUE(KEEL_NEED_KEYS, 512ull);
+VALUE(KEEL_NEED_KEY_ANCHOR, 1024ull);
+VALUE(KEEL_NEED_CHUNK_SCORES, 2048ull);
+VALUE(KEEL_NEED_UNROTATED, 4096ull);
 VALUE(KEEL_DTYPE_NONE, 0ull);
 VALUE(KEEL_DTYPE_F32, 1ull);
 VALUE(KEEL_DTYPE_F16, 2ull);

@@ -13,8 +13,10 @@ typedef struct keel_allocator_state keel_allocator_state;
 #define KEEL_ALLOCATOR_NEED_SCORES (1ull << 0) /* input.scores */
 
 enum keel_allocator_flags_e {
-    KEEL_ALLOCATOR_RAGGED = 1 /* heads of a layer may get different budgets: the policy's granularity must be HEAD_RAGGED-capable
+    KEEL_ALLOCATOR_RAGGED = 1,  /* heads of a layer may get different budgets: the policy's granularity must be HEAD_RAGGED-capable
                                  (HEAD_EQUAL and HEAD_RAGGED are) */
+    KEEL_ALLOCATOR_COMPARES = 2 /* weighs the scores of one head against another's as they are: refused for a policy without
+                                   KEEL_POLICY_COMPARABLE */
 };
 
 /* Out-struct of create. An unknown bit in needs makes the core refuse the allocator. */
@@ -35,7 +37,8 @@ typedef struct keel_allocator_input {
     int64_t stride;                        /* elements from one head's scores to the next */
     const int32_t *lengths;                /* [layers, kv_heads] slots in use */
     const float *const *scores;            /* per layer f32 [kv_heads, stride] from the policy, or NULL */
-    const uint8_t *const *protected_masks; /* per layer u8 [kv_heads, stride], with scores */
+    const uint8_t *const *protected_masks; /* per layer u8 [kv_heads, stride], with scores: what is protected and what the policy lets
+                                              stay, which also counts in protected_slots */
 } keel_allocator_input;
 
 /* The table. Required up to `allocate`. */

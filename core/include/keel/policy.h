@@ -20,8 +20,12 @@ typedef struct keel_policy_state keel_policy_state;
 typedef struct keel_geometry {
     keel_header h;
     uint32_t layers, heads, kv_heads, head_dim;
-    uint32_t context; /* positions the model was trained for */
-    uint32_t reserved;
+    uint32_t context;               /* positions the model was trained for */
+    uint32_t rot;                   /* elements of a head that RoPE rotates; 0: the layers differ */
+    const double *rope_frequencies; /* [rot / 2] radians per position, the model's scaling included; the core's, valid during create.
+                                       NULL: the layers differ */
+    uint32_t rope_mode;             /* keel_rope_mode (kv.h) */
+    float attention_scale;          /* 1 / sqrt(head_dim) for Llama */
 } keel_geometry;
 
 /* What a policy needs to decide; the core computes these and nothing else. A bit that the core does not know (or cannot serve in this
@@ -36,6 +40,9 @@ typedef struct keel_geometry {
 #define KEEL_NEED_QUERY_STATS (1ull << 7)    /* input.query_sum, query_second */
 #define KEEL_NEED_REPLAY (1ull << 8)         /* input.scores from a replay of the context (KVzip) */
 #define KEEL_NEED_KEYS (1ull << 9)           /* input.keys: all keys as f32 */
+#define KEEL_NEED_KEY_ANCHOR (1ull << 10)    /* input.key_anchor: of each key with its head's key_sum */
+#define KEEL_NEED_CHUNK_SCORES (1ull << 11)  /* input.chunk_scores: attention within pieces of the prompt, not causal */
+#define KEEL_NEED_UNROTATED (1ull << 12)     /* key_project and keys are of keys before RoPE */
 
 typedef uint32_t keel_granularity;
 enum keel_granularity_e {
@@ -73,6 +80,13 @@ typedef struct keel_policy_needs {
                                 names no budget. 0: none, the config has to */
     uint32_t projection_cols; /* r of KEEL_NEED_KEY_PROJECT */
     const float *projection;  /* [head_dim, r]; the policy's, valid until destroy */
+    uint32_t least_budget;    /* slots per head below which it cannot work, what it lets stay itself included; a smaller budget is refused
+                                 with this number. 0: any */
+    uint32_t skip_queries;    /* queries at the start of the sequence that stay out of KEEL_NEED_QUERY_STATS */
+    uint32_t chunk;           /* tokens of a piece of KEEL_NEED_CHUNK_SCORES */
+    uint32_t replay_chunk;    /* KEEL_NEED_REPLAY: tokens of context that are repeated at a time */
+    uint32_t replay_lead;     /* last tokens of the piece before that each but the first repetition begins with */
+    uint32_t replay_sinks;    /* first slots that the repeated tokens see beside their own piece and themselves */
 } keel_policy_needs;
 
 typedef uint32_t keel_trigger;
@@ -96,18 +110,22 @@ typedef struct keel_policy_input {
     int64_t next_position;         /* logical position of the token to come */
     int64_t stride;                /* elements from one head's row to the next; at least the largest length */
     const int32_t *lengths;        /* [kv_heads] slots in use */
-    const int32_t *budgets;        /* [kv_heads] slots that may stay, protected ones included */
+    const int32_t *budgets;        /* [kv_heads] slots that may stay, protected ones included. With an allocator that reads scores it
+                                      is not shared out yet: the average */
     const uint8_t *protected_mask; /* [kv_heads, stride] 1: stays whatever the policy says */
     const int32_t *positions;      /* [kv_heads, stride] logical position of the token in each slot, rising */
     const float *key_norms;        /* [kv_heads, stride] */
     const float *value_norms;      /* [kv_heads, stride] */
-    const float *scores;           /* [kv_heads or heads, stride] */
+    const float *scores;           /* [kv_heads or heads, stride]: of WINDOW_SCORES, RUNNING_SCORES or REPLAY, whichever it is */
     const float *key_sum;          /* [kv_heads, head_dim] */
     const float *key_project;      /* [kv_heads, stride, r] */
     const float *query_sum;        /* [heads, head_dim] */
     const float *query_second;     /* [heads, head_dim, head_dim] */
     const float *keys;             /* [kv_heads, stride, head_dim] */
-    int64_t query_count;           /* queries behind the statistics and running scores */
+    int64_t query_count;           /* queries behind query_sum and query_second, or else behind scores */
+    const float *key_anchor;       /* [kv_heads, stride]: K_j . key_sum of its head */
+    const float *chunk_scores;     /* [kv_heads, stride]: sum over the queries of a slot's own piece of the prompt, reduced over the group
+                                      as needs.reduce_group says; 0 for tokens that were decoded */
 } keel_policy_input;
 
 /* Where decide() answers. The core's arrays; which one is used follows from needs.output. */
@@ -116,6 +134,9 @@ typedef struct keel_policy_decision {
     float *scores;       /* SCORES: [kv_heads, stride], higher stays; one row [stride] with granularity TOKEN or LAYER. NaN is an error */
     int32_t *keep;       /* KEEP: [kv_heads, stride] slot numbers, strictly rising */
     int32_t *keep_count; /* KEEP: [kv_heads] */
+    uint8_t *stay;       /* SCORES: [kv_heads, stride], zeros; set to 1 what stays whatever its score, as if it were protected (an
+                            observation window, sinks). Row 0 with granularity TOKEN or LAYER. Where these and the protected slots do not
+                            fit into the budget, the newest of these stay */
 } keel_policy_decision;
 
 /* The table. Required up to `decide`. */
