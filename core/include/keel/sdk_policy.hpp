@@ -1,0 +1,439 @@
+// Optional C++17 glue for authors of policies and budget allocators, header-only. A policy is a class:
+//
+//   class Norms {
+//     public:
+//       static constexpr keel::sdk::PluginInfo info = {"norms", "1.0.0", "Me", "MIT", "Keeps the largest keys."};
+//       static constexpr keel_param_spec params[] = {KEEL_INT_PARAM("sinks", "4", 0, 4096, "...")}; // leave it out: none
+//       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs);    // create; throws keel::sdk::Failure
+//       void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision &out);
+//   };
+//   KEEL_POLICY_PLUGIN(Norms)
+//
+// What else a class has becomes a slot of the table, what it lacks stays NULL:
+//   void reset();                                  the sequence begins anew (without it the host destroys and creates)
+//   void truncate(int64_t position);               tokens from `position` on were taken back
+//   std::vector<unsigned char> save() const;       what it remembers from call to call; with save comes
+//   void load(const unsigned char *, size_t);      load, and fork by the class's copy constructor
+// A class that remembers nothing but its parameters has none of them. No exception leaves the glue: Failure keeps its status
+// and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
+#ifndef KEEL_SDK_POLICY_HPP
+#define KEEL_SDK_POLICY_HPP
+
+#include "sdk.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <numeric>
+#include <vector>
+
+namespace keel::sdk {
+
+// Who a plugin is. Static strings. The id is the file's name without .so.
+struct PluginInfo {
+    const char *id, *version, *vendor, *license, *doc;
+};
+
+// What create receives. `host` is valid as long as the object, the rest during the constructor.
+struct Setup {
+    const keel_host *host;
+    const keel_geometry &geometry; // adopted: what an older host does not know is 0 or NULL
+    Params params;
+    uint64_t seed; // of the run; 0 for allocators
+};
+
+// A struct of the ABI with nothing but its header.
+template <typename T>
+T blank() noexcept {
+    T out{};
+    out.h = KEEL_HEADER(T);
+    return out;
+}
+
+// ---- a policy's view of one layer ----------------------------------------------------------------------------------
+
+// Rows of the input's arrays. Asking for an array that the host did not give (it was not declared in needs, or the host is too old)
+// throws Failure with the array's name. Slots of row h are 0..length(h)-1; what lies beyond is garbage.
+class PolicyInput {
+  public:
+    explicit PolicyInput(const keel_policy_input *input) {
+        if (keel_adopt(&in_, sizeof in_, input, KEEL_PREFIX(keel_policy_input, protected_mask)) != KEEL_OK)
+            throw Failure(KEEL_E_VERSION, "the host's keel_policy_input is too old or too new");
+    }
+    const keel_policy_input &raw() const noexcept { return in_; }
+    keel_trigger trigger() const noexcept { return in_.trigger; }
+    uint32_t layer() const noexcept { return in_.layer; }
+    uint32_t kv_heads() const noexcept { return in_.kv_heads; }
+    uint32_t heads() const noexcept { return in_.heads; }
+    uint32_t group() const noexcept { return in_.kv_heads == 0 ? 0 : in_.heads / in_.kv_heads; }
+    int64_t next_position() const noexcept { return in_.next_position; }
+    int64_t stride() const noexcept { return in_.stride; }
+    int64_t query_count() const noexcept { return in_.query_count; }
+    int32_t length(uint32_t h) const noexcept { return in_.lengths[h]; }
+    int32_t budget(uint32_t h) const noexcept { return in_.budgets[h]; }
+    bool is_protected(uint32_t h, int64_t slot) const noexcept {
+        return in_.protected_mask[h * in_.stride + slot] != 0;
+    }
+
+    const int32_t *positions(uint32_t h) const { return row(in_.positions, "positions", h * in_.stride); }
+    const float *key_norms(uint32_t h) const { return row(in_.key_norms, "key_norms", h * in_.stride); }
+    const float *value_norms(uint32_t h) const { return row(in_.value_norms, "value_norms", h * in_.stride); }
+    // h is a query head with reduce_group NONE, a KV head otherwise.
+    const float *scores(uint32_t h) const { return row(in_.scores, "scores", h * in_.stride); }
+    const float *key_anchor(uint32_t h) const { return row(in_.key_anchor, "key_anchor", h * in_.stride); }
+    const float *chunk_scores(uint32_t h) const { return row(in_.chunk_scores, "chunk_scores", h * in_.stride); }
+    // Slot j's elements lie at [j * cols] and [j * head_dim].
+    const float *key_project(uint32_t h, uint32_t cols) const {
+        return row(in_.key_project, "key_project", h * in_.stride * cols);
+    }
+    const float *keys(uint32_t h, uint32_t head_dim) const {
+        return row(in_.keys, "keys", h * in_.stride * head_dim);
+    }
+    const float *key_sum(uint32_t h, uint32_t head_dim) const {
+        return row(in_.key_sum, "key_sum", int64_t{h} * head_dim);
+    }
+    const float *query_sum(uint32_t head, uint32_t head_dim) const {
+        return row(in_.query_sum, "query_sum", int64_t{head} * head_dim);
+    }
+    const float *query_second(uint32_t head, uint32_t head_dim) const {
+        return row(in_.query_second, "query_second", int64_t{head} * head_dim * head_dim);
+    }
+
+  private:
+    template <typename T>
+    static const T *row(const T *array, const char *name, int64_t offset) {
+        if (array == nullptr) throw Failure(KEEL_E_INVALID_ARG, "the host gave no %s", name);
+        return array + offset;
+    }
+    keel_policy_input in_;
+};
+
+// Where a policy answers: scores(h)[slot] and stay() with KEEL_OUTPUT_SCORES, keep() with KEEL_OUTPUT_KEEP. With granularity TOKEN
+// or LAYER there is row 0 only.
+class PolicyDecision {
+  public:
+    PolicyDecision(const keel_policy_decision *decision, int64_t stride)
+        : stride_(stride) {
+        if (keel_adopt(&out_, sizeof out_, decision, KEEL_PREFIX(keel_policy_decision, keep_count)) != KEEL_OK)
+            throw Failure(KEEL_E_VERSION, "the host's keel_policy_decision is too old or too new");
+    }
+    float *scores(uint32_t h) {
+        if (out_.scores == nullptr) throw Failure(KEEL_E_INVALID_ARG, "the host takes no scores");
+        return out_.scores + h * stride_;
+    }
+    // Slots begin..end-1 of row h stay whatever their score; an empty range is fine.
+    void stay(uint32_t h, int64_t begin, int64_t end) {
+        if (begin >= end) return;
+        if (out_.stay == nullptr)
+            throw Failure(KEEL_E_VERSION, "the host cannot let slots stay: it is older than this policy");
+        std::memset(out_.stay + h * stride_ + begin, 1, static_cast<size_t>(end - begin));
+    }
+    // Room for a row's slot numbers, strictly rising; kept() says how many were written.
+    int32_t *keep(uint32_t h) {
+        if (out_.keep == nullptr || out_.keep_count == nullptr)
+            throw Failure(KEEL_E_INVALID_ARG, "the host takes no keep-lists");
+        return out_.keep + h * stride_;
+    }
+    void kept(uint32_t h, int32_t count) { out_.keep_count[h] = count; }
+
+  private:
+    keel_policy_decision out_;
+    int64_t stride_;
+};
+
+// ---- tools ---------------------------------------------------------------------------------------------------------
+
+// A number from 64 bits that depends on all of them (splitmix64): randomness that is a function, the same on every machine.
+inline uint64_t mix(uint64_t x) noexcept {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+// Shares `total` out in proportion to weights (0 and above), each share within least[i]..most[i]. The sum is exactly `total` unless the
+// bounds forbid it (sum of least at most total: the caller's duty). Rounding goes by largest remainder, of equals the first.
+inline std::vector<int64_t> share_out(std::vector<double> weights, const std::vector<int64_t> &least,
+                                      const std::vector<int64_t> &most, int64_t total) {
+    const size_t n = weights.size();
+    const double largest = n == 0 ? 0 : *std::max_element(weights.begin(), weights.end());
+    for (double &weight : weights)
+        weight = largest > 0 ? weight / largest : 0;
+    const auto real_share = [&](size_t i, double factor) {
+        return std::min(std::max(weights[i] * factor, static_cast<double>(least[i])),
+                        static_cast<double>(std::max(most[i], least[i])));
+    };
+    const auto sum = [&](double factor) {
+        double s = 0;
+        for (size_t i = 0; i < n; ++i)
+            s += real_share(i, factor);
+        return s;
+    };
+    double low = 0, high = 1; // the factor at which the shares come to the total
+    for (int i = 0; i < 400 && sum(high) < static_cast<double>(total); ++i)
+        high *= 2;
+    for (int i = 0; i < 200; ++i) {
+        const double middle = low + (high - low) / 2;
+        (sum(middle) < static_cast<double>(total) ? low : high) = middle;
+    }
+    std::vector<int64_t> shares(n);
+    std::vector<double> rest(n);
+    int64_t left = total;
+    for (size_t i = 0; i < n; ++i) {
+        const double exact = real_share(i, high);
+        shares[i] = std::max(least[i], static_cast<int64_t>(std::floor(exact + 1e-9)));
+        rest[i] = exact - static_cast<double>(shares[i]);
+        left -= shares[i];
+    }
+    std::vector<size_t> order(n);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rest[a] > rest[b]; });
+    for (bool moved = true; left != 0 && moved;) {
+        moved = false;
+        for (size_t k = 0; k < n && left > 0; ++k) {
+            if (shares[order[k]] >= most[order[k]]) continue;
+            ++shares[order[k]], --left, moved = true;
+        }
+        for (size_t k = n; k-- > 0 && left < 0;) {
+            if (shares[order[k]] <= least[order[k]]) continue;
+            --shares[order[k]], ++left, moved = true;
+        }
+    }
+    return shares;
+}
+
+// ---- the glue ------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+template <typename T, typename = void>
+struct HasReset : std::false_type {};
+template <typename T>
+struct HasReset<T, std::void_t<decltype(std::declval<T &>().reset())>> : std::true_type {};
+template <typename T, typename = void>
+struct HasTruncate : std::false_type {};
+template <typename T>
+struct HasTruncate<T, std::void_t<decltype(std::declval<T &>().truncate(int64_t{}))>> : std::true_type {};
+template <typename T, typename = void>
+struct HasSave : std::false_type {};
+template <typename T>
+struct HasSave<T, std::void_t<decltype(std::declval<const T &>().save())>> : std::true_type {};
+
+// A plugin's parameter rows as the array of pointers that the descriptor wants.
+template <typename T, typename = void>
+struct ParamRows {
+    static constexpr uint32_t size = 0;
+    static const keel_param_spec *const *rows() noexcept { return nullptr; }
+};
+template <typename T>
+struct ParamRows<T, std::void_t<decltype(T::params)>> {
+    static constexpr uint32_t size = static_cast<uint32_t>(std::size(T::params));
+    static const keel_param_spec *const *rows() noexcept {
+        static const auto pointers = [] {
+            std::array<const keel_param_spec *, size> all{};
+            for (uint32_t i = 0; i < size; ++i)
+                all[i] = &T::params[i];
+            return all;
+        }();
+        return pointers.data();
+    }
+};
+
+inline keel_geometry adopt_geometry(const keel_geometry *geometry) {
+    keel_geometry mine;
+    if (keel_adopt(&mine, sizeof mine, geometry, KEEL_PREFIX(keel_geometry, context)) != KEEL_OK)
+        throw Failure(KEEL_E_VERSION, "the host's keel_geometry is too old or too new");
+    return mine;
+}
+
+// Writes an out-struct of create. What the plugin asks for in members that the host's struct does not have would be lost: refused.
+template <typename Needs>
+void hand_over(Needs *out, const Needs &mine) {
+    const auto *bytes = reinterpret_cast<const unsigned char *>(&mine);
+    for (size_t i = out->h.struct_size; i < sizeof mine; ++i) {
+        if (bytes[i] == 0) continue;
+        throw Failure(KEEL_E_VERSION, "the host is too old: it reads %u bytes of what the plugin needs, byte %zu says something",
+                      static_cast<unsigned>(out->h.struct_size), i);
+    }
+    keel_emit(out, &mine, sizeof mine);
+}
+
+template <typename T>
+struct Held {
+    template <typename... Args>
+    explicit Held(const keel_host *a_host, Args &&...args)
+        : host(a_host), object(std::forward<Args>(args)...) {}
+    const keel_host *host;
+    T object;
+};
+
+template <typename T>
+struct PolicySlots {
+    using State = Held<T>;
+    static State &of(keel_policy_state *state) noexcept { return *reinterpret_cast<State *>(state); }
+    static const State &of(const keel_policy_state *state) noexcept {
+        return *reinterpret_cast<const State *>(state);
+    }
+    static void hand_out(std::unique_ptr<State> state, keel_policy_state **out) noexcept {
+        *out = reinterpret_cast<keel_policy_state *>(state.release());
+    }
+
+    static keel_status KEEL_CALL create(const keel_host *host, const keel_geometry *geometry,
+                                        const keel_param *const *params, uint32_t n, uint64_t seed,
+                                        keel_policy_needs *needs, keel_policy_state **out) noexcept {
+        return guard(host, [&] {
+            const keel_geometry model = adopt_geometry(geometry);
+            auto mine = blank<keel_policy_needs>();
+            auto state = std::make_unique<State>(host, Setup{host, model, Params(params, n), seed}, mine);
+            hand_over(needs, mine);
+            hand_out(std::move(state), out);
+        });
+    }
+    static void KEEL_CALL destroy(keel_policy_state *state) noexcept {
+        delete reinterpret_cast<State *>(state);
+    }
+    static keel_status KEEL_CALL decide(keel_policy_state *state, const keel_policy_input *input,
+                                        keel_policy_decision *decision) noexcept {
+        return guard(of(state).host, [&] {
+            const PolicyInput in(input);
+            PolicyDecision out(decision, in.stride());
+            of(state).object.decide(in, out);
+        });
+    }
+    static keel_status KEEL_CALL reset(keel_policy_state *state) noexcept {
+        return guard(of(state).host, [&] { of(state).object.reset(); });
+    }
+    static keel_status KEEL_CALL fork(const keel_policy_state *state, keel_policy_state **out) noexcept {
+        return guard(of(state).host, [&] { hand_out(std::make_unique<State>(of(state)), out); });
+    }
+    static keel_status KEEL_CALL truncate(keel_policy_state *state, int64_t position) noexcept {
+        return guard(of(state).host, [&] { of(state).object.truncate(position); });
+    }
+    static keel_status KEEL_CALL save(const keel_policy_state *state, void *data, uint64_t *size) noexcept {
+        return guard(of(state).host, [&] {
+            const std::vector<unsigned char> bytes = of(state).object.save();
+            if (data != nullptr && *size < bytes.size())
+                throw Failure(KEEL_E_INVALID_ARG, "the state has %zu bytes, there is room for %llu", bytes.size(),
+                              static_cast<unsigned long long>(*size));
+            if (data != nullptr && !bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
+            *size = bytes.size();
+        });
+    }
+    static keel_status KEEL_CALL load(keel_policy_state *state, const void *data, uint64_t size) noexcept {
+        return guard(of(state).host, [&] {
+            of(state).object.load(static_cast<const unsigned char *>(data), static_cast<size_t>(size));
+        });
+    }
+};
+
+template <typename T>
+struct AllocatorSlots {
+    using State = Held<T>;
+    static State &of(keel_allocator_state *state) noexcept { return *reinterpret_cast<State *>(state); }
+
+    static keel_status KEEL_CALL create(const keel_host *host, const keel_geometry *geometry,
+                                        const keel_param *const *params, uint32_t n, keel_allocator_needs *needs,
+                                        keel_allocator_state **out) noexcept {
+        return guard(host, [&] {
+            const keel_geometry model = adopt_geometry(geometry);
+            auto mine = blank<keel_allocator_needs>();
+            auto state = std::make_unique<State>(host, Setup{host, model, Params(params, n), 0}, mine);
+            hand_over(needs, mine);
+            *out = reinterpret_cast<keel_allocator_state *>(state.release());
+        });
+    }
+    static void KEEL_CALL destroy(keel_allocator_state *state) noexcept {
+        delete reinterpret_cast<State *>(state);
+    }
+    static keel_status KEEL_CALL allocate(keel_allocator_state *state, const keel_allocator_input *input,
+                                          int32_t *budgets) noexcept {
+        return guard(of(state).host, [&] {
+            keel_allocator_input mine;
+            if (keel_adopt(&mine, sizeof mine, input, KEEL_PREFIX(keel_allocator_input, lengths)) != KEEL_OK)
+                throw Failure(KEEL_E_VERSION, "the host's keel_allocator_input is too old or too new");
+            of(state).object.allocate(mine, budgets);
+        });
+    }
+};
+
+template <typename T>
+keel_plugin describe(keel_plugin_kind kind, const void *vtable) noexcept {
+    auto p = blank<keel_plugin>();
+    p.min_host_abi = KEEL_ABI_VERSION;
+    p.kind = kind;
+    p.id = T::info.id;
+    p.version = T::info.version;
+    p.vendor = T::info.vendor;
+    p.license = T::info.license;
+    p.doc = T::info.doc;
+    p.build_info = __VERSION__;
+    p.sanitizer = KEEL_SANITIZER_HERE;
+    p.n_params = ParamRows<T>::size;
+    p.params = ParamRows<T>::rows();
+    p.vtable = vtable;
+    return p;
+}
+
+} // namespace detail
+
+// The table of a policy class, and of an allocator class: constructor (const Setup &, keel_allocator_needs &),
+// void allocate(const keel_allocator_input &, int32_t *budgets), the input adopted.
+template <typename T>
+const keel_policy &policy_table() noexcept {
+    static const keel_policy table = [] {
+        using Slots = detail::PolicySlots<T>;
+        auto t = blank<keel_policy>();
+        t.create = Slots::create;
+        t.destroy = Slots::destroy;
+        t.decide = Slots::decide;
+        if constexpr (detail::HasReset<T>::value) t.reset = Slots::reset;
+        if constexpr (detail::HasTruncate<T>::value) t.truncate = Slots::truncate;
+        if constexpr (detail::HasSave<T>::value) {
+            t.fork = Slots::fork;
+            t.save = Slots::save;
+            t.load = Slots::load;
+        }
+        return t;
+    }();
+    return table;
+}
+
+template <typename T>
+const keel_allocator &allocator_table() noexcept {
+    static const keel_allocator table = [] {
+        using Slots = detail::AllocatorSlots<T>;
+        auto t = blank<keel_allocator>();
+        t.create = Slots::create;
+        t.destroy = Slots::destroy;
+        t.allocate = Slots::allocate;
+        return t;
+    }();
+    return table;
+}
+
+template <typename T>
+const keel_plugin *policy_plugin() noexcept {
+    static const keel_plugin plugin = detail::describe<T>(KEEL_PLUGIN_POLICY, &policy_table<T>());
+    return &plugin;
+}
+
+template <typename T>
+const keel_plugin *allocator_plugin() noexcept {
+    static const keel_plugin plugin = detail::describe<T>(KEEL_PLUGIN_ALLOCATOR, &allocator_table<T>());
+    return &plugin;
+}
+
+} // namespace keel::sdk
+
+// Once per library, at namespace scope: the entry symbol.
+#define KEEL_POLICY_PLUGIN(Class)                                 \
+    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \
+        return keel::sdk::policy_plugin<Class>();                 \
+    }
+#define KEEL_ALLOCATOR_PLUGIN(Class)                              \
+    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \
+        return keel::sdk::allocator_plugin<Class>();              \
+    }
+
+#endif

@@ -1,0 +1,182 @@
+// Compactor (arXiv 2507.08143): keys that stand out in their span (leverage), and slots that their own piece of the prompt looks at.
+#include <keel/sdk_policy.hpp>
+
+namespace {
+
+using namespace keel::sdk;
+
+// Numbers of a standard normal distribution, a function of seed and index (Box-Muller).
+double gaussian(uint64_t seed, uint64_t index) {
+    const auto uniform = [](uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; };
+    const double radius = std::sqrt(-2 * std::log(uniform(mix(seed ^ mix(2 * index)))));
+    return radius * std::cos(6.283185307179586 * uniform(mix(seed ^ mix(2 * index + 1))));
+}
+
+// Lower triangular L with L L' = G, in place; false: not positive definite.
+bool factorize(std::vector<double> &g, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+        for (size_t j = 0; j <= i; ++j) {
+            double sum = g[i * n + j];
+            for (size_t k = 0; k < j; ++k)
+                sum -= g[i * n + k] * g[j * n + k];
+            if (i != j) {
+                g[i * n + j] = sum / g[j * n + j];
+            } else if (sum > 0 && std::isfinite(sum)) {
+                g[i * n + i] = std::sqrt(sum);
+            } else {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+class Compactor {
+  public:
+    static constexpr PluginInfo info = {"compactor", "0.1.0", "Keel", "MIT",
+                                        "Keeps keys that stand out from the others (leverage) and slots that "
+                                        "their own piece of the prompt attends to."};
+    static constexpr keel_param_spec params[] = {
+        KEEL_INT_PARAM("sketch", "48", 1, 1024,
+                       "columns of the random sketch of the keys; at most the head's dimension is used"),
+        KEEL_INT_PARAM("chunk", "256", 1, 1048576,
+                       "tokens of a piece within which attention is counted, not causal"),
+        KEEL_FLOAT_PARAM(
+            "blend", "-1", -1, 1000,
+            "weight of the leverage against the attention; below 0: the share of slots that has to go"),
+        KEEL_INT_PARAM("sinks", "8", 0, 65536, "first tokens that stay"),
+        KEEL_INT_PARAM("tail", "4", 0, 65536, "last tokens that stay")};
+
+    Compactor(const Setup &setup, keel_policy_needs &needs)
+        : cols_(static_cast<uint32_t>(
+              std::min<int64_t>(setup.params.integer("sketch"), setup.geometry.head_dim))),
+          blend_(setup.params.number("blend")), sinks_(setup.params.integer("sinks")),
+          tail_(setup.params.integer("tail")) {
+        projection_.resize(size_t{setup.geometry.head_dim} * cols_);
+        for (size_t i = 0; i < projection_.size(); ++i)
+            projection_[i] =
+                static_cast<float>(gaussian(mix(setup.seed), i) / std::sqrt(static_cast<double>(cols_)));
+        needs.needs =
+            KEEL_NEED_KEY_PROJECT | KEEL_NEED_UNROTATED | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_VALUE_NORMS;
+        needs.granularity = KEEL_KEEP_HEAD_EQUAL;
+        needs.output = KEEL_OUTPUT_SCORES;
+        needs.flags = KEEL_POLICY_PREFILL_ONLY;
+        needs.reduce_queries = KEEL_REDUCE_SUM;
+        needs.reduce_group = KEEL_REDUCE_MEAN;
+        needs.projection = projection_.data();
+        needs.projection_cols = cols_;
+        needs.chunk = static_cast<uint32_t>(setup.params.integer("chunk"));
+        needs.least_budget = static_cast<uint32_t>(sinks_ + tail_) + 1;
+    }
+
+    void decide(const PolicyInput &in, PolicyDecision &out) {
+        std::vector<std::vector<double>> leverage(in.kv_heads()), attention(in.kv_heads());
+        int64_t held = 0, kept = 0;
+        for (uint32_t h = 0; h < in.kv_heads(); ++h) {
+            const int64_t length = in.length(h), first = std::min(sinks_, length),
+                          last = std::max(first, length - tail_);
+            leverage[h] = leverage_of(in.key_project(h, cols_) + first * cols_, last - first);
+            attention[h] = attention_of(in, h, first, last);
+            held += length;
+            kept += std::min(length, int64_t{in.budget(h)});
+        }
+        normalize(leverage);
+        normalize(attention);
+        const double blend = blend_ >= 0 || held == 0
+                                 ? std::max(0.0, blend_)
+                                 : 1 - static_cast<double>(kept) / static_cast<double>(held);
+        for (uint32_t h = 0; h < in.kv_heads(); ++h) {
+            const int64_t length = in.length(h), first = std::min(sinks_, length),
+                          last = std::max(first, length - tail_);
+            float *scores = out.scores(h);
+            std::fill_n(scores, length, 0.0f);
+            for (int64_t i = 0; i < last - first; ++i) {
+                const auto at = static_cast<size_t>(i);
+                scores[first + i] = static_cast<float>(blend * leverage[h][at] + attention[h][at]);
+            }
+            out.stay(h, 0, first);
+            out.stay(h, last, length);
+        }
+    }
+
+  private:
+    // x_t' (X'X + ridge)^-1 x_t of n rows, centred. [n]
+    std::vector<double> leverage_of(const float *rows, int64_t n) const {
+        const size_t r = cols_;
+        std::vector<double> mean(r), gram(r * r), x(static_cast<size_t>(n) * r), out(static_cast<size_t>(n));
+        for (int64_t t = 0; t < n; ++t)
+            for (size_t i = 0; i < r; ++i)
+                mean[i] += rows[static_cast<size_t>(t) * r + i] / static_cast<double>(n);
+        for (size_t t = 0; t < out.size(); ++t) {
+            double *row = x.data() + t * r;
+            for (size_t i = 0; i < r; ++i)
+                row[i] = rows[t * r + i] - mean[i];
+            for (size_t i = 0; i < r; ++i)
+                for (size_t j = 0; j <= i; ++j)
+                    gram[i * r + j] += row[i] * row[j];
+        }
+        const std::vector<double> lower = factor_of(gram);
+        for (size_t t = 0; t < out.size(); ++t) { // |L^-1 x|^2 by forward substitution
+            double *row = x.data() + t * r;
+            for (size_t i = 0; i < r; ++i) {
+                double sum = row[i];
+                for (size_t j = 0; j < i; ++j)
+                    sum -= lower[i * r + j] * row[j];
+                row[i] = sum / lower[i * r + i];
+                out[t] += row[i] * row[i];
+            }
+        }
+        return out;
+    }
+
+    // Of the lower half of a Gram matrix with a ridge on its diagonal, raised until that is positive definite.
+    std::vector<double> factor_of(const std::vector<double> &gram) const {
+        double ridge = 1e-2;
+        for (int tries = 0; tries < 8; ++tries, ridge *= 10) {
+            std::vector<double> lower = gram;
+            for (size_t i = 0; i < cols_; ++i)
+                lower[i * cols_ + i] += ridge;
+            if (factorize(lower, cols_)) return lower;
+        }
+        throw Failure(
+            KEEL_E_INTERNAL,
+            "the keys' Gram matrix cannot be factorized: it is not finite or not positive definite");
+    }
+
+    // Attention times the value's norm, the mean of three neighbours, places beyond the edges counting as zeros.
+    static std::vector<double> attention_of(const PolicyInput &in, uint32_t h, int64_t first, int64_t last) {
+        const float *sums = in.chunk_scores(h), *norms = in.value_norms(h);
+        const auto weighed = [&](int64_t t) {
+            return t < first || t >= last ? 0.0 : static_cast<double>(sums[t]) * norms[t];
+        };
+        std::vector<double> out;
+        for (int64_t t = first; t < last; ++t)
+            out.push_back((weighed(t - 1) + weighed(t) + weighed(t + 1)) / 3);
+        return out;
+    }
+
+    // To mean 0 and standard deviation 1 over all heads of the layer.
+    static void normalize(std::vector<std::vector<double>> &rows) {
+        double n = 0, mean = 0, square = 0;
+        for (const auto &row : rows)
+            for (const double x : row)
+                n += 1, mean += x;
+        mean /= std::max(n, 1.0);
+        for (const auto &row : rows)
+            for (const double x : row)
+                square += (x - mean) * (x - mean);
+        const double deviation = std::max(1e-6, std::sqrt(square / std::max(n - 1, 1.0)));
+        for (auto &row : rows)
+            for (double &x : row)
+                x = (x - mean) / deviation;
+    }
+
+    uint32_t cols_;
+    double blend_;
+    int64_t sinks_, tail_;
+    std::vector<float> projection_; // [head_dim, cols]
+};
+
+} // namespace
+
+KEEL_POLICY_PLUGIN(Compactor)

@@ -1,0 +1,96 @@
+// b.k + k'Mk for many keys k: nearly all of the policy's time, T * d * d / 2 multiplications a query head. Sixteen keys side by side, four
+// rows of M at a time; a lane is a key, so the answer does not depend on how wide the machine's registers are.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+// The loader picks the widest clone that the processor has. Sanitizers cannot run before it does.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&                       \
+    !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define KEEL_QUADRATIC_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define KEEL_QUADRATIC_CLONES
+#endif
+
+namespace {
+
+using KeyLanes = float __attribute__((vector_size(64)));
+
+// Up to 16 keys, element by element: [head_dim][lane].
+class KeyBlock {
+  public:
+    static constexpr int64_t lanes = 16;
+    explicit KeyBlock(uint32_t dim) : dim_(dim), rows_((dim + 3) / 4 * 4) {}
+
+    // count keys of dim elements each; missing lanes are zero.
+    void take(const float *keys, int64_t count) {
+        for (uint32_t i = 0; i < dim_; ++i) {
+            KeyLanes row = {};
+            for (int64_t lane = 0; lane < count; ++lane)
+                row[lane] = keys[lane * dim_ + i];
+            rows_[i] = row;
+        }
+    }
+    const KeyLanes *rows() const { return rows_.data(); }
+
+  private:
+    uint32_t dim_;
+    std::vector<KeyLanes> rows_;
+};
+
+// Panel p holds rows 4p..4p+3 of the lower half, column by column, up to column 4p+3. dim is a multiple of 4.
+KEEL_QUADRATIC_CLONES void evaluate_form(const float *panels, const float *bias, uint32_t dim,
+                                         const KeyLanes *keys, KeyLanes *out) {
+    KeyLanes sum = {};
+    for (uint32_t row = 0; row < dim; row += 4) {
+        KeyLanes y0 = bias[row] - KeyLanes{}, y1 = bias[row + 1] - KeyLanes{},
+                 y2 = bias[row + 2] - KeyLanes{}, y3 = bias[row + 3] - KeyLanes{};
+        for (uint32_t column = 0; column < row + 4; ++column, panels += 4) {
+            const KeyLanes k = keys[column];
+            y0 += panels[0] * k;
+            y1 += panels[1] * k;
+            y2 += panels[2] * k;
+            y3 += panels[3] * k;
+        }
+        sum += y0 * keys[row] + y1 * keys[row + 1] + y2 * keys[row + 2] + y3 * keys[row + 3];
+    }
+    *out = sum;
+}
+
+class QuadraticForm {
+  public:
+    // bias [dim]; matrix [dim, dim] symmetric, or empty: zero.
+    QuadraticForm(uint32_t dim, const std::vector<double> &bias, const std::vector<double> &matrix)
+        : padded_((dim + 3) / 4 * 4), bias_(bias.begin(), bias.end()) {
+        bias_.resize(padded_);
+        for (uint32_t row = 0; row < padded_ && !matrix.empty(); row += 4) {
+            for (uint32_t column = 0; column < row + 4; ++column) {
+                for (uint32_t i = row; i < row + 4; ++i) { // what lies above the diagonal counts below it
+                    const bool is_there = i < dim && column <= i;
+                    const double m = is_there ? matrix[size_t{i} * dim + column] : 0.0;
+                    panels_.push_back(static_cast<float>(column < i ? 2 * m : m));
+                }
+            }
+        }
+    }
+
+    void evaluate(const KeyBlock &block, float *out, int64_t count) const {
+        const KeyLanes *keys = block.rows();
+        KeyLanes result = {};
+        if (panels_.empty()) {
+            for (uint32_t i = 0; i < padded_; ++i)
+                result += bias_[i] * keys[i];
+        } else {
+            evaluate_form(panels_.data(), bias_.data(), padded_, keys, &result);
+        }
+        std::memcpy(out, &result, sizeof(float) * static_cast<size_t>(count));
+    }
+
+  private:
+    uint32_t padded_; // to whole panels
+    std::vector<float> bias_, panels_;
+};
+
+} // namespace

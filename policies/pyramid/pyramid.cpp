@@ -1,0 +1,66 @@
+// PyramidKV (arXiv 2406.02069): more slots for the first layers, fewer for the last, as many in all.
+#include <keel/sdk_policy.hpp>
+
+namespace {
+
+using namespace keel::sdk;
+
+class Pyramid {
+  public:
+    static constexpr PluginInfo info = {
+        "pyramid", "0.1.0", "Keel", "MIT",
+        "Gives the first layers more than the last; the heads of a layer get the same."};
+    static constexpr keel_param_spec params[] = {
+        KEEL_FLOAT_PARAM(
+            "beta", "20", 1, 1e6,
+            "how steep: the last layer's share is the average divided by beta; 1: every layer the same"),
+        KEEL_INT_PARAM("window", "0", 0, 65536,
+                       "slots of each head that stay out of the pyramid beside the protected ones: the "
+                       "observation window "
+                       "of snapkv")};
+
+    Pyramid(const Setup &setup, keel_allocator_needs &)
+        : beta_(setup.params.number("beta")), window_(setup.params.integer("window")) {}
+
+    void allocate(const keel_allocator_input &in, int32_t *budgets) {
+        const size_t layers = in.layers;
+        const std::vector<int64_t> shares = shares_of(in);
+        for (size_t l = 0; l < layers; ++l)
+            std::fill_n(budgets + l * in.kv_heads, in.kv_heads, static_cast<int32_t>(shares[l]));
+    }
+
+  private:
+    // Slots of each head by layer; the sum is budget * layers.
+    std::vector<int64_t> shares_of(const keel_allocator_input &in) const {
+        const size_t layers = in.layers;
+        const int64_t fixed = in.protected_slots + window_;
+        const int64_t longest =
+            *std::max_element(in.lengths, in.lengths + static_cast<size_t>(in.layers) * in.kv_heads);
+        const auto average = static_cast<double>(in.budget - fixed),
+                   most = static_cast<double>(longest - fixed);
+        std::vector<int64_t> same(layers, in.budget);
+        if (layers < 2 || average <= 0 || most <= average) return same;
+        double least = average / beta_, largest = 2 * average - least;
+        if (largest > most) { // no head has more slots than that: the slope gives way, not the sum
+            largest = most;
+            least = 2 * average - most;
+        }
+        std::vector<double> weights(layers);
+        for (size_t l = 0; l < layers; ++l)
+            weights[l] =
+                largest - static_cast<double>(l) * (largest - least) / static_cast<double>(layers - 1);
+        std::vector<int64_t> shares =
+            share_out(weights, std::vector<int64_t>(layers, 0), std::vector<int64_t>(layers, INT32_MAX),
+                      (in.budget - fixed) * static_cast<int64_t>(layers));
+        for (int64_t &share : shares)
+            share += fixed;
+        return shares;
+    }
+
+    double beta_;
+    int64_t window_;
+};
+
+} // namespace
+
+KEEL_ALLOCATOR_PLUGIN(Pyramid)
