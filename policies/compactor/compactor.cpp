@@ -60,7 +60,7 @@ class Compactor {
             KEEL_NEED_KEY_PROJECT | KEEL_NEED_UNROTATED | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_VALUE_NORMS;
         needs.granularity = KEEL_KEEP_HEAD_EQUAL;
         needs.output = KEEL_OUTPUT_SCORES;
-        needs.flags = KEEL_POLICY_PREFILL_ONLY;
+        needs.flags = KEEL_POLICY_PREFILL_ONLY | KEEL_POLICY_SEEDED;
         needs.reduce_queries = KEEL_REDUCE_SUM;
         needs.reduce_group = KEEL_REDUCE_MEAN;
         needs.projection = projection_.data();

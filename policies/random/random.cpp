@@ -26,7 +26,7 @@ class Random {
         needs.output = KEEL_OUTPUT_SCORES;
         // A token's lot never changes, so what is drawn piece by piece is what would be drawn at once; and all heads draw from the
         // same distribution.
-        needs.flags = KEEL_POLICY_BLOCKWISE | KEEL_POLICY_COMPARABLE;
+        needs.flags = KEEL_POLICY_BLOCKWISE | KEEL_POLICY_COMPARABLE | KEEL_POLICY_SEEDED;
     }
 
     void decide(const PolicyInput &in, PolicyDecision &out) {

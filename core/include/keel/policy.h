@@ -63,7 +63,8 @@ enum keel_policy_flags_e {
     KEEL_POLICY_PREFILL_ONLY = 2,   /* acts once, at the end of the prompt */
     KEEL_POLICY_BLOCKWISE = 4,      /* may also be asked between the chunks of a prefill: caps its memory */
     KEEL_POLICY_BETWEEN_LAYERS = 8, /* wants to be asked after each layer of a step rather than after the last */
-    KEEL_POLICY_KEEPS_ALL = 16      /* never evicts: budget and trigger do not apply (`none`) */
+    KEEL_POLICY_KEEPS_ALL = 16,     /* never evicts: budget and trigger do not apply (`none`) */
+    KEEL_POLICY_SEEDED = 32         /* what it keeps depends on the seed: an experiment repeats it with several */
 };
 
 /* Out-struct of create: what the policy is like with these parameters. */
