@@ -8,6 +8,7 @@
 #include "pipeline/conversation.hpp"
 #include "pipeline/session_file.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -90,7 +91,39 @@ keel::Progress progress_of(const Progress &progress) {
     };
 }
 
+template <typename T>
+void check_option(bool is_right, const char *option, const char *expected, T found) {
+    if (!is_right)
+        throw_error(keel::ErrorKind::usage, "Generation::{}: expected {}, found {}", option, expected, found);
+}
+
+// Under the names that the caller wrote.
+void check_options(const Generation &g) {
+    check_option(g.max_tokens >= 1, "max_tokens", "1 or more", g.max_tokens);
+    check_option(g.logprobs.value_or(0) >= 0, "logprobs", "0 or more", g.logprobs.value_or(0));
+    check_option(g.temperature >= 0 && g.temperature <= 1e6, "temperature", "0 to 1000000", g.temperature);
+    check_option(g.top_k >= 0, "top_k", "0 or more", g.top_k);
+    check_option(g.top_p >= 0 && g.top_p <= 1, "top_p", "0 to 1", g.top_p);
+    check_option(g.min_p >= 0 && g.min_p <= 1, "min_p", "0 to 1", g.min_p);
+    check_option(g.repetition_penalty >= 1e-3 && g.repetition_penalty <= 1e3, "repetition_penalty",
+                 "0.001 to 1000", g.repetition_penalty);
+    check_option(g.repetition_window >= 0, "repetition_window", "0 or more", g.repetition_window);
+    for (const std::string &stop : g.stop)
+        check_option(!stop.empty(), "stop", "texts", "an empty one");
+}
+
+// `where`: what the caller called.
+void check_ids(const std::vector<int32_t> &ids, const char *where, const keel::Pipeline &pipeline) {
+    const auto vocabulary = pipeline.model().vocab_size;
+    for (size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] < 0 || ids[i] >= vocabulary)
+            throw_error(keel::ErrorKind::usage, "{}: ids[{}]: expected a token from 0 to {}, found {}", where,
+                        i, vocabulary - 1, ids[i]);
+    }
+}
+
 GenerateOptions options_of(const Generation &g) {
+    check_options(g);
     GenerateOptions o;
     o.max_tokens = g.max_tokens;
     o.stop = g.stop;
@@ -211,7 +244,10 @@ std::vector<int32_t> Pipeline::encode(std::string_view text, bool begins, bool p
 
 std::string Pipeline::decode(const std::vector<int32_t> &ids) const {
     if (!impl_) refuse_moved();
-    return covered([&] { return impl_->pipeline->tokenizer()->decode(ids); });
+    return covered([&] {
+        check_ids(ids, "Pipeline::decode", *impl_->pipeline);
+        return impl_->pipeline->tokenizer()->decode(ids);
+    });
 }
 
 int64_t Pipeline::context() const {
@@ -256,12 +292,7 @@ Result Session::generate(const std::vector<int32_t> &prompt, const Generation &o
     return covered([&] {
         GenerateOptions o = options_of(options);
         if (impl_->random) o.random = impl_->random;
-        const auto vocabulary = static_cast<int32_t>(impl_->owner->pipeline->model().vocab_size);
-        for (const int32_t id : prompt) {
-            if (id < 0 || id >= vocabulary)
-                throw_error(keel::ErrorKind::usage, "token {}: expected ids from 0 to {}", id,
-                            vocabulary - 1);
-        }
+        check_ids(prompt, "Session::generate", *impl_->owner->pipeline);
         GenerateResult result = keel::generate(impl_->session, prompt, o);
         if (!result.ids.empty()) impl_->random = result.random;
         return result_of(std::move(result));
@@ -285,14 +316,12 @@ const float *Session::read(const std::vector<int32_t> &ids) {
     if (!impl_) refuse_moved();
     return covered([&] {
         const auto vocabulary = impl_->owner->pipeline->model().vocab_size;
-        for (const int32_t id : ids) {
-            if (id < 0 || id >= vocabulary)
-                throw_error(keel::ErrorKind::usage, "token {}: expected ids from 0 to {}", id,
-                            vocabulary - 1);
-        }
+        check_ids(ids, "Session::read", *impl_->owner->pipeline);
+        if (ids.empty())
+            throw_error(keel::ErrorKind::usage,
+                        "Session::read: expected ids, found none; there is no token to read");
         std::vector<int32_t> all(ids);
         if (const auto pending = impl_->session.pending()) all.insert(all.begin(), *pending);
-        if (all.empty()) throw_error(keel::ErrorKind::usage, "there are no tokens to read");
         const int64_t before = impl_->session.tokens();
         if (!impl_->session.prefill(all)) {
             throw_error(
@@ -348,7 +377,8 @@ Chat::Chat(Pipeline &pipeline, std::optional<std::string> system, const std::str
     if (!pipeline.impl_) refuse_moved();
     covered([&] {
         ChatTemplate chat =
-            choose_chat_template(*pipeline.impl_->pipeline->config().model.path, chat_template);
+            choose_chat_template(*pipeline.impl_->pipeline->config().model.path, chat_template,
+                                 {"a Session", "Chat's argument chat_template"});
         impl_ = std::make_unique<Impl>(pipeline.impl_, std::move(chat), std::move(system));
     });
 }

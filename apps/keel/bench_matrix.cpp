@@ -107,6 +107,7 @@ void check_runs(const BenchMatrix &matrix, const std::vector<MatrixRun> &runs) {
     for (const MatrixRun &run : runs) {
         check_interrupt();
         const auto key = std::pair(run.path, run.sets);
+        std::string too_long;
         try {
             if (!contexts.contains(key)) {
                 require_path(run.path, "a model");
@@ -119,12 +120,14 @@ void check_runs(const BenchMatrix &matrix, const std::vector<MatrixRun> &runs) {
             }
             const std::optional<int64_t> context = contexts[key];
             if (context && run.length + matrix.decode > *context) {
-                throw_error(ErrorKind::input, "{} tokens and {} to decode do not fit model.context = {}",
-                            run.length, matrix.decode, *context);
+                too_long =
+                    fmt::format("{}: {}: {} tokens and {} to decode do not fit model.context = {}",
+                                to_string(run.length_where), run.name(), run.length, matrix.decode, *context);
             }
         } catch (const Error &e) {
-            throw Error(e.kind(), fmt::format("{}: {}: {}", to_string(run.where), run.name(), e.what()));
+            throw Error(e.kind(), run.fault(e.what()));
         }
+        if (!too_long.empty()) throw Error(ErrorKind::input, too_long);
     }
 }
 

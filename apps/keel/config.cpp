@@ -7,6 +7,8 @@
 #include "base/error.hpp"
 #include "pipeline/config_writer.hpp"
 #include "platform/paths.hpp"
+#include "plugin/registry.hpp"
+#include "reference/reference.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -59,7 +61,16 @@ std::string path_from(const fs::path &folder, const fs::path &model) {
     return relative.empty() || parents > 2 ? absolute_path(model).string() : relative.string();
 }
 
+// The backend as the new file names it, which has to be one. A path is written absolute: it is not known where the file will lie.
+std::string checked_backend(const std::string &given) {
+    if (is_reference(given)) return given;
+    const std::string backend = is_plugin_path(given) ? absolute_path(given).string() : given;
+    PluginRegistry::process().get(backend, KEEL_PLUGIN_BACKEND, {"--backend", 0, 0});
+    return backend;
+}
+
 std::string new_pipeline(const ConfigOptions &o) {
+    const std::string backend = checked_backend(o.backend);
     const fs::path model = model_folder(o.model);
     const auto source = open_model_source(model);
     const Fit fit = fit_to_memory(*source, memory_info());
@@ -68,7 +79,7 @@ std::string new_pipeline(const ConfigOptions &o) {
     std::vector<pipeline::InitValue> values = {
         {"model.path", path_from(folder, model), {}},
         {"model.context", std::to_string(fit.context), fit.context_note},
-        {"backend.plugin", o.backend, {}},
+        {"backend.plugin", backend, {}},
         {"kv.dtype", keel_dtype_name(fit.kv), fit.kv_note},
         {"policy.plugin", "none",
          "'keel plugins list' shows the policies; with one that evicts, texts may grow beyond the context."},
@@ -151,7 +162,9 @@ void add_config(CLI::App &app, Program &program) {
         .add_option("-o,--output", o->output,
                     "The new file; one that is there already is never touched. Without: standard output")
         ->type_name("FILE");
-    writing.add_option("--backend", o->backend, "Who computes")->type_name("NAME")->capture_default_str();
+    writing.add_option("--backend", o->backend, "Who computes, see 'keel plugins list'")
+        ->type_name("NAME")
+        ->capture_default_str();
     set_action(writing, program, [o, &program] { return init(*o, program); });
 }
 

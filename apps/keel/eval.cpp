@@ -34,7 +34,7 @@ PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
     PipelineOptions options;
     options.host = host;
     options.progress = show_progress;
-    options.max_logit_rows = scoring_rows(open_model_source(*config.model.path)->config().vocab_size);
+    options.max_logit_rows = scoring_rows(open_model(config.model)->config().vocab_size);
     return options;
 }
 
@@ -51,7 +51,7 @@ ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline)
 
 int run_perplexity(const EvalArguments &a) {
     const pipeline::PipelineConfig config = a.pipeline.load();
-    const std::string text = read_text(a.text);
+    const std::string text = read_scored_text(a.text);
     a.trace.open();
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
@@ -71,7 +71,7 @@ int run_perplexity(const EvalArguments &a) {
 int run_kl(const EvalArguments &a) {
     const pipeline::PipelineConfig config = a.pipeline.load();
     const pipeline::PipelineConfig against = load_target(a.against, a.against_sets);
-    const std::string text = read_text(a.text);
+    const std::string text = read_scored_text(a.text);
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
     Pipeline first(config, pipeline_options(config, host));

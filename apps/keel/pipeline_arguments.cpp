@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char *no_policy = "none"; // of a model without a pipeline file
+
 // The names beside a missing file.
 std::vector<std::string> neighbours(const fs::path &path) {
     constexpr size_t enough = 1000;
@@ -54,13 +56,15 @@ fs::path model_folder(const std::string &given) {
     return path; // whatever the core has to say about it
 }
 
-void PipelineArguments::add_option(CLI::App &command, Program &program, const std::string &names,
-                                   const std::string &key, const std::string &type, const std::string &doc) {
+CLI::Option *PipelineArguments::add_option(CLI::App &command, Program &program, const std::string &names,
+                                           const std::string &key, const std::string &type,
+                                           const std::string &doc) {
     const std::string shown = names.substr(names.find("--"));
-    command
+    return command
         .add_option_function<std::string>(
             names,
             [this, &program, key, shown](const std::string &value) {
+                has_budget_ = has_budget_ || shown == "--budget";
                 short_forms_.push_back(key + "=" + value);
                 program.spelled.emplace_back("--set " + key, shown);
             },
@@ -80,18 +84,29 @@ void PipelineArguments::add_flag(CLI::App &command, const std::string &name, con
 
 void PipelineArguments::add_text_forms(CLI::App &command, Program &program) {
     const auto add = [&](const char *names, const char *key, const char *type, const char *doc) {
-        add_option(command, program, names, key, type, doc);
+        return add_option(command, program, names, key, type, doc);
     };
     add("-n,--max-tokens", "generation.max_tokens", "N", "Most tokens to write");
-    add("--temperature", "sampling.temperature", "X",
-        "Higher is more varied; 0: always the most likely token");
-    add("--top-k", "sampling.top_k", "N", "Draw from this many of the most likely tokens; 0: all");
-    add("--top-p", "sampling.top_p", "X",
-        "Draw from the most likely tokens that have this probability together");
-    add("--min-p", "sampling.min_p", "X", "Drop tokens below this share of the likeliest one's probability");
+    CLI::Option *temperature = add("--temperature", "sampling.temperature", "X",
+                                   "Higher is more varied; 0: always the most likely token");
+    CLI::Option *top_k =
+        add("--top-k", "sampling.top_k", "N", "Draw from this many of the most likely tokens; 0: all");
+    CLI::Option *top_p = add("--top-p", "sampling.top_p", "X",
+                             "Draw from the most likely tokens that have this probability together");
+    CLI::Option *min_p = add("--min-p", "sampling.min_p", "X",
+                             "Drop tokens below this share of the likeliest one's probability");
     add("--repetition-penalty", "sampling.repetition_penalty", "X", "Above 1: say less again what was said");
-    add("--seed", "sampling.seed", "N", "The same seed writes the same text");
-    add_flag(command, "--greedy", "sampling.temperature=0", "Short for --temperature 0");
+    CLI::Option *seed = add("--seed", "sampling.seed", "N", "The same seed writes the same text");
+    command
+        .add_flag_callback(
+            "--greedy",
+            [this] {
+                short_forms_.emplace_back("sampling.temperature=0");
+                greedy_ = true;
+            },
+            "Short for --temperature 0: nothing is drawn")
+        ->excludes(temperature, top_k, top_p, min_p, seed)
+        ->group("Short forms of --set");
 }
 
 void PipelineArguments::add_pipeline_forms(CLI::App &command, Program &program) {
@@ -139,15 +154,32 @@ pipeline::PipelineConfig load_target(const std::string &target, const std::vecto
         extension == ".gguf" || is_gguf_file(target)) {
         const std::string folder = model_folder(target).string();
         std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu",
-                                     "policy.plugin=none"};
+                                     fmt::format("policy.plugin={}", no_policy)};
         all.insert(all.end(), overrides.begin(), overrides.end());
         return pipeline::config_from_overrides(all);
     }
     return pipeline::load_config(target, overrides);
 }
 
+// Options that say two things, or one that would do nothing. What files and --set leave unused may be there for another policy or another
+// temperature; an option was given for this run.
+void PipelineArguments::check_contradictions(const pipeline::PipelineConfig &config) const {
+    if (greedy_ && *config.sampling.temperature != 0)
+        throw_error(ErrorKind::usage, "--greedy and {} = {} contradict each other; give one of them",
+                    to_string(config.sampling.temperature.where), *config.sampling.temperature);
+    if (!has_budget_ || *config.policy.plugin != no_policy) return;
+    const SourceLocation &where = config.policy.plugin.where;
+    throw_error(
+        ErrorKind::usage,
+        "--budget and policy {0}{1} exclude each other: {0} evicts nothing; name a policy that does with "
+        "--policy ('keel plugins list' shows them), or leave --budget out",
+        no_policy, where.line > 0 ? fmt::format(" ({})", to_string(where)) : "");
+}
+
 pipeline::PipelineConfig PipelineArguments::load() const {
-    return load_target(target_, overrides({}));
+    pipeline::PipelineConfig config = load_target(target_, overrides({}));
+    check_contradictions(config);
+    return config;
 }
 
 } // namespace keel::cli

@@ -35,10 +35,12 @@ class PipelineArguments {
     void add_pipeline_forms(CLI::App &command, Program &program);
     void add_flag(CLI::App &command, const std::string &name, const std::string &setting,
                   const std::string &doc);
-    void add_option(CLI::App &command, Program &program, const std::string &names, const std::string &key,
-                    const std::string &type, const std::string &doc);
+    CLI::Option *add_option(CLI::App &command, Program &program, const std::string &names,
+                            const std::string &key, const std::string &type, const std::string &doc);
+    void check_contradictions(const pipeline::PipelineConfig &config) const;
 
     std::string target_;
+    bool greedy_ = false, has_budget_ = false;
     std::vector<std::string> sets_;
     std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line
 };

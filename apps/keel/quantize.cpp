@@ -53,7 +53,7 @@ PerplexityReport measure(const std::string &model, const std::string &text,
     PipelineOptions options;
     options.host = host;
     options.progress = show_progress;
-    options.max_logit_rows = scoring_rows(open_model_source(*config.model.path)->config().vocab_size);
+    options.max_logit_rows = scoring_rows(open_model(config.model)->config().vocab_size);
     Pipeline pipeline(config, options);
     ScoringOptions scoring;
     scoring.progress = show_progress;
@@ -145,7 +145,8 @@ void say_fallbacks(const ExportReport &report, const std::string &type) {
 int quantize(const QuantizeOptions &o) {
     const auto start = std::chrono::steady_clock::now();
     const std::filesystem::path model = model_folder(o.model);
-    const std::string text = o.text.empty() ? std::string() : read_text(o.text); // before the work begins
+    const std::string text =
+        o.text.empty() ? std::string() : read_scored_text(o.text); // before the work begins
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
     const auto source = open_model_source(model);

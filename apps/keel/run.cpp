@@ -163,6 +163,7 @@ int run_pipeline(const RunOptions &o, const Program &program) {
     std::vector<BatchPrompt> prompts;
     std::optional<BatchOutput> output;
     if (is_batch && !o.explain_only) {
+        check_apart(o.prompts, o.output);
         prompts = read_prompts(o.prompts);
         output.emplace(o.output, prompts, batch_settings(o, config));
     }

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
@@ -133,6 +134,14 @@ std::vector<BatchPrompt> read_prompts(const std::string &file) {
     });
     if (prompts.empty()) throw_error(ErrorKind::input, "{}: no prompts are in it", printable(name, 400));
     return prompts;
+}
+
+void check_apart(const std::string &prompts, const std::string &output) {
+    std::error_code error; // one that is not there is no other's
+    if (prompts != "-" && std::filesystem::equivalent(prompts, output, error))
+        throw_error(ErrorKind::usage,
+                    "--output {}: that is the file of --prompts; the answers need a file of their own",
+                    printable(output, 400));
 }
 
 BatchOutput::BatchOutput(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings)

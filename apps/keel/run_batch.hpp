@@ -22,6 +22,9 @@ struct BatchPrompt {
 // "max_tokens" and "seed"; empty lines are passed over. Throws Error(input) "FILE:LINE: ...".
 std::vector<BatchPrompt> read_prompts(const std::string &file);
 
+// Throws Error(usage) where the answers would go into the file that the prompts come from, under whatever name.
+void check_apart(const std::string &prompts, const std::string &output);
+
 // Where the results go: FILE.jsonl, an object a line, written as each is finished. What is there already is kept; its ids are done. A
 // last line that was cut off, because the program was ended, is taken away. Throws Error(input) for a file that holds something else, or
 // answers to other prompts or under other `settings` (a fingerprint, noted in each line), or that another run writes to.

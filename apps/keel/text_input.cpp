@@ -1,5 +1,6 @@
 #include "text_input.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "platform/paths.hpp"
 
@@ -47,6 +48,14 @@ bool is_ready() {
 
 std::string read_text(const std::string &path) {
     return without_last_newline(path == "-" ? read_stdin() : read_text_file(path, max_text_bytes));
+}
+
+std::string read_scored_text(const std::string &path) {
+    std::string text = read_text(path);
+    if (text.empty())
+        throw_error(ErrorKind::input, "{}: expected a text to score, found an empty file",
+                    path == "-" ? "standard input" : printable(path, 400));
+    return text;
 }
 
 std::optional<std::string> piped_text(bool wait) {

@@ -121,23 +121,27 @@ void add_tokenize(CLI::App &app, Program &program) {
             "a vocabulary will do)")
         ->required()
         ->type_name("");
-    command
-        .add_option_function<std::string>(
-            "TEXT",
-            [o](const std::string &text) {
-                o->text = text;
-                o->has_text = true;
-            },
-            "The text; without it and -f: what is piped in")
-        ->type_name("");
-    command.add_option("-f,--file", o->file, "Read the text from a file; '-': from standard input")
-        ->type_name("FILE");
-    command.add_flag("--pieces", o->pieces, "One token a line: id and text");
-    command.add_flag("--count", o->count, "Only how many tokens there are");
+    CLI::Option *text = command
+                            .add_option_function<std::string>(
+                                "TEXT",
+                                [o](const std::string &text) {
+                                    o->text = text;
+                                    o->has_text = true;
+                                },
+                                "The text; without it and -f: what is piped in")
+                            ->type_name("");
+    CLI::Option *file =
+        command.add_option("-f,--file", o->file, "Read the text from a file; '-': from standard input")
+            ->type_name("FILE")
+            ->excludes(text);
+    CLI::Option *pieces = command.add_flag("--pieces", o->pieces, "One token a line: id and text");
+    CLI::Option *count =
+        command.add_flag("--count", o->count, "Only how many tokens there are")->excludes(pieces);
     command.add_flag("--no-special", o->no_special, "Without the special tokens that frame a text");
     command
         .add_option("--decode", o->decode, "Ids to turn into text: 1 2 3, or 1,2,3; '-': from standard input")
-        ->type_name("IDS");
+        ->type_name("IDS")
+        ->excludes(text, file, pieces, count);
     command.add_flag("--json", o->json, "Print a JSON object");
     set_action(command, program, [o] { return tokenize(*o); });
 }

@@ -36,8 +36,9 @@ class Job {
             try {
                 const TensorCheck check = check_tensor(source_, tensor);
                 if (check.first_not_finite) {
-                    bad_[i] = BadTensor{tensor.name, source_.file(tensor).path(), check.elements,
-                                        check.not_finite, index_of(*check.first_not_finite, tensor.shape)};
+                    bad_[i] = BadTensor{tensor.stored_name.empty() ? tensor.name : tensor.stored_name,
+                                        source_.file(tensor).path(), check.elements, check.not_finite,
+                                        index_of(*check.first_not_finite, tensor.shape)};
                 }
             } catch (...) {
                 const std::lock_guard lock(mutex_);

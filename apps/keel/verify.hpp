@@ -8,7 +8,7 @@
 namespace keel::cli {
 
 struct BadTensor {
-    std::string name, file;
+    std::string name, file; // as the file calls it
     uint64_t elements = 0, not_finite = 0;
     std::vector<int64_t> first_index; // of the first value that is not finite
 };

@@ -51,7 +51,7 @@ std::shared_ptr<Device> Device::open(DeviceSpec spec) {
 
 std::shared_ptr<Device> Device::open_reference(std::shared_ptr<HostServices> host) {
     DeviceSpec spec;
-    spec.plugin = "reference";
+    spec.plugin = reference_plugin()->id;
     spec.table = *reference_backend();
     spec.host = std::move(host);
     return open(std::move(spec));

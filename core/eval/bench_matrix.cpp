@@ -63,13 +63,13 @@ std::vector<const YamlNode *> items(const YamlNode &node, std::string_view key) 
 }
 
 // Keys of a pipeline and their values, as --set takes them.
-std::vector<std::string> read_sets(const YamlNode &node) {
+std::vector<MatrixSet> read_sets(const YamlNode &node) {
     if (node.is_null()) return {};
     if (!node.is_map())
         fail(node.where(),
              fmt::format("expected keys of a pipeline for 'set', as {{model.context: 1024}}, found {}",
                          describe(node)));
-    std::vector<std::string> sets;
+    std::vector<MatrixSet> sets;
     for (const YamlEntry &entry : node.entries) {
         if (entry.key == "model.path" || entry.key == "policy.log")
             fail(entry.where, fmt::format("'{}' cannot be set here", entry.key));
@@ -79,11 +79,12 @@ std::vector<std::string> read_sets(const YamlNode &node) {
             for (const YamlNode &item : value.items)
                 list += fmt::format("{}{}", list.empty() ? "" : ", ",
                                     pipeline::yaml_scalar(scalar(item, "a single value")));
-            sets.push_back(fmt::format("{}=[{}]", entry.key, list));
+            sets.push_back({fmt::format("{}=[{}]", entry.key, list), entry.where});
         } else {
             const std::string &text = scalar(value, "a value, or a list of values");
             sets.push_back(
-                fmt::format("{}={}", entry.key, value.quoted ? pipeline::yaml_scalar(text) : text));
+                {fmt::format("{}={}", entry.key, value.quoted ? pipeline::yaml_scalar(text) : text),
+                 entry.where});
         }
     }
     return sets;
@@ -105,10 +106,11 @@ MatrixChoice read_choice(const YamlNode &node, const std::string &key, const std
     const std::string text = scalar(*named, fmt::format("a {}, or a map with one", key));
     if (choice.name.empty()) choice.name = text;
     if (word != nullptr) *word = text;
-    if (!setting.empty()) choice.sets.push_back(setting + "=" + pipeline::yaml_scalar(text));
+    if (!setting.empty())
+        choice.sets.push_back({setting + "=" + pipeline::yaml_scalar(text), named->where()});
     if (node.is_map()) {
         if (const YamlEntry *set = node.find("set")) {
-            for (std::string &one : read_sets(set->value))
+            for (MatrixSet &one : read_sets(set->value))
                 choice.sets.push_back(std::move(one));
         }
     }
@@ -133,7 +135,8 @@ std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const
         for (const YamlNode *item : items(entry->value, key))
             choices.push_back(read_choice(*item, word, setting));
     } else {
-        choices.push_back({otherwise, {fmt::format("{}={}", setting, otherwise)}, root.where()});
+        choices.push_back(
+            {otherwise, {{fmt::format("{}={}", setting, otherwise), root.where()}}, root.where()});
     }
     check_names(choices);
     return choices;
@@ -183,6 +186,7 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
         if (std::find(m.lengths.begin(), m.lengths.end(), length) != m.lengths.end())
             fail(item->where(), fmt::format("the length {} twice", length));
         m.lengths.push_back(length);
+        m.length_places.push_back(item->where());
     }
     const auto optional = [&](const char *key, const char *what, int64_t low, int64_t high) {
         const YamlEntry *entry = root.find(key);
@@ -213,6 +217,24 @@ std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circums
     return fingerprint(text);
 }
 
+std::string MatrixRun::fault(std::string_view message) const {
+    constexpr std::string_view mark = "--set ";
+    const std::string_view whole = message;
+    const auto at = [&](const SourceLocation &place, std::string_view text) {
+        return fmt::format("{}: {}: {}", to_string(place), name(), text);
+    };
+    if (message.starts_with(path.string())) return at(model_where, message);
+    if (!message.starts_with(mark)) return at(where, message);
+    message.remove_prefix(mark.size());
+    const std::string_view key = message.substr(0, message.find(": "));
+    for (size_t i = sets.size(); i-- > 0;) { // the last one wins
+        const bool is_it = sets[i].starts_with(key) && sets[i].size() > key.size() &&
+                           (sets[i][key.size()] == '=' || sets[i][key.size()] == '.');
+        if (is_it) return at(set_places[i], message.substr(std::min(key.size() + 2, message.size())));
+    }
+    return at(key == "model.path" ? model_where : where, whole);
+}
+
 std::string MatrixRun::file_name(const std::string &key) const {
     std::string slug;
     for (const char c : fmt::format("{}-{}-{}-{}-{}", model, backend, cache, policy, length)) {
@@ -230,15 +252,28 @@ std::vector<MatrixRun> matrix_runs(const BenchMatrix &m) {
         for (const MatrixChoice &backend : m.backends) {
             for (const MatrixChoice &cache : m.caches) {
                 for (const MatrixChoice &policy : m.policies) {
-                    MatrixRun run{model.name, backend.name, cache.name, policy.name,
-                                  0,          model.path,   m.sets,     {}};
+                    MatrixRun run;
+                    run.model = model.name;
+                    run.backend = backend.name;
+                    run.cache = cache.name;
+                    run.policy = policy.name;
+                    run.path = model.path;
+                    run.model_where = model.where;
+                    const auto add = [&](const std::vector<MatrixSet> &sets) {
+                        for (const MatrixSet &set : sets) {
+                            run.sets.push_back(set.text);
+                            run.set_places.push_back(set.where);
+                        }
+                    };
+                    add(m.sets);
                     const MatrixChoice *choices[] = {&model, &backend, &cache, &policy};
                     for (const MatrixChoice *choice : choices) {
-                        run.sets.insert(run.sets.end(), choice->sets.begin(), choice->sets.end());
+                        add(choice->sets);
                         if (choice->where.line >= run.where.line) run.where = choice->where;
                     }
-                    for (const int64_t length : m.lengths) {
-                        run.length = length;
+                    for (size_t i = 0; i < m.lengths.size(); ++i) {
+                        run.length = m.lengths[i];
+                        run.length_where = m.length_places[i];
                         runs.push_back(run);
                     }
                 }

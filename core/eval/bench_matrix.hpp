@@ -6,14 +6,22 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace keel {
 
-// One choice of an axis: its name in reports, and what it changes, as --set takes it.
+// A key that the file sets, as --set takes it, and where it does.
+struct MatrixSet {
+    std::string text; // "kv.dtype=f16"
+    SourceLocation where;
+};
+
+// One choice of an axis: its name in reports, and what it changes.
 struct MatrixChoice {
     std::string name;
-    std::vector<std::string> sets;
+    std::vector<MatrixSet> sets;
     SourceLocation where;
 };
 
@@ -24,10 +32,11 @@ struct BenchMatrix {
     };
     std::vector<Model> models;
     std::vector<MatrixChoice> backends, caches, policies;
-    std::vector<int64_t> lengths; // of the prompt, and tokens in the cache before decoding
+    std::vector<int64_t> lengths;              // of the prompt, and tokens in the cache before decoding
+    std::vector<SourceLocation> length_places; // of each
     int64_t decode = 64, repeat = 3;
     std::optional<int64_t> probe_mib;
-    std::vector<std::string> sets; // of every run, before those of the choices
+    std::vector<MatrixSet> sets; // of every run, before those of the choices
 };
 
 // Reads the file; `backend` computes where it names none. Throws Error(input) "FILE:LINE:COLUMN: ...".
@@ -37,14 +46,18 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
 struct MatrixRun {
     std::string model, backend, cache, policy; // names
     int64_t length = 0;
-    std::filesystem::path path;    // of the model
-    std::vector<std::string> sets; // in order; later ones win
-    SourceLocation where;          // of the choice that is written last
+    std::filesystem::path path;                      // of the model
+    std::vector<std::string> sets;                   // in order; later ones win
+    std::vector<SourceLocation> set_places;          // of each
+    SourceLocation model_where, length_where, where; // where: of the choice that is written last
 
     std::string name() const; // "tiny / cpu / f16 / none / 128"
     // What tells runs apart that may give different numbers: settings, lengths, and `circumstances` (version, machine,
     // the model's files); 16 hex digits.
     std::string key(const BenchMatrix &matrix, const std::string &circumstances) const;
+    // The same error with the place in the matrix that it is about in front, then the run's name: the item that sets the key which a message
+    // ("--set KEY: ...") begins with, the model where it begins with the model's path, else the choice that is written last.
+    std::string fault(std::string_view message) const;
     std::string file_name(const std::string &key) const; // "tiny-cpu-f16-none-128-0123456789abcdef.json"
 };
 

@@ -3,6 +3,7 @@
 #include "device/op_args.hpp"
 #include "device/trace.hpp"
 #include "eval/op_error.hpp"
+#include "reference/reference.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +18,7 @@ using Json = nlohmann::ordered_json;
 // A backend's parameter `compute`, exact or fast, where it has one.
 bool is_fast(const Pipeline &pipeline) {
     const pipeline::BackendSection &section = pipeline.config().backend;
-    if (*section.plugin == "reference") return false;
+    if (is_reference(*section.plugin)) return false;
     const BoundPlugin bound = bind_plugin(section, KEEL_PLUGIN_BACKEND);
     const keel_param *compute = bound.params.find("compute");
     return compute != nullptr && compute->s != nullptr && std::string_view(compute->s) == "fast";

@@ -1,5 +1,6 @@
 #include "eval/perplexity.hpp"
 
+#include "base/counted.hpp"
 #include "base/display.hpp"
 #include "eval/logits.hpp"
 
@@ -92,11 +93,12 @@ std::string scoring_text_line(const ScoringOptions &o, bool has_bos, size_t wind
         has_bos ? ", each behind the token that begins a text" : ", without a token that begins a text";
     const std::string step = o.step == 1 ? "one by one" : "many at a time";
     if (o.prefix > 0) {
-        return fmt::format("{} places: a prefix of {} tokens, then {} tokens scored {}{}\n", windows,
-                           o.prefix, o.continuation, step, front);
+        return fmt::format("{}: a prefix of {}, then {} scored {}{}\n", counted(windows, "place"),
+                           counted(static_cast<uint64_t>(o.prefix), "token"),
+                           counted(static_cast<uint64_t>(o.continuation), "token"), step, front);
     }
-    return fmt::format("{} windows of up to {} tokens, {} apart, scored {}{}\n", windows, o.context, o.stride,
-                       step, front);
+    return fmt::format("{} of up to {} tokens, {} apart, scored {}{}\n", counted(windows, "window"),
+                       o.context, o.stride, step, front);
 }
 
 std::string perplexity_text(const PerplexityReport &r) {
@@ -104,10 +106,9 @@ std::string perplexity_text(const PerplexityReport &r) {
     std::string out = fmt::format("{}: weights {}, KV {}, policy {}\n", r.model, r.weights,
                                   key == value ? key : key + " and " + value, r.policy);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
-    out += fmt::format("{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in; KV at most {}; {} "
-                       "evictions\n",
+    out += fmt::format("{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in; KV at most {}; {}\n",
                        r.nll.count, r.text_tokens, r.seconds, r.rate(), format_bytes(r.kv_peak_bytes),
-                       r.evictions);
+                       counted(r.evictions, "eviction"));
     if (!r.keeps_all && r.evictions == 0) {
         out +=
             fmt::format("policy {} evicted nothing here, so this is a full cache's number: a smaller budget, "
@@ -116,9 +117,8 @@ std::string perplexity_text(const PerplexityReport &r) {
     }
     out += fmt::format("nll        {:.4f}{} nats a token", r.nll.mean, plus_minus(r.nll.error));
     if (r.nll.error && r.nll.error_independent)
-        out +=
-            fmt::format(" ({} blocks of neighbours; {:.2g} if tokens were independent, which they are not)",
-                        r.nll.blocks, *r.nll.error_independent);
+        out += fmt::format(" ({} of neighbours; {:.2g} if tokens were independent, which they are not)",
+                           counted(r.nll.blocks, "block"), *r.nll.error_independent);
     out += fmt::format("\nperplexity {:.4f}{}\n", r.perplexity(), plus_minus(r.perplexity_error()));
     return out;
 }

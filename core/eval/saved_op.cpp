@@ -41,8 +41,11 @@ class Reader {
         } catch (const Error &e) {
             fail(e.what());
         }
-        if (!json_.is_object() || text_of(json_, "format") != "keel-op/1")
-            fail("expected format \"keel-op/1\", as `keel compare` saves it");
+        if (!json_.is_object())
+            fail(fmt::format("expected an object, as `keel compare` saves it, found {}", json_.type_name()));
+        if (const std::string format = text_of(json_, "format"); format != "keel-op/1")
+            fail(fmt::format("expected the format 'keel-op/1', as `keel compare` saves it, found '{}'",
+                             printable(format, 60)));
     }
 
     SavedOp read() {

@@ -1,5 +1,8 @@
 #include "eval/scoring.hpp"
 
+#include "base/counted.hpp"
+#include "base/display.hpp"
+
 #include <algorithm>
 
 namespace keel {
@@ -53,8 +56,8 @@ ScoringText scoring_text(const Pipeline &pipeline, std::string_view text, const 
     out.ids = first_tokens(*tokenizer, text, options.max_tokens);
     if (options.bos) out.bos = begin_token(*tokenizer);
     if (out.ids.size() + (out.bos ? 1 : 0) < 2)
-        throw_error(ErrorKind::input, "the text has {} tokens; expected at least {} to score one",
-                    out.ids.size(), out.bos ? 1 : 2);
+        throw_error(ErrorKind::input, "the text has {}; expected at least {} to score one",
+                    counted(out.ids.size(), "token"), out.bos ? 1 : 2);
     return out;
 }
 
@@ -107,17 +110,32 @@ void ScoringWalk::check() const {
             throw_error(ErrorKind::usage, "a continuation of {} tokens has no prefix: give one",
                         o.continuation);
         in_range("context", o.context, 2, largest);
-        in_range("stride", o.stride, 1, o.context - 1);
+        if (o.stride < 1 || o.stride > o.context)
+            throw_error(
+                ErrorKind::usage,
+                "stride: expected 1 to {}, the length of a window, found {}; with a longer one tokens "
+                "between the windows would not be scored",
+                o.context, o.stride);
         longest =
             std::min<int64_t>(o.context, std::ssize(text_.ids) - 1 + static_cast<int64_t>(begin_tokens()));
     }
     for (Session *session : sessions_) {
         Pipeline &p = session->pipeline();
         if (p.cache_plan().keeps_all() && longest > p.context()) {
-            throw_error(ErrorKind::usage,
-                        "{} tokens at a time need a cache of as many, a pipeline holds {}; raise "
-                        "model.context (the model was made for {}) or ask for less",
-                        longest, p.context(), p.model().max_positions);
+            const std::string what =
+                o.prefix > 0
+                    ? fmt::format("a prefix of {} and a continuation of {} tokens", o.prefix, o.continuation)
+                    : fmt::format("a window of {} tokens", o.context);
+            const std::string text = o.prefix > 0 || longest == o.context
+                                         ? std::string{}
+                                         : fmt::format(" (this text fills {} of them)", longest);
+            const std::string cure = p.model().max_positions > p.context()
+                                         ? fmt::format(", or raise model.context (the model was made for {})",
+                                                       p.model().max_positions)
+                                         : std::string{};
+            throw_error(ErrorKind::usage, "{}{} does not fit the cache of {}, which holds {}; ask for less{}",
+                        what, text, printable(p.source().path(), 400),
+                        counted(static_cast<uint64_t>(p.context()), "token"), cure);
         }
     }
 }

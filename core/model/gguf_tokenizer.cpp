@@ -2,6 +2,8 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "model/architectures.hpp"
+#include "model/gguf_model.hpp"
 #include "model/gguf_write.hpp"
 #include "model/json.hpp"
 #include "platform/paths.hpp"
@@ -230,8 +232,15 @@ class TokenizerWriter {
         }
         if (flag_of(last, "use_regex", true)) found.emplace_back(byte_level_pattern());
         const std::vector<std::string_view> patterns(found.begin(), found.end());
-        if (const auto name = name_gguf_pre_tokenizer(patterns, flag_of(model_, "ignore_merges")))
+        const bool ignores = flag_of(model_, "ignore_merges"), is_qwen = is_qwen_model();
+        if (const auto name =
+                name_gguf_pre_tokenizer(patterns, ignores, is_qwen ? std::optional(is_nfc()) : std::nullopt);
+            name && (is_qwen || !is_nfc()))
             return std::string(*name);
+        if (is_nfc() && name_gguf_pre_tokenizer(patterns, ignores))
+            fail("normalizer",
+                 "expected none: who reads GGUF composes characters (NFC) only for Qwen's models under "
+                 "Qwen's name for the pattern, and this file would be read without");
         fail("pre_tokenizer", "GGUF has a name for patterns that are known (GPT-2, Llama 3, Qwen 2, SmolLM, "
                               "Tekken), and this is none of them");
     }
@@ -246,7 +255,16 @@ class TokenizerWriter {
     }
 
     // Qwen's tokenizers compose characters first; llama.cpp passes over it under the same name.
-    bool is_nfc() const { return text_of(*member(root_, "normalizer"), "type") == "NFC"; }
+    bool is_nfc() const {
+        const json *normalizer = member(root_, "normalizer");
+        return normalizer != nullptr && text_of(*normalizer, "type") == "NFC";
+    }
+
+    // As the reader of GGUF tells.
+    bool is_qwen_model() const {
+        const gguf::ArchitectureName *name = gguf::find_by_architecture(config_.architecture->name);
+        return name != nullptr && name->name.starts_with("qwen");
+    }
 
     // SentencePiece's BPE puts that pair together first whose token has the best score: the earlier the merge, the better.
     void write_sentencepiece() {

@@ -24,7 +24,8 @@ class TextWriter final : public StateWriter {
 
 } // namespace
 
-ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name) {
+ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name,
+                                  const ChatWays &ways) {
     const std::vector<std::string> names = ChatTemplate::names();
     if (!name.empty()) {
         if (auto chat = ChatTemplate::by_name(name)) return *std::move(chat);
@@ -37,13 +38,13 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
         throw_error(
             ErrorKind::usage,
             "{}: the model names no chat template, so it was made to go on with a text rather than to answer "
-            "('keel run' does that); --template NAME chats all the same, with one of {}",
-            printable(model.string(), 400), fmt::join(names, ", "));
+            "({} does that); {} chats all the same, with one of {}",
+            printable(model.string(), 400), ways.plain, ways.chosen, fmt::join(names, ", "));
     }
     throw_error(ErrorKind::usage,
                 "{}: the model's chat template writes turns as none that Keel knows; choose the nearest with "
-                "--template NAME: {}",
-                printable(model.string(), 400), fmt::join(names, ", "));
+                "{}: {}",
+                printable(model.string(), 400), ways.chosen, fmt::join(names, ", "));
 }
 
 Conversation::Conversation(Session &session, ChatTemplate chat, std::optional<std::string> system)
@@ -192,7 +193,7 @@ void Conversation::read_note(const std::string &note, std::vector<ChatMessage> &
     StateReader in(std::as_bytes(std::span(note)), file);
     const std::string name = in.get_text("the chat template");
     if (name != chat_.name()) {
-        in.fail("the chat was written in the template {}, this one has {}; --template sets it",
+        in.fail("the chat was written in the template {}, this one has {}; begin this one with that template",
                 printable(name, 60), chat_.name());
     }
     const bool has_system = in.get<uint32_t>("the system prompt") != 0;

@@ -12,9 +12,14 @@
 
 namespace keel {
 
+// Where a chat's caller can go on otherwise, for messages: who writes without a template, and where one is chosen.
+struct ChatWays {
+    std::string_view plain = "'keel run'", chosen = "--template NAME";
+};
 // The chat template of a model: the one of that name, or (empty) the one that the model's files name. Throws Error(usage)
 // that lists the names for an unknown name, and, where the files name none or one whose turns are not known, says what to do.
-ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name);
+ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name,
+                                  const ChatWays &ways = {});
 
 // A chat: a session under a template, turn by turn. Only what is new is prefilled; what a model wrote is never read again. Not
 // thread-safe.

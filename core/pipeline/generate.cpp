@@ -1,5 +1,6 @@
 #include "pipeline/generate.hpp"
 
+#include "base/counted.hpp"
 #include "base/display.hpp"
 #include "text/stream.hpp"
 
@@ -135,12 +136,14 @@ std::string closing_line(const GenerateResult &r) {
     const double tokens = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
     std::string line;
     if (!r.ids.empty()) line = fmt::format("time to first token {:.0f} ms | ", 1000 * r.first_token_seconds);
-    line += fmt::format("prefill {} tokens, {:.1f} tokens/s | decode {} tokens, {:.1f} tokens/s | ",
-                        s.prefill_tokens, s.prefill_rate(), s.decode_tokens, s.decode_rate());
+    line += fmt::format("prefill {}, {:.1f} tokens/s | decode {}, {:.1f} tokens/s | ",
+                        counted(s.prefill_tokens, "token"), s.prefill_rate(),
+                        counted(s.decode_tokens, "token"), s.decode_rate());
     line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
-    line += fmt::format(" | {} evictions", s.evictions);
+    line += " | " + counted(s.evictions, "eviction");
     if (s.evictions > 0)
-        line += fmt::format(" of {} tokens, {} freed", s.evicted_tokens, format_bytes(s.evicted_bytes));
+        line += fmt::format(" of {}, {} freed", counted(s.evicted_tokens, "token"),
+                            format_bytes(s.evicted_bytes));
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);

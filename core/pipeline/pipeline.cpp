@@ -7,8 +7,11 @@
 #include "pipeline/memory_need.hpp"
 #include "pipeline/params.hpp"
 #include "platform/memory.hpp"
+#include "reference/reference.hpp"
 
 #include <chrono>
+#include <cmath>
+#include <filesystem>
 #include <set>
 
 namespace keel {
@@ -72,7 +75,7 @@ BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind
 
 std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
                                     const std::shared_ptr<HostServices> &host) {
-    if (*section.plugin == "reference") {
+    if (is_reference(*section.plugin)) {
         if (!section.params.empty()) {
             throw_error(ErrorKind::input, "{}: the reference backend has no parameters",
                         to_string(section.params.front().key_where));
@@ -98,18 +101,29 @@ std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
     return Device::open(std::move(spec));
 }
 
+std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &section) {
+    std::error_code error;
+    if (!std::filesystem::exists(*section.path, error)) {
+        throw_error(ErrorKind::input,
+                    "{}: 'model.path': {}: {}; expected the folder of a model, or a GGUF file",
+                    to_string(section.path.where), printable(section.path->string(), 400),
+                    error ? error.message() : "no such file or folder");
+    }
+    return open_model_source(*section.path);
+}
+
 Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options)
     : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()),
       memory_(options.memory) {
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
-    source_ = open_model_source(*config_.model.path);
+    source_ = open_model(config_.model);
     Executor::Options executor_options;
     executor_options.strict = *config_.strict;
     executor_options.sync = sync_of(config_.sync);
     std::shared_ptr<Device> device = open_device(config_.backend, host_);
-    if (*config_.fallback != "reference") {
+    if (!is_reference(*config_.fallback)) {
         pipeline::BackendSection fallback;
         fallback.plugin = config_.fallback;
         fallback.device.value = "auto";
@@ -118,6 +132,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     executor_ = std::make_unique<Executor>(std::move(device), std::move(executor_options));
     kv_shape_ = make_kv_shape();
     at_its_line(config_, config_.model.path.where, [&] { kv_shape_.check(); });
+    check_cap();
     check_tables();
     bind_eviction();
     try {
@@ -131,6 +146,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     }
     cache_plan_ = make_cache_plan(options.has_system_prompt);
     check_trained_context();
+    compare_budgets();
     if (fit_context()) { // the plan counts with what the context became
         cache_plan_.reset();
         cache_plan_ = make_cache_plan(options.has_system_prompt);
@@ -222,6 +238,41 @@ std::unique_ptr<CachePlan> Pipeline::make_cache_plan(bool has_system_prompt) {
         return std::make_unique<CachePlan>(*executor_, kv_shape_, host_,
                                            make_cache_config(has_system_prompt));
     });
+}
+
+// Below it not one token would fit.
+void Pipeline::check_cap() const {
+    const uint64_t least = uint64_t{kv_shape_.layers} * kv_shape_.kv_heads * kv_shape_.block_bytes();
+    if (kv_shape_.max_bytes >= least || !*config_.kv.max_mib) return;
+    constexpr double mib = 1048576;
+    throw_error(
+        ErrorKind::input,
+        "{}: expected 'kv.max_mib' to hold a block of {} slots for each head in each layer, which takes "
+        "{:.3f} MiB with keys in {} and values in {}; found {}",
+        to_string(config_.kv.max_mib.where), kv_shape_.block_slots,
+        std::ceil(1000 * static_cast<double>(least) / mib) / 1000, keel_dtype_name(kv_shape_.key_dtype),
+        keel_dtype_name(kv_shape_.value_dtype), **config_.kv.max_mib);
+}
+
+// A policy that brings a number of its own goes with a budget: both hold, and what an eviction leaves is the smaller. Where the two
+// differ, one of them does not mean what whoever wrote it may think.
+void Pipeline::compare_budgets() const {
+    const keel_policy_needs &needs = cache_plan_->needs();
+    const pipeline::PolicySection &p = config_.policy;
+    const auto kind = p.budget.kind();
+    if (cache_plan_->keeps_all() || needs.own_budget == 0 || kind == pipeline::BudgetKind::none ||
+        kind == pipeline::BudgetKind::ratio)
+        return;
+    const int64_t own = int64_t{needs.own_budget} + *p.protect.prefix, budget = cache_plan_->budget(0).tokens;
+    if (own == budget) return;
+    const std::string key =
+        kind == pipeline::BudgetKind::tokens ? "policy.budget.tokens" : "policy.budget.mib";
+    const SourceLocation where = p.budget.where();
+    log().warn(
+        "{}{} leaves {} slots a head, policy {} itself asks for {} beside a protected prefix of {}; both "
+        "hold, so an eviction leaves {}",
+        where.line > 0 ? to_string(where) + ": " : "", key, budget, policy_.library->id(), needs.own_budget,
+        *p.protect.prefix, std::min(own, budget));
 }
 
 // What only a policy that evicts has; whether it does, it says itself.

@@ -28,6 +28,8 @@ struct BoundPlugin {
 
 // Loads what a section of the config names and binds its params; every error carries the config's line.
 BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind);
+// The model that a section names; one that is not there is Error(input) with the config's line.
+std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &section);
 // The device that a backend section names; "reference" is the core's own.
 std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
                                     const std::shared_ptr<HostServices> &host);
@@ -84,6 +86,8 @@ class Pipeline {
     CacheConfig make_cache_config(bool has_system_prompt) const;
     std::unique_ptr<CachePlan> make_cache_plan(bool has_system_prompt);
     void check_trained_context() const;
+    void check_cap() const;
+    void compare_budgets() const;
     void bind_eviction();
     MemoryInfo memory() const;
     uint64_t table_bytes(int64_t context) const;

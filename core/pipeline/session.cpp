@@ -1,6 +1,8 @@
 #include "pipeline/session.hpp"
 
+#include "base/display.hpp"
 #include "device/trace.hpp"
+#include "model/tensor_check.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -234,8 +236,26 @@ std::optional<Session::NonFinite> Session::replay_history() {
     return std::nullopt;
 }
 
-std::string Session::suspects() const {
-    const std::string weights = "are the weights sound? `keel inspect --verify` reads them all";
+// What to look at, once layer `layer` (-1: the embedding; as many as there are layers: what follows them) gave a bad number: the tensor of
+// it that holds one itself, as its file calls it; else all that could be.
+std::string Session::suspects(int64_t layer) const {
+    const ModelSource &source = pipeline_.source();
+    const bool between = layer >= 0 && layer < pipeline_.model().layers;
+    const std::string own = between ? fmt::format("model.layers.{}.", layer) : std::string{};
+    for (const TensorInfo &tensor : source.tensors()) {
+        const bool is_of_layer =
+            between ? tensor.name.starts_with(own) : !tensor.name.starts_with("model.layers.");
+        if (!is_of_layer) continue;
+        const TensorCheck check = check_tensor(source, tensor);
+        if (!check.first_not_finite) continue;
+        return fmt::format("{}: tensor '{}' has {} of {} values that are not finite; get the file anew",
+                           printable(source.file(tensor).path(), 400),
+                           printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
+                           check.not_finite, check.elements);
+    }
+    const std::string path = printable(source.path(), 400);
+    const std::string weights =
+        fmt::format("are the weights of {0} sound? `keel inspect {0} --verify` reads them all", path);
     if (loaded_from_.empty()) return weights;
     return fmt::format("is the session sound that was loaded from {}? Or {}", loaded_from_, weights);
 }
@@ -262,10 +282,10 @@ void Session::find_non_finite() {
     if (found) {
         throw_error(ErrorKind::runtime, "{} {} position {} (token {}): a value that is not finite; {}",
                     found->layer < 0 ? std::string("embedding") : fmt::format("layer {}", found->layer), at,
-                    found->position, history_[static_cast<size_t>(found->position)], suspects());
+                    found->position, history_[static_cast<size_t>(found->position)], suspects(found->layer));
     }
     throw_error(ErrorKind::runtime, "output projection {} position {}: a logit that is not finite; {}", at,
-                tokens() - 1, suspects());
+                tokens() - 1, suspects(pipeline_.model().layers));
 }
 
 const SessionStats &Session::stats() {

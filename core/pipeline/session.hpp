@@ -80,7 +80,7 @@ class Session {
     void forget_step();
     void settle(); // the step's eviction, once its results were read
     void check_finite(std::span<const float> values);
-    std::string suspects() const;
+    std::string suspects(int64_t layer) const;
     struct NonFinite {
         int64_t layer; // -1: the embedding
         int64_t position;

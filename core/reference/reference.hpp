@@ -1,6 +1,9 @@
 #pragma once
 
 #include <keel/backend.h>
+#include <keel/plugin.h>
+
+#include <string_view>
 
 namespace keel {
 
@@ -9,5 +12,9 @@ namespace keel {
 // the oracle of the tests. Work is done at once, in the calling thread; contexts share nothing.
 const keel_backend *reference_backend();
 const keel_plugin *reference_plugin();
+// Whether a pipeline that names this backend means the reference, which no file has to be looked for.
+inline bool is_reference(std::string_view backend) {
+    return backend == reference_plugin()->id;
+}
 
 } // namespace keel

@@ -52,9 +52,13 @@ std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name) {
 }
 
 std::optional<std::string_view> name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns,
-                                                        bool ignore_merges) {
-    for (const Named &entry : table())
-        if (entry.what.patterns == patterns && entry.what.ignore_merges == ignore_merges) return entry.name;
+                                                        bool ignore_merges, std::optional<bool> composes) {
+    for (const Named &entry : table()) {
+        const GgufPreTokenizer &what = entry.what;
+        if (what.patterns == patterns && what.ignore_merges == ignore_merges &&
+            what.compose_for_qwen == composes.value_or(what.compose_for_qwen))
+            return entry.name;
+    }
     return std::nullopt;
 }
 

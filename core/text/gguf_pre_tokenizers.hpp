@@ -17,9 +17,11 @@ struct GgufPreTokenizer {
 
 // nullopt: the name is not known.
 std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
-// The other direction: the first name for a way to cut, whatever it says of NFC and add_bos. nullopt: there is none.
+// The other direction: the first name for a way to cut, whatever it says of add_bos. composes: with NFC before it or without; nothing: either
+// will do. nullopt: there is none.
 std::optional<std::string_view> name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns,
-                                                        bool ignore_merges);
+                                                        bool ignore_merges,
+                                                        std::optional<bool> composes = {});
 // The steps that tokenizer.json writes by name: ByteLevel's own pattern, and Digits with individual_digits.
 std::string_view byte_level_pattern();
 std::string_view single_digit_pattern();

@@ -78,7 +78,8 @@ struct Logprobs {
     std::vector<TokenLogprob> top; // likeliest first
 };
 
-// What is wanted of a generation. Those of the pipeline's own file: Pipeline::defaults().
+// What is wanted of a generation. Those of the pipeline's own file: Pipeline::defaults(). A value that makes no sense (max_tokens below 1, a
+// negative logprobs, a top_p above 1) is ErrorKind::usage, naming the member.
 struct Generation {
     int64_t max_tokens = 128;
     std::vector<std::string> stop;   // texts that end it
@@ -128,6 +129,7 @@ class KEEL_API Pipeline {
     // parse_special: marks written out in the text ("<|eot_id|>") become those tokens. Say false for text from people who must not be
     // able to forge them: it is plain text then.
     std::vector<int32_t> encode(std::string_view text, bool begins = true, bool parse_special = true) const;
+    // An id that the vocabulary does not hold is ErrorKind::usage.
     std::string decode(const std::vector<int32_t> &ids) const;
 
     int64_t context() const;     // tokens of a sequence at most
@@ -163,7 +165,7 @@ class KEEL_API Session {
     Result generate(std::string_view prompt); // with the pipeline's defaults
     Result generate(const std::vector<int32_t> &prompt, const Generation &options);
 
-    // Token by token: reads ids; the logits of the last one, [vocab_size], valid until the next call. Throws ErrorKind::usage if the
+    // Token by token: reads ids, at least one; the logits of the last one, [vocab_size], valid until the next call. Throws ErrorKind::usage if the
     // pipeline is cancelled before all are read; the session is then as it was, or the message says how many of them stay.
     const float *read(const std::vector<int32_t> &ids);
 
