@@ -1,8 +1,14 @@
 #!/bin/sh
-# Builds the fuzz targets with clang and runs each for a while: fuzz.sh [SECONDS, default 60].
+# Builds the fuzz targets with clang and runs each for a while: fuzz.sh [SECONDS, default: what 150 s in all leave for each, 60 at most].
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-packages.sh check
-cmake --preset fuzz -DKEEL_BUILD_BENCHMARKS=OFF -DKEEL_FUZZ_SECONDS="${1:-60}" >/dev/null
+if [ $# -gt 0 ]; then
+    seconds=$1
+else
+    seconds=$((150 * $(nproc) / $(grep -c '^keel_fuzz(' tests/fuzz/CMakeLists.txt)))
+    [ "$seconds" -le 60 ] || seconds=60
+fi
+cmake --preset fuzz -DKEEL_BUILD_BENCHMARKS=OFF -DKEEL_FUZZ_SECONDS="$seconds" >/dev/null
 cmake --build --preset fuzz --target keel_fuzz_targets
 exec ctest --test-dir build/fuzz/tests/fuzz -L fuzz -j "$(nproc)" --output-on-failure

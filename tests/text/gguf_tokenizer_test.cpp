@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 using Catch::Matchers::Contains;
 using Json = nlohmann::json;
@@ -143,6 +144,12 @@ TEST_CASE("the ways to cut words that GGUF files name are those of the models") 
         CHECK(keel::name_gguf_pre_tokenizer(pre->patterns, pre->ignore_merges) == name);
     }
     CHECK_FALSE(keel::name_gguf_pre_tokenizer({"x"}, false));
+    const auto qwen = keel::find_gguf_pre_tokenizer("qwen2");
+    CHECK(keel::name_gguf_pre_tokenizer(qwen->patterns, false, true) == "qwen2");
+    CHECK(keel::name_gguf_pre_tokenizer(qwen->patterns, false, false) == "deepseek-r1-qwen");
+    const auto llama = keel::find_gguf_pre_tokenizer("llama-bpe");
+    CHECK(keel::name_gguf_pre_tokenizer(llama->patterns, true, false) == "llama-bpe");
+    CHECK_FALSE(keel::name_gguf_pre_tokenizer(llama->patterns, true, true));
     CHECK(keel::gguf_pre_tokenizer_names().starts_with("default, gpt-2, mpt, llama-bpe, "));
 }
 
@@ -188,12 +195,12 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
 
 TEST_CASE("the chat template and the ends of turns are found in a GGUF file") {
     Vocab vocab = tiny();
-    vocab.tokens[4093] = "<|im_end|>";
+    const std::string replaced = std::exchange(vocab.tokens[4093], "<|im_end|>");
     vocab.types[4093] = 3;
     std::erase_if(vocab.merges, [&](const std::string &merge) {
         std::string joined = merge;
         joined.erase(joined.find(' '), 1);
-        return joined == tiny().tokens[4093];
+        return joined == replaced;
     });
     std::ifstream in(root + "/tests/text/golden/chat.json");
     vocab.chat_template = Json::parse(in)["templates"]["chatml"]["jinja"];
