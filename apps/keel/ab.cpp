@@ -1,0 +1,280 @@
+#include "ab_commands.hpp"
+#include "build_info.hpp"
+#include "console.hpp"
+#include "interrupt.hpp"
+#include "pipeline_arguments.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "eval/ab/merge.hpp"
+#include "eval/ab/report.hpp"
+#include "eval/ab/runner.hpp"
+#include "eval/ab/table.hpp"
+#include "platform/machine.hpp"
+#include "platform/memory.hpp"
+#include "platform/paths.hpp"
+#include "platform/threads.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+namespace keel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct AbArguments {
+    std::string file, output, shard;
+    std::vector<std::string> sets;
+    int64_t items = 0;
+    bool again = false, dry_run = false, json = false;
+};
+
+std::string now_utc() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+// What numbers depend on beside the file: a build that no commit names is told by the program's size and time.
+std::string circumstances() {
+    const std::string commit = build_commit();
+    std::string text = fmt::format("{} {}", KEEL_VERSION, commit);
+    if (!commit.empty() && !commit.ends_with("-dirty")) return text;
+    std::error_code error;
+    const fs::path program = executable_path();
+    return text + fmt::format(" {} {}", fs::file_size(program, error),
+                              fs::last_write_time(program, error).time_since_epoch().count());
+}
+
+std::string machine_text() {
+    return fmt::format("{}, {} processors, {}", machine_info().cpu, usable_cpus(),
+                       format_bytes(memory_info().total));
+}
+
+std::string duration_text(double seconds) {
+    if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+    return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+// ---- --dry-run -----------------------------------------------------------------------------------------------------
+
+Json cost_json(const AbExperiment &e, const AbCost &cost) {
+    Json arms = Json::array(), tasks = Json::array();
+    for (const AbRun &run : e.runs) {
+        if (!run.is_rerun) arms.push_back({{"arm", run.arm}, {"budget", run.budget}, {"seeds", run.seeds}});
+    }
+    for (const AbCost::Row &row : cost.rows) {
+        tasks.push_back({{"task", row.task},
+                         {"protocol", row.protocol},
+                         {"documents", row.documents},
+                         {"questions", row.questions},
+                         {"runs", row.runs},
+                         {"prefill_tokens", row.prefill_tokens},
+                         {"decode_tokens", row.decode_tokens}});
+    }
+    return {{"config_hash", e.hash},
+            {"reference", e.config.reference},
+            {"arms", std::move(arms)},
+            {"tasks", std::move(tasks)},
+            {"prefill_tokens", cost.prefill_tokens},
+            {"decode_tokens", cost.decode_tokens},
+            {"prefill_tokens_per_second", cost.prefill_rate},
+            {"decode_tokens_per_second", cost.decode_rate},
+            {"estimated_seconds", cost.seconds},
+            {"output", e.config.output.string()}};
+}
+
+std::string cost_text(const AbExperiment &e, const AbCost &cost) {
+    std::vector<std::vector<std::string>> rows = {{"arm", "budget", "seeds", "differs from the base by"}};
+    for (const AbRun &run : e.runs) {
+        if (run.is_rerun) continue;
+        std::string difference;
+        for (size_t i = 0; i < e.config.arms.size(); ++i) {
+            if (e.config.arms[i].name == run.arm) difference = e.differences[i];
+        }
+        rows.push_back({run.arm, run.budget, fmt::format("{}", fmt::join(run.seeds, ",")), difference});
+    }
+    std::string out = table(rows) + "\n";
+    rows = {{"task", "protocol", "documents", "questions", "runs of each", "tokens to prefill", "to decode"}};
+    for (const AbCost::Row &row : cost.rows) {
+        rows.push_back({row.task, row.protocol.empty() ? "-" : row.protocol, fmt::format("{}", row.documents),
+                        fmt::format("{}", row.questions), fmt::format("{}", row.runs),
+                        fmt::format("{}", row.prefill_tokens), fmt::format("{}", row.decode_tokens)});
+    }
+    out += table(rows);
+    return out + fmt::format("\nabout {}: {} tokens to prefill at {:.0f} tokens/s, {} to decode at {:.0f} "
+                             "tokens/s (measured just "
+                             "now{}; shared prefills not counted)\nreference {}, results go to {}\n",
+                             duration_text(cost.seconds), cost.prefill_tokens, cost.prefill_rate,
+                             cost.decode_tokens, cost.decode_rate,
+                             cost.counted_by_sample ? ", tokens from the first documents" : "",
+                             e.config.reference, e.config.output.string());
+}
+
+// ---- the run -------------------------------------------------------------------------------------------------------
+
+AbShard shard_of(const AbArguments &a) {
+    const std::optional<AbShard> told =
+        ab_shard_from_environment([](const char *name) { return std::getenv(name); });
+    if (a.shard.empty()) return told.value_or(AbShard{});
+    const AbShard asked = parse_ab_shard(a.shard);
+    if (told && !(*told == asked))
+        throw_error(ErrorKind::usage,
+                    "--shard {}: mpirun has made this process {}/{} already; leave --shard out", a.shard,
+                    told->index, told->count);
+    return asked;
+}
+
+// Progress on a terminal; else a line now and then.
+class Steps {
+  public:
+    explicit Steps(bool quiet) : quiet_(quiet) {}
+
+    void operator()(uint64_t done, uint64_t total) {
+        check_interrupt();
+        console().progress("items", done, total, Console::Unit::items);
+        if (quiet_ || console().err_is_terminal() || total == 0) return;
+        const uint64_t tenth = done * 10 / total;
+        if (tenth == last_ || done >= total) return;
+        last_ = tenth;
+        const double passed =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+        console().message("keel: ", fmt::format("{} of {}, about {} left", done, total,
+                                                duration_text(passed * static_cast<double>(total - done) /
+                                                              static_cast<double>(done))));
+    }
+
+  private:
+    bool quiet_;
+    uint64_t last_ = 0;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void print_results(const AbArguments &a, const fs::path &folder) {
+    const std::string text = write_ab_report(folder);
+    if (!a.json) {
+        console().out(text);
+        return;
+    }
+    std::ifstream in(folder / "summary.json");
+    console().out(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
+int run_ab(const AbArguments &a, const Program &program) {
+    require_path(a.file, "an experiment (.yaml)");
+    AbConfig config = load_ab_config(a.file);
+    if (!a.output.empty()) config.output = absolute_path(a.output);
+    const AbShard shard = shard_of(a);
+    const auto host = std::make_shared<HostServices>();
+    const InterruptGuard guard(*host);
+    AbResolveOptions resolve;
+    resolve.sets = a.sets;
+    resolve.circumstances = circumstances();
+    resolve.host = host;
+    const AbExperiment experiment = resolve_ab(std::move(config), resolve);
+
+    AbRunOptions options;
+    options.shard = shard;
+    options.items = a.items;
+    options.resume = !a.again;
+    options.host = host;
+    options.loading = [](const char *stage, uint64_t done, uint64_t total) {
+        check_interrupt();
+        if (std::string_view(stage) == "loading")
+            console().progress(stage, done, total, Console::Unit::bytes);
+    };
+    const auto steps = std::make_shared<Steps>(program.quiet);
+    options.steps = [steps](uint64_t done, uint64_t total) { (*steps)(done, total); };
+    if (!program.quiet) options.say = [](const std::string &line) { console().message("keel: ", line); };
+    options.header.version = KEEL_VERSION;
+    options.header.commit = build_commit();
+    options.header.date = now_utc();
+    options.header.machine = machine_text();
+    AbRunner runner(experiment, options);
+    console().clear_progress();
+    if (a.dry_run) {
+        const AbCost cost = runner.cost();
+        if (a.json) {
+            print_json(cost_json(experiment, cost));
+        } else {
+            console().out(cost_text(experiment, cost));
+        }
+        return 0;
+    }
+    const fs::path folder = experiment.config.output;
+    runner.run();
+    console().clear_progress();
+    if (shard.count == 1) {
+        print_results(a, folder);
+        return 0;
+    }
+    const bool last =
+        finish_ab_shard(folder, shard, experiment.hash, [&](const std::vector<fs::path> &shards) {
+            std::error_code error;
+            fs::remove(folder / "results.jsonl", error); // of shards that were fewer, or had fewer items
+            merge_ab_shards(shards, folder);
+            print_results(a, folder);
+        });
+    if (!last && !program.quiet)
+        console().message("keel: ", fmt::format("shard {} of {} is done; the last one merges them",
+                                                shard.index, shard.count));
+    return 0;
+}
+
+} // namespace
+
+void add_ab(CLI::App &app, Program &program) {
+    CLI::App &command =
+        add_command(app, program, "ab", "Compare policies and caches: an experiment with a verdict",
+                    {{"keel ab configs/ab/quick.yaml --dry-run", "the grid, and about how long it will take"},
+                     {"keel ab configs/ab/policies.yaml", "run it, or go on where it was left"},
+                     {"keel ab my.yaml --shard 1/2", "half of the documents; the last shard merges"},
+                     {"mpirun -n 2 keel ab my.yaml", "the same on two processes"}});
+    auto a = std::make_shared<AbArguments>();
+    command.add_option("FILE", a->file, "The experiment, a YAML file; see docs/ab.md")->type_name("");
+    command.add_option("-o,--output", a->output, "Folder for the results, in place of the file's")
+        ->type_name("DIR");
+    command
+        .add_option("--set", a->sets,
+                    "Change a key of the base pipeline, below the arms; can be repeated; see docs/config.md")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+    command.add_option("--items", a->items, "Documents of each task at most")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1'000'000));
+    command.add_option("--shard", a->shard, "Run part I of N of the documents; mpirun sets it by itself")
+        ->type_name("I/N");
+    command.add_flag(
+        "--resume,!--no-resume", [a](int64_t count) { a->again = count < 0; },
+        "Go on behind results that are there (the default); --no-resume begins anew");
+    command.add_flag("--dry-run", a->dry_run,
+                     "Check everything, show the grid and what it will cost, run nothing");
+    command.add_flag("--json", a->json, "Print the summary (or the cost) as JSON");
+    add_ab_commands(command, program);
+    // FILE is needed where no command of its own is named; their callbacks come before this one.
+    command.callback([a, &program, &command] {
+        const auto named = command.get_subcommands();
+        if (named.empty()) {
+            if (a->file.empty()) throw CLI::RequiredError("FILE");
+            program.action = [a, &program] { return run_ab(*a, program); };
+            return;
+        }
+        for (const CLI::Option *option : command.get_options()) {
+            if (option->count() > 0 && option->get_group() != "Messages")
+                throw CLI::ValidationError(option->get_name(), "stands before '" + named.front()->get_name() +
+                                                                   "', which does not take it");
+        }
+    });
+}
+
+} // namespace keel::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// SplitMix64: the same numbers on every machine and with every standard library, so that an experiment's items are the same everywhere.
+class AbDraws {
+  public:
+    explicit AbDraws(uint64_t seed) : state_(seed) {}
+
+    uint64_t next() {
+        uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
+        z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+        z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+        return z ^ (z >> 31U);
+    }
+    // 0 to n - 1; n is not 0.
+    uint64_t below(uint64_t n) { return next() % n; }
+
+    template <typename T>
+    const T &choice(const std::vector<T> &values) {
+        return values[below(values.size())];
+    }
+
+    template <typename T>
+    void shuffle(std::vector<T> &values) {
+        for (size_t i = values.size(); i > 1; --i)
+            std::swap(values[i - 1], values[below(i)]);
+    }
+
+  private:
+    uint64_t state_;
+};
+
+// A seed made of several: of a task and one of its documents, of a policy and an item.
+inline uint64_t ab_mix(uint64_t a, uint64_t b) {
+    AbDraws first(a);
+    return AbDraws(first.next() ^ (b * 0xd6e8feb86659fd93U + 0x2545f4914f6cdd1dU)).next();
+}
+
+} // namespace keel

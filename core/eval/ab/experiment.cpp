@@ -1,0 +1,261 @@
+#include "eval/ab/experiment.hpp"
+
+#include "base/error.hpp"
+#include "base/fingerprint.hpp"
+#include "eval/ab/resolved_yaml.hpp"
+#include "eval/ab/tasks.hpp"
+#include "pipeline/config_writer.hpp"
+#include "pipeline/override.hpp"
+#include "pipeline/pipeline.hpp"
+#include "platform/paths.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <system_error>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+using pipeline::PipelineConfig;
+using pipeline::YamlNode;
+
+[[noreturn]] void fail(const SourceLocation &where, const std::string &what) {
+    throw_error(ErrorKind::input, "{}: {}", to_string(where), what);
+}
+
+PipelineConfig arm_config(const YamlNode &base, const AbArmEntry &arm) {
+    YamlNode tree = base;
+    pipeline::merge_overrides(tree, arm.overrides);
+    PipelineConfig config = pipeline::make_config(tree);
+    if (config.policy.log->has_value())
+        fail(config.policy.log.where,
+             fmt::format("arm '{}': policy.log cannot be set in an experiment; 'output: {{eviction_logs: "
+                         "true}}' writes one for each arm",
+                         arm.name));
+    return config;
+}
+
+PipelineConfig with_budget(PipelineConfig config, const AbBudget &budget) {
+    pipeline::BudgetSection &b = config.policy.budget;
+    const pipeline::Setting<std::optional<int64_t>> slack = b.slack;
+    b = {};
+    b.slack = slack;
+    switch (budget.unit) {
+    case AbBudgetUnit::tokens:
+        b.tokens = {static_cast<int64_t>(budget.value), budget.where};
+        break;
+    case AbBudgetUnit::ratio:
+        b.ratio = {budget.value, budget.where};
+        break;
+    case AbBudgetUnit::mib:
+        b.mib = {budget.value, budget.where};
+        break;
+    }
+    return config;
+}
+
+// The label of a budget that the arm itself, or the base, fixes.
+std::string own_label(const pipeline::BudgetSection &b) {
+    AbBudget budget;
+    switch (b.kind()) {
+    case pipeline::BudgetKind::tokens:
+        budget = {AbBudgetUnit::tokens, static_cast<double>(b.tokens->value()), {}};
+        break;
+    case pipeline::BudgetKind::ratio:
+        budget = {AbBudgetUnit::ratio, b.ratio->value(), {}};
+        break;
+    case pipeline::BudgetKind::mib:
+        budget = {AbBudgetUnit::mib, b.mib->value(), {}};
+        break;
+    case pipeline::BudgetKind::none:
+        return "own"; // the policy's: a window among its params
+    }
+    return budget.label();
+}
+
+// Whether the arm names a budget itself.
+bool fixes_budget(const AbArmEntry &arm) {
+    const pipeline::YamlEntry *policy = arm.overrides.find("policy");
+    if (policy == nullptr || !policy->value.is_map()) return false;
+    const pipeline::YamlEntry *budget = policy->value.find("budget");
+    if (budget == nullptr || !budget->value.is_map()) return false;
+    return std::any_of(budget->value.entries.begin(), budget->value.entries.end(),
+                       [](const pipeline::YamlEntry &e) { return e.key != "slack" && !e.value.is_null(); });
+}
+
+class Resolver {
+  public:
+    Resolver(AbConfig config, const AbResolveOptions &options) : options_(options) {
+        e_.config = std::move(config);
+    }
+
+    AbExperiment run() {
+        read_base();
+        for (const AbArmEntry &arm : e_.config.arms)
+            add_arm(arm);
+        const auto is_reference = [&](const AbRun &run) { return run.arm == e_.config.reference; };
+        std::stable_partition(e_.runs.begin(), e_.runs.end(), is_reference);
+        if (!e_.reference().keeps_all)
+            fail(reference_entry().where, fmt::format("the reference '{}' evicts; expected an arm that keeps "
+                                                      "all (policy: none): distances are measured from it",
+                                                      e_.config.reference));
+        AbRun again = e_.reference();
+        again.arm += ab_rerun_suffix;
+        again.is_rerun = true;
+        e_.runs.push_back(std::move(again));
+        e_.model_hash = ab_model_hash(*e_.reference().config.model.path);
+        e_.resolved = ab_resolved_yaml(e_);
+        e_.hash = fingerprint(hashed_text());
+        return std::move(e_);
+    }
+
+  private:
+    void read_base() {
+        std::error_code error;
+        if (!fs::exists(e_.config.base, error))
+            fail(e_.config.base_where,
+                 fmt::format("{}: no such file; expected a pipeline file", e_.config.base.string()));
+        base_ = pipeline::load_yaml(e_.config.base);
+        if (!base_.is_map()) pipeline::load_config(e_.config.base); // says what is wrong with it
+        pipeline::merge_overrides(base_, pipeline::parse_overrides(options_.sets, absolute_path(".")));
+        base_config_ = pipeline::make_config(base_);
+    }
+
+    const AbArmEntry &reference_entry() const {
+        return *std::find_if(e_.config.arms.begin(), e_.config.arms.end(),
+                             [&](const AbArmEntry &arm) { return arm.name == e_.config.reference; });
+    }
+
+    void add_arm(const AbArmEntry &arm) {
+        const PipelineConfig config = arm_config(base_, arm);
+        describe(config);
+        std::vector<std::pair<std::string, PipelineConfig>> budgets;
+        if (fixes_budget(arm) || e_.config.budgets.empty()) {
+            budgets.emplace_back(own_label(config.policy.budget), config);
+        } else {
+            for (const AbBudget &budget : e_.config.budgets)
+                budgets.emplace_back(budget.label(), with_budget(config, budget));
+        }
+        for (auto &[label, complete] : budgets) {
+            AbRun run;
+            run.arm = arm.name;
+            run.budget = label;
+            run.config = std::move(complete);
+            if (!ask(run, arm)) continue;
+            e_.runs.push_back(std::move(run));
+            if (e_.runs.back().keeps_all) { // one is enough: it has no budget
+                e_.runs.back().budget = "full";
+                e_.runs.back().config = config;
+                return;
+            }
+        }
+    }
+
+    // What the policy is like; false if it cannot be run.
+    bool ask(AbRun &run, const AbArmEntry &arm) {
+        try {
+            PipelineOptions options;
+            options.host = options_.host;
+            options.check_only = true;
+            options.quiet_fallbacks = true;
+            const Pipeline checked(run.config, options);
+            const CachePlan &plan = checked.cache_plan();
+            run.keeps_all = plan.keeps_all();
+            run.acts_in_prefill = plan.acts_in_prefill();
+            run.prefill_only = plan.prefill_only();
+            const bool seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
+            run.seeds = seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
+            return true;
+        } catch (const Error &e) {
+            throw Error(e.kind(), fmt::format("arm '{}' at {} ({}): {}", arm.name, run.budget,
+                                              to_string(arm.where), e.what()));
+        }
+    }
+
+    // How an arm differs from the base: its keys that have another value.
+    void describe(const PipelineConfig &config) {
+        std::map<std::string, std::string> base;
+        for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(base_config_))
+            base[key.path] = key.value;
+        std::string text;
+        for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(config)) {
+            if (key.value != base[key.path] && !key.value.empty())
+                text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", key.path, key.value);
+        }
+        e_.differences.push_back(text.empty() ? "the base pipeline" : text);
+    }
+
+    // What results depend on. Not: statistics, output, contrasts; where files lie (their contents count).
+    std::string hashed_text() const {
+        std::string text = fmt::format("{}\nreference {}\n", options_.circumstances, e_.config.reference);
+        for (const AbRun &run : e_.runs) {
+            PipelineConfig config = run.config;
+            config.sampling = base_config_.sampling;
+            config.generation = base_config_.generation;
+            const fs::path model = *config.model.path;
+            config.model.path.value = "/model";
+            text +=
+                fmt::format("{} {} {}\n{}\n", run.arm, run.budget,
+                            model == *e_.reference().config.model.path ? e_.model_hash : ab_model_hash(model),
+                            pipeline::to_yaml(config));
+            for (const uint64_t seed : run.seeds)
+                text += fmt::format("seed {}\n", seed);
+        }
+        for (const AbProtocol protocol : e_.config.protocols)
+            text += fmt::format("{}\n", ab_protocol_name(protocol));
+        for (const AbTask &task : e_.config.tasks) {
+            AbTask plain = task;
+            plain.text = plain.path = plain.filler = fs::path{};
+            text += ab_task_yaml(plain) + "\n";
+            for (const fs::path &file : task_files(task, *e_.reference().config.model.path))
+                text += fingerprint(read_text_file(file, uint64_t{1} << 30)) + "\n";
+        }
+        return text;
+    }
+
+    const AbResolveOptions &options_;
+    AbExperiment e_;
+    YamlNode base_;
+    PipelineConfig base_config_;
+};
+
+} // namespace
+
+AbExperiment resolve_ab(AbConfig config, const AbResolveOptions &options) {
+    return Resolver(std::move(config), options).run();
+}
+
+std::string ab_model_hash(const fs::path &model) {
+    std::error_code error;
+    std::vector<fs::path> files{model};
+    if (fs::is_directory(model, error)) {
+        files.clear();
+        for (const auto &entry : fs::directory_iterator(model, error)) {
+            const std::string name = entry.path().filename().string();
+            const bool counts = name.ends_with(".safetensors") || name.ends_with(".gguf") ||
+                                name.ends_with(".model") || name == "config.json" ||
+                                name.starts_with("tokenizer") || name == "generation_config.json";
+            if (counts && entry.is_regular_file(error)) files.push_back(entry.path());
+        }
+        std::sort(files.begin(), files.end());
+    }
+    constexpr uint64_t piece = 65536, pieces = 256; // of a file: 16 MiB are read at most
+    std::string text, buffer(piece, '\0');
+    for (const fs::path &file : files) {
+        const uint64_t size = fs::file_size(file, error);
+        if (error) continue;
+        text += fmt::format("{} {}\n", file.filename().string(), size);
+        std::ifstream in(file, std::ios::binary);
+        const uint64_t step = std::max(piece, size / pieces);
+        for (uint64_t at = 0; at < size && in; at += step) {
+            in.seekg(static_cast<std::streamoff>(at));
+            in.read(buffer.data(), static_cast<std::streamsize>(std::min(piece, size - at)));
+            text += fingerprint(std::string_view(buffer).substr(0, static_cast<size_t>(in.gcount())));
+        }
+    }
+    return fingerprint(text);
+}
+
+} // namespace keel

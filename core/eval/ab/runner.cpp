@@ -1,0 +1,325 @@
+#include "eval/ab/runner.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "eval/ab/runner_parts.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <system_error>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string item_key(const AbPlace &place, const std::string &item) {
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", place.arm, place.budget, place.protocol, place.task,
+                       place.seed, item);
+}
+
+// What is written stands there whole or not at all.
+void write_whole(const fs::path &file, const std::string &text) {
+    const fs::path half = file.string() + ".part";
+    std::ofstream out(half, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.close();
+    std::error_code error;
+    if (out) fs::rename(half, file, error);
+    if (!out || error) {
+        std::error_code ignored;
+        fs::remove(half, ignored);
+        throw_error(ErrorKind::runtime, "{}: cannot be written", file.string());
+    }
+}
+
+} // namespace
+
+AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
+    : experiment_(experiment), options_(options) {
+    const AbConfig &c = experiment.config;
+    arms_ = std::make_unique<AbArms>(experiment, options.host, options.loading,
+                                     c.eviction_logs ? c.output : fs::path{});
+    plan();
+}
+
+AbRunner::~AbRunner() = default;
+
+void AbRunner::plan() {
+    const AbConfig &c = experiment_.config;
+    const bool all_at_end = std::all_of(experiment_.runs.begin(), experiment_.runs.end(),
+                                        [](const AbRun &run) { return run.keeps_all || run.prefill_only; });
+    for (const AbTask &task : c.tasks) {
+        Task t;
+        t.task = &task;
+        if (task.kind != AbTaskKind::speed) {
+            t.items = make_task_items(task, arms_->tokenizer(), *experiment_.reference().config.model.path);
+            t.documents = t.items->documents();
+            t.last_metric = t.items->has_question() ? t.items->score_name() : "top1";
+            const int64_t context = arms_->pipeline(0, experiment_.reference().seeds.front()).context();
+            if (t.items->longest() > context)
+                throw_error(ErrorKind::input,
+                            "{}: task '{}': prompts with their answers have up to {} tokens, the full cache "
+                            "holds {} (model.context); ask "
+                            "for shorter ones",
+                            to_string(task.where), task.name, t.items->longest(), context);
+        } else {
+            t.documents = task.at.size() * static_cast<size_t>(task.repeats);
+            t.last_metric = "decode_ms_p99";
+        }
+        if (options_.items > 0) t.documents = std::min(t.documents, static_cast<size_t>(options_.items));
+        t.one_by_one = !all_at_end;
+        tasks_.push_back(std::move(t));
+    }
+}
+
+// ---- the folder ----------------------------------------------------------------------------------------------------
+
+fs::path AbRunner::results() const {
+    return experiment_.config.output / options_.shard.file_name();
+}
+
+void AbRunner::prepare_folder() {
+    const fs::path &folder = experiment_.config.output;
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error || !fs::is_directory(folder, error))
+        throw_error(ErrorKind::usage, "{}: cannot be made a folder", printable(folder.string(), 300));
+    AbHeader &h = options_.header;
+    h.config_hash = experiment_.hash;
+    const AbRun &reference = experiment_.reference();
+    h.model =
+        fmt::format("{} ({})", reference.config.model.path->filename().string(), experiment_.model_hash);
+    h.title = experiment_.config.title;
+    h.reference = experiment_.config.reference;
+    for (size_t i = 0; i < experiment_.config.arms.size(); ++i)
+        h.arms.push_back({experiment_.config.arms[i].name, experiment_.differences[i]});
+    h.contrasts = experiment_.config.contrasts;
+    h.statistics = experiment_.config.statistics;
+    h.shard = options_.shard.index;
+    h.shards = options_.shard.count;
+    Pipeline &p = arms_->pipeline(0, reference.seeds.front());
+    const KvShape &shape = p.kv_shape();
+    h.facts = {{"backend", fmt::format("{} on {}", p.device().plugin(), p.device().device_info().name)},
+               {"kernels", p.device().info().description},
+               {"weights", p.weights().dtype_name()},
+               {"KV cache", fmt::format("keys {}, values {}", keel_dtype_name(shape.key_dtype),
+                                        keel_dtype_name(shape.value_dtype))},
+               {"tokenizer", p.tokenizer()->info().kind},
+               {"context", fmt::format("{}", p.context())},
+               {"decoding", "greedy"}};
+    for (const Task &t : tasks_) {
+        if (t.items && !t.items->has_question())
+            h.facts.emplace_back(t.task->name,
+                                 t.one_by_one ? "scored token by token" : "scored many tokens at a time");
+    }
+}
+
+// What stands there, less items whose numbers were not all written: they are computed again.
+std::set<std::string> AbRunner::finished_items() const {
+    std::set<std::string> all, whole;
+    read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
+        const auto *item = std::get_if<AbItem>(&record);
+        if (item == nullptr) return;
+        const auto task = std::find_if(tasks_.begin(), tasks_.end(),
+                                       [&](const Task &t) { return t.task->name == item->task; });
+        all.insert(item_key(*item, item->item));
+        if (task != tasks_.end() && task->last_metric == item->metric)
+            whole.insert(item_key(*item, item->item));
+    });
+    if (whole.size() == all.size()) return whole;
+    std::string text = ab_header_line(read_ab_header(results())) + "\n";
+    read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
+        const bool keep = std::visit(
+            [&](const auto &r) {
+                if constexpr (requires { r.item; }) {
+                    return whole.contains(item_key(r, r.item));
+                } else {
+                    return true;
+                }
+            },
+            record);
+        if (keep) text += ab_record_line(record) + "\n";
+    });
+    write_whole(results(), text);
+    return whole;
+}
+
+void AbRunner::open_results() {
+    prepare_folder();
+    std::error_code error;
+    const bool exists = fs::exists(results(), error);
+    if (exists && !options_.resume) {
+        read_ab_header(results()); // what is no results file is not replaced
+        fs::remove(results(), error);
+    }
+    writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
+    if (exists && options_.resume) {
+        finished_ = finished_items();
+        // finished_items() may have replaced the file.
+        writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
+    }
+    if (options_.shard.index == 1)
+        write_whole(experiment_.config.output / "resolved.yaml", experiment_.resolved);
+}
+
+bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const {
+    return finished_.contains(item_key(place, item));
+}
+
+// The noise floor needs a few documents only.
+bool AbRunner::reruns(size_t document) const {
+    constexpr size_t enough = 8;
+    return document < enough;
+}
+
+void AbRunner::step() {
+    ++done_;
+    if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+    if (options_.steps) options_.steps(done_, total_);
+}
+
+// ---- the loop ------------------------------------------------------------------------------------------------------
+
+void AbRunner::run() {
+    open_results();
+    uint64_t per_document = 0;
+    for (const AbRun &run : experiment_.runs)
+        per_document += run.seeds.size();
+    for (const Task &task : tasks_) {
+        const uint64_t protocols =
+            task.items && task.items->has_question() ? experiment_.config.protocols.size() : 1;
+        if (task.items) {
+            total_ += protocols * task.documents * per_document / options_.shard.count;
+        } else if (options_.shard.index == 1) {
+            total_ += task.documents * per_document;
+        }
+    }
+    for (const Task &task : tasks_) {
+        if (task.items) {
+            run_task(task);
+        } else if (options_.shard.index ==
+                   1) { // arms take turns on one machine, or times could not be compared
+            run_speed(task);
+        }
+    }
+}
+
+void AbRunner::run_task(const Task &task) {
+    const bool asks = task.items->has_question();
+    const std::vector<AbProtocol> one = {AbProtocol::question_blind};
+    for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
+        for (size_t d = 0; d < task.documents; ++d) {
+            if (options_.shard.takes(d)) run_document(task, protocol, d);
+        }
+        if (options_.say)
+            options_.say(fmt::format("{}{}: {} documents", task.task->name,
+                                     asks ? fmt::format(" ({})", ab_protocol_name(protocol)) : "",
+                                     task.documents));
+    }
+}
+
+void AbRunner::run_document(const Task &task, AbProtocol protocol, size_t document) {
+    const std::string name = task.items->has_question() ? ab_protocol_name(protocol) : "";
+    const uint64_t before = done_;
+    for (const AbUnit &unit : task.items->units(document, protocol))
+        run_unit(task, name, document, unit);
+    uint64_t runs = 0;
+    for (const AbRun &run : experiment_.runs)
+        runs += run.seeds.size();
+    done_ = before + runs - 1;
+    step();
+}
+
+void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t document, const AbUnit &unit) {
+    if (unit.split_changes_tokens && document == 0)
+        writer_->write(
+            AbWarning{"", "", protocol, task.task->name,
+                      "context and question have other tokens apart than together; they are taken apart"});
+    reference_logits_.clear();
+    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
+        const AbRun &run = experiment_.runs[r];
+        if (run.is_rerun && !reruns(document)) continue;
+        for (const uint64_t seed : run.seeds) {
+            const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
+            const bool with_maps = static_cast<int64_t>(document) < experiment_.config.maps &&
+                                   seed == run.seeds.front() && !run.is_rerun;
+            if (!unit.questions.empty()) {
+                ask_questions(task, place, r, unit, with_maps);
+            } else {
+                score_continuation(task, place, r, unit, with_maps);
+            }
+            step();
+        }
+    }
+}
+
+// ---- what it will cost ---------------------------------------------------------------------------------------------
+
+AbCost AbRunner::cost() {
+    constexpr size_t sampled = 8;
+    AbCost cost;
+    uint64_t per_document = 0;
+    for (const AbRun &run : experiment_.runs)
+        per_document += run.is_rerun ? 0 : run.seeds.size();
+    for (const Task &task : tasks_) {
+        const bool asks = task.items && task.items->has_question();
+        const std::vector<AbProtocol> one = {AbProtocol::question_blind};
+        for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
+            AbCost::Row row;
+            row.task = task.task->name;
+            row.protocol = asks ? ab_protocol_name(protocol) : "";
+            row.documents = task.documents;
+            row.runs = per_document;
+            if (!task.items) {
+                for (size_t d = 0; d < task.documents; ++d) {
+                    row.prefill_tokens +=
+                        static_cast<uint64_t>(task.task->at[d % task.task->at.size()]) * (per_document + 1);
+                    row.decode_tokens += static_cast<uint64_t>(task.task->decode) * (per_document + 1);
+                }
+            } else {
+                const size_t n = std::min(task.documents, sampled);
+                cost.counted_by_sample = cost.counted_by_sample || n < task.documents;
+                const double scale =
+                    static_cast<double>(task.documents) / static_cast<double>(std::max<size_t>(n, 1));
+                double prefill = 0, decode = 0, questions = 0;
+                for (size_t d = 0; d < n; ++d) {
+                    const double runs = static_cast<double>(per_document + (reruns(d) ? 1 : 0));
+                    for (const AbUnit &unit : task.items->units(d, protocol)) {
+                        prefill += static_cast<double>(unit.prompt.size()) * runs;
+                        decode += static_cast<double>(unit.continuation.size()) * runs;
+                        for (const AbQuestion &q : unit.questions)
+                            decode += static_cast<double>(std::ssize(q.ask) + q.max_tokens) * runs;
+                        questions += static_cast<double>(unit.questions.size());
+                    }
+                }
+                row.prefill_tokens = static_cast<uint64_t>(prefill * scale);
+                row.decode_tokens = static_cast<uint64_t>(decode * scale);
+                row.questions = static_cast<uint64_t>(questions * scale);
+            }
+            cost.prefill_tokens += row.prefill_tokens;
+            cost.decode_tokens += row.decode_tokens;
+            cost.rows.push_back(row);
+        }
+    }
+    Pipeline &p = arms_->pipeline(0, experiment_.reference().seeds.front());
+    const int64_t tokens = std::min<int64_t>(256, std::max<int64_t>(1, p.context() / 2));
+    const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
+    const int64_t steps = std::min<int64_t>(16, p.context() - tokens);
+    for (int round = 0; round < 2; ++round) { // the first warms up
+        Session session(p);
+        session.prefill(ids);
+        for (int64_t i = 0; i < steps; ++i) {
+            session.decode(1);
+            session.greedy();
+        }
+        cost.prefill_rate = session.stats().prefill_rate();
+        cost.decode_rate = session.stats().decode_rate();
+    }
+    if (cost.prefill_rate > 0) cost.seconds += static_cast<double>(cost.prefill_tokens) / cost.prefill_rate;
+    if (cost.decode_rate > 0) cost.seconds += static_cast<double>(cost.decode_tokens) / cost.decode_rate;
+    cost.seconds /= options_.shard.count;
+    return cost;
+}
+
+} // namespace keel

@@ -1,0 +1,85 @@
+#pragma once
+
+#include "eval/ab/arms.hpp"
+#include "eval/ab/experiment.hpp"
+#include "eval/ab/shard.hpp"
+#include "eval/ab/tasks.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+struct AbRunOptions {
+    AbShard shard;
+    int64_t items = 0;  // documents of each task at most; 0: as the file says
+    bool resume = true; // go on behind what is there; false: begin anew
+    std::shared_ptr<HostServices> host;
+    Progress loading;                                         // of weights; may throw to stop
+    std::function<void(uint64_t done, uint64_t total)> steps; // documents times arms; may throw to stop
+    std::function<void(const std::string &)> say;             // a line when a cell is finished
+    AbHeader header; // version, commit, date, machine: what the program knows. The rest is filled in
+};
+
+// How much an experiment is to do, before anything was done.
+struct AbCost {
+    struct Row {
+        std::string task, protocol;
+        uint64_t documents = 0, questions = 0, runs = 0; // runs: arms x budgets x seeds
+        uint64_t prefill_tokens = 0, decode_tokens = 0;  // of all runs; answers counted at their longest
+    };
+    std::vector<Row> rows;
+    uint64_t prefill_tokens = 0, decode_tokens = 0;
+    double prefill_rate = 0, decode_rate = 0; // tokens per second, of the reference, measured just now
+    double seconds = 0;
+    bool counted_by_sample = false; // of some tasks the first documents were counted, and taken for all
+};
+
+// Runs an experiment's items over all arms and writes each number as it comes. What an item gives does not depend on what ran before it,
+// on the shard or on whether a run was interrupted in between.
+class AbRunner {
+  public:
+    // Loads the reference, makes the output folder.
+    AbRunner(const AbExperiment &experiment, const AbRunOptions &options);
+    ~AbRunner();
+
+    AbCost cost();
+    // Throws what callbacks throw, Error(runtime) "cancelled" after HostServices::request_cancel; what was finished stays on disk.
+    void run();
+    std::filesystem::path results() const; // the file that this process writes
+
+  private:
+    struct Task;
+    struct Measured;
+    void plan();
+    void prepare_folder();
+    void open_results();
+    std::set<std::string> finished_items() const;
+    void run_task(const Task &task);
+    void run_document(const Task &task, AbProtocol protocol, size_t document);
+    void run_unit(const Task &task, const std::string &protocol, size_t document, const AbUnit &unit);
+    void ask_questions(const Task &task, const AbPlace &place, size_t run, const AbUnit &unit,
+                       bool with_maps);
+    void score_continuation(const Task &task, const AbPlace &place, size_t run, const AbUnit &unit,
+                            bool with_maps);
+    void run_speed(const Task &task);
+    bool is_finished(const AbPlace &place, const std::string &item) const;
+    bool reruns(size_t document) const;
+    void step();
+
+    const AbExperiment &experiment_;
+    AbRunOptions options_;
+    std::unique_ptr<AbArms> arms_;
+    std::vector<Task> tasks_;
+    std::unique_ptr<AbWriter> writer_;
+    std::set<std::string> finished_;
+    std::vector<float> reference_logits_; // of the unit at hand, [scored, vocab]
+    uint64_t done_ = 0, total_ = 0;
+};
+
+} // namespace keel

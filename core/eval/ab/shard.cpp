@@ -1,0 +1,111 @@
+#include "eval/ab/shard.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/file.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr uint32_t most_shards = 10'000;
+
+std::optional<uint32_t> whole_number(std::string_view text) {
+    uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
+    return value;
+}
+
+// A lock on a file as long as this lives; the system lets go of it however the process ends.
+class FileLock {
+  public:
+    explicit FileLock(const fs::path &path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+        int result = -1;
+        if (fd_ >= 0) {
+            do
+                result = ::flock(fd_, LOCK_EX);
+            while (result != 0 && errno == EINTR);
+        }
+        if (result != 0) {
+            const int error = errno;
+            if (fd_ >= 0) ::close(fd_);
+            throw_error(ErrorKind::runtime, "{}: cannot be locked: {}", path.string(), std::strerror(error));
+        }
+    }
+    ~FileLock() { ::close(fd_); }
+    FileLock(const FileLock &) = delete;
+    FileLock &operator=(const FileLock &) = delete;
+
+  private:
+    int fd_;
+};
+
+fs::path done_file(const fs::path &folder, const AbShard &shard) {
+    return folder / fmt::format("shard-{}-of-{}.done", shard.index, shard.count);
+}
+
+} // namespace
+
+std::string AbShard::file_name() const {
+    return count == 1 ? std::string("results.jsonl") : fmt::format("shard-{}-of-{}.jsonl", index, count);
+}
+
+AbShard parse_ab_shard(std::string_view text) {
+    const size_t slash = text.find('/');
+    const auto index = whole_number(text.substr(0, slash));
+    const auto count = slash == std::string_view::npos ? std::nullopt : whole_number(text.substr(slash + 1));
+    if (!index || !count || *index < 1 || *index > *count || *count > most_shards)
+        throw_error(ErrorKind::usage,
+                    "--shard {}: expected I/N, for example 1/4, with I from 1 to N and N at most {}",
+                    printable(text, 40), most_shards);
+    return {*index, *count};
+}
+
+std::optional<AbShard> ab_shard_from_environment(const std::function<const char *(const char *)> &get) {
+    static constexpr const char *names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                               {"PMI_RANK", "PMI_SIZE"}};
+    for (const auto &[rank_name, size_name] : names) {
+        const char *rank_text = get(rank_name), *size_text = get(size_name);
+        if (rank_text == nullptr || size_text == nullptr) continue;
+        const auto rank = whole_number(rank_text), size = whole_number(size_text);
+        if (!rank || !size || *size < 1 || *rank >= *size || *size > most_shards)
+            throw_error(ErrorKind::usage,
+                        "{}={} and {}={} in the environment: expected a rank below the number of processes",
+                        rank_name, printable(rank_text, 40), size_name, printable(size_text, 40));
+        if (*size == 1) return std::nullopt;
+        return AbShard{*rank + 1, *size};
+    }
+    return std::nullopt;
+}
+
+bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::string &config_hash,
+                     const std::function<void(const std::vector<fs::path> &shards)> &merge) {
+    const FileLock lock(folder / "merge.lock");
+    {
+        std::ofstream out(done_file(folder, shard), std::ios::trunc);
+        out << config_hash << '\n';
+        if (!out.flush())
+            throw_error(ErrorKind::runtime, "{}: cannot be written", done_file(folder, shard).string());
+    }
+    std::vector<fs::path> files;
+    for (uint32_t i = 1; i <= shard.count; ++i) {
+        const AbShard one{i, shard.count};
+        std::ifstream in(done_file(folder, one));
+        std::string hash;
+        if (!std::getline(in, hash) || hash != config_hash) return false;
+        files.push_back(folder / one.file_name());
+    }
+    merge(files);
+    return true;
+}
+
+} // namespace keel

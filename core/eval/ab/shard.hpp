@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// Which part of an experiment's documents this process takes: those whose number leaves `index - 1` when divided by `count`.
+struct AbShard {
+    uint32_t index = 1, count = 1; // index from 1
+
+    bool takes(uint64_t document) const { return document % count == index - 1; }
+    std::string file_name() const; // "results.jsonl", or "shard-2-of-4.jsonl"
+    bool operator==(const AbShard &) const = default;
+};
+
+// "2/4". Throws Error(usage).
+AbShard parse_ab_shard(std::string_view text);
+
+// What mpirun (or srun) says about this process in the environment: OMPI_COMM_WORLD_RANK and _SIZE, PMI_RANK and PMI_SIZE. Nothing where
+// there is no such, or only one process. Throws Error(usage) for numbers that make no sense. `get` is getenv.
+std::optional<AbShard> ab_shard_from_environment(const std::function<const char *(const char *)> &get);
+
+// Notes that a shard is complete. True for the one that finds all of them complete: it is to call `merge`, which runs under a lock on
+// the folder. Throws Error(runtime) where the system refuses.
+bool finish_ab_shard(const std::filesystem::path &folder, const AbShard &shard,
+                     const std::string &config_hash,
+                     const std::function<void(const std::vector<std::filesystem::path> &shards)> &merge);
+
+} // namespace keel
