@@ -1,6 +1,7 @@
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -79,6 +80,69 @@ TEST_CASE("tokens can be read one by one") {
     pipeline.resume();
     CHECK(session.history() == prompt);
     CHECK(session.read({best})[0] != 0);
+}
+
+TEST_CASE("options and ids that make no sense are refused in the caller's own words") {
+    Pipeline pipeline(tiny, {"sampling.temperature=0"});
+    Session session(pipeline);
+    const auto message = [](auto &&action) {
+        try {
+            action();
+        } catch (const Error &error) {
+            CHECK(error.kind() == ErrorKind::usage);
+            CHECK(std::string(error.what()).find("--") == std::string::npos); // no option of the command line
+            return std::string(error.what());
+        }
+        return std::string("no error");
+    };
+    struct Case {
+        const char *expected;
+        void (*change)(Generation &);
+    };
+    for (const Case &one : std::initializer_list<Case>{
+             {"Generation::max_tokens: expected 1 or more, found 0", [](Generation &g) { g.max_tokens = 0; }},
+             {"Generation::max_tokens: expected 1 or more, found -3",
+              [](Generation &g) { g.max_tokens = -3; }},
+             {"Generation::logprobs: expected 0 or more, found -1", [](Generation &g) { g.logprobs = -1; }},
+             {"Generation::temperature: expected 0 to ", [](Generation &g) { g.temperature = -1; }},
+             {"Generation::temperature: expected 0 to ", [](Generation &g) { g.temperature = NAN; }},
+             {"Generation::top_k: expected 0 or more", [](Generation &g) { g.top_k = INT64_MIN; }},
+             {"Generation::top_p: expected 0 to 1, found 1.5", [](Generation &g) { g.top_p = 1.5; }},
+             {"Generation::min_p: expected 0 to 1", [](Generation &g) { g.min_p = 2; }},
+             {"Generation::repetition_penalty: ", [](Generation &g) { g.repetition_penalty = 0; }},
+             {"Generation::repetition_window: ", [](Generation &g) { g.repetition_window = -1; }},
+             {"Generation::stop: ", [](Generation &g) {
+                  g.stop = {"a", ""};
+              }}}) {
+        Generation options = pipeline.defaults();
+        one.change(options);
+        CHECK_THAT(message([&] { session.generate("Once", options); }), Catch::Contains(one.expected));
+        Chat chat(pipeline, std::nullopt, "chatml");
+        CHECK_THAT(message([&] { chat.ask("Who?", options); }), Catch::Contains(one.expected));
+    }
+    CHECK(session.history().empty());
+    const auto largest = static_cast<int32_t>(pipeline.vocab_size());
+    const std::string range = "expected a token from 0 to " + std::to_string(largest - 1);
+    CHECK_THAT(message([&] {
+                   pipeline.decode({1, largest});
+               }),
+               Catch::Contains("Pipeline::decode: ids[1]: " + range + ", found " + std::to_string(largest)));
+    CHECK_THAT(message([&] { pipeline.decode({-1}); }), Catch::Contains("ids[0]: " + range + ", found -1"));
+    CHECK_THAT(message([&] {
+                   session.read({1, 2, -7});
+               }),
+               Catch::Contains("Session::read: ids[2]: " + range));
+    CHECK_THAT(message([&] { session.generate(std::vector<int32_t>{largest}, pipeline.defaults()); }),
+               Catch::Contains("Session::generate: ids[0]: " + range));
+    CHECK_THAT(message([&] { session.read({}); }),
+               Catch::Contains("Session::read: expected ids, found none"));
+    Generation one = pipeline.defaults();
+    one.max_tokens = 1;
+    session.generate("Once", one); // a token is pending now, and still there is none to read
+    CHECK_THAT(message([&] { session.read({}); }),
+               Catch::Contains("Session::read: expected ids, found none"));
+    CHECK_THAT(message([&] { const Chat none(pipeline); }), Catch::Contains("Chat's argument chat_template"));
+    CHECK(pipeline.decode({}).empty());
 }
 
 TEST_CASE("marks written out in a text are tokens only where that is wanted") {

@@ -77,7 +77,7 @@ TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2
     CHECK(contains(failure(run_keel({"run", quickstart, "--log-level", "loud"})), "--log-level"));
     for (const char *other : {"--echo", "--no-stream"}) {
         const std::string line = failure(run_keel({"run", quickstart, "--json", other}));
-        CHECK(contains(line, std::string(other) + " excludes --json"));
+        CHECK(contains(line, std::string(other) + " and --json exclude each other"));
     }
     CHECK(contains(failure(run_keel({"run", source_folder + "/configs/quickstrt.yaml"})), "did you mean"));
     CHECK(run_keel({"config"}).code == 2);

@@ -174,7 +174,8 @@ TEST_CASE("what cannot be scored is refused with a reason") {
         return test::error_text([&] { measure_perplexity(*pipeline, "Once upon a time there was", options); },
                                 kind);
     };
-    CHECK(refused([](ScoringOptions &o) { o.stride = 64; }).find("stride") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) { o.stride = 65; }).find("stride: expected 1 to 64") !=
+          std::string::npos);
     CHECK(refused([](ScoringOptions &o) { o.context = 1; }).find("context") != std::string::npos);
     CHECK(refused([](ScoringOptions &o) {
               o.prefix = 50;

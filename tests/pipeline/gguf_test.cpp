@@ -231,6 +231,10 @@ TEST_CASE("a tokenizer that GGUF has no name for is refused by what it is") {
                Contains("tokenizer.json: pre_tokenizer: GGUF has a name for patterns"));
     CHECK_THAT(with("\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}"),
                Contains("normalizer: GGUF has no word for it"));
+    // read without it from a GGUF file that is none of Qwen's
+    CHECK_THAT(
+        with("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
+        Contains("normalizer: expected none: who reads GGUF composes characters (NFC) only for Qwen's"));
     CHECK_THAT(with("\"type\": \"BPE\"", "\"type\": \"Unigram\""),
                Contains("'Unigram' is not supported; supported: BPE"));
     CHECK_THAT(with("\"id\": 4094", "\"id\": 9999"),
