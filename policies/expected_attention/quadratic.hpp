@@ -17,6 +17,10 @@
 namespace {
 
 using KeyLanes = float __attribute__((vector_size(64)));
+// The same in memory: containers do not keep a vector type's alignment in all compilers.
+struct alignas(64) KeyRow {
+    float lane[16];
+};
 
 // Up to 16 keys, element by element: [head_dim][lane].
 class KeyBlock {
@@ -27,36 +31,39 @@ class KeyBlock {
     // count keys of dim elements each; missing lanes are zero.
     void take(const float *keys, int64_t count) {
         for (uint32_t i = 0; i < dim_; ++i) {
-            KeyLanes row = {};
+            rows_[i] = {};
             for (int64_t lane = 0; lane < count; ++lane)
-                row[lane] = keys[lane * dim_ + i];
-            rows_[i] = row;
+                rows_[i].lane[lane] = keys[lane * dim_ + i];
         }
     }
-    const KeyLanes *rows() const { return rows_.data(); }
+    const KeyRow *rows() const { return rows_.data(); }
 
   private:
     uint32_t dim_;
-    std::vector<KeyLanes> rows_;
+    std::vector<KeyRow> rows_;
 };
 
 // Panel p holds rows 4p..4p+3 of the lower half, column by column, up to column 4p+3. dim is a multiple of 4.
 KEEL_QUADRATIC_CLONES void evaluate_form(const float *panels, const float *bias, uint32_t dim,
-                                         const KeyLanes *keys, KeyLanes *out) {
-    KeyLanes sum = {};
+                                         const KeyRow *keys, KeyRow *out) {
+    KeyLanes sum = {}, k;
     for (uint32_t row = 0; row < dim; row += 4) {
         KeyLanes y0 = bias[row] - KeyLanes{}, y1 = bias[row + 1] - KeyLanes{},
                  y2 = bias[row + 2] - KeyLanes{}, y3 = bias[row + 3] - KeyLanes{};
         for (uint32_t column = 0; column < row + 4; ++column, panels += 4) {
-            const KeyLanes k = keys[column];
+            std::memcpy(&k, keys[column].lane, sizeof k);
             y0 += panels[0] * k;
             y1 += panels[1] * k;
             y2 += panels[2] * k;
             y3 += panels[3] * k;
         }
-        sum += y0 * keys[row] + y1 * keys[row + 1] + y2 * keys[row + 2] + y3 * keys[row + 3];
+        const KeyLanes *products[] = {&y0, &y1, &y2, &y3};
+        for (uint32_t i = 0; i < 4; ++i) {
+            std::memcpy(&k, keys[row + i].lane, sizeof k);
+            sum += *products[i] * k;
+        }
     }
-    *out = sum;
+    std::memcpy(out->lane, &sum, sizeof sum);
 }
 
 class QuadraticForm {
@@ -77,15 +84,16 @@ class QuadraticForm {
     }
 
     void evaluate(const KeyBlock &block, float *out, int64_t count) const {
-        const KeyLanes *keys = block.rows();
-        KeyLanes result = {};
+        const KeyRow *keys = block.rows();
+        KeyRow result = {};
         if (panels_.empty()) {
             for (uint32_t i = 0; i < padded_; ++i)
-                result += bias_[i] * keys[i];
+                for (int64_t lane = 0; lane < KeyBlock::lanes; ++lane)
+                    result.lane[lane] += bias_[i] * keys[i].lane[lane];
         } else {
             evaluate_form(panels_.data(), bias_.data(), padded_, keys, &result);
         }
-        std::memcpy(out, &result, sizeof(float) * static_cast<size_t>(count));
+        std::memcpy(out, result.lane, sizeof(float) * static_cast<size_t>(count));
     }
 
   private:

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "plugin/host.hpp"
+#include "plugin/library.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace keel::policy_check {
+
+// A model that a plugin is made for.
+struct Model {
+    uint32_t layers, heads, kv_heads, head_dim;
+    bool has_rope = true; // else its layers differ in RoPE
+    std::string name() const;
+};
+
+// What was found. A plugin may refuse a model, or a call that breaks what it asks for, with a status and a message.
+struct Report {
+    int64_t checks = 0, refused = 0;
+    std::vector<std::string> failures;
+
+    void expect(bool holds, const std::string &what) {
+        ++checks;
+        if (!holds) failures.push_back(what);
+    }
+};
+
+// Does a policy, or a budget allocator, do what policy.h and allocator.h say? Drives its table with made-up inputs as a host would:
+// lengths 0, 1 and ragged, budgets above and below, ties, zeros and large numbers; twice for determinism, on two threads,
+// against older and newer hosts, with guards around what it may write. Checks nothing about which slots are worth keeping.
+Report check_policy(const PluginLibrary &plugin, const ParamValues &params, const std::vector<Model> &models,
+                    uint64_t seed);
+Report check_allocator(const PluginLibrary &plugin, const ParamValues &params,
+                       const std::vector<Model> &models, uint64_t seed);
+std::vector<Model> usual_models();
+
+// ---- tools of both -------------------------------------------------------------------------------------------------
+
+// A function of seed and index, [0, 1).
+double uniform(uint64_t seed, uint64_t index);
+
+// A keel_geometry with its RoPE frequencies.
+class ModelGeometry {
+  public:
+    explicit ModelGeometry(const Model &model);
+    ModelGeometry(const ModelGeometry &) = delete;
+    keel_geometry c = {KEEL_HEADER(keel_geometry)};
+
+  private:
+    std::vector<double> frequencies_;
+};
+
+// n elements between guards that tell whether something else was written.
+template <typename T>
+class Guarded {
+  public:
+    Guarded(size_t n, T value) : n_(n), cells_(n + 2 * margin) {
+        std::memset(static_cast<void *>(cells_.data()), 0xa5, cells_.size() * sizeof(T));
+        std::fill_n(data(), n, value);
+    }
+    T *data() { return cells_.data() + margin; }
+    const T *data() const { return cells_.data() + margin; }
+    T &operator[](size_t i) { return data()[i]; }
+    size_t size() const { return n_; }
+    bool intact() const {
+        const auto is_guard = [](const T *from) {
+            const auto *bytes = reinterpret_cast<const unsigned char *>(from);
+            for (size_t i = 0; i < margin * sizeof(T); ++i)
+                if (bytes[i] != 0xa5) return false;
+            return true;
+        };
+        return is_guard(cells_.data()) && is_guard(cells_.data() + margin + n_);
+    }
+
+  private:
+    static constexpr size_t margin = 32;
+    size_t n_;
+    std::vector<T> cells_;
+};
+
+// A struct of the ABI as a host of another age hands it over: `size` bytes of it, then 64 that are no one's.
+template <typename T>
+class OtherAge {
+  public:
+    OtherAge(const T &mine, uint32_t size) : bytes_(std::max<size_t>(size, sizeof(T)) + 64, 0xa5) {
+        std::memcpy(bytes_.data(), &mine, std::min<size_t>(size, sizeof(T)));
+        if (size > sizeof(T)) std::memset(bytes_.data() + sizeof(T), 0, size - sizeof(T));
+        get()->h.struct_size = size_ = size;
+    }
+    T *get() { return reinterpret_cast<T *>(bytes_.data()); }
+    bool intact() const { // beyond what it says to have
+        for (size_t i = size_; i < bytes_.size(); ++i)
+            if (bytes_[i] != 0xa5) return false;
+        return true;
+    }
+
+  private:
+    std::vector<unsigned char> bytes_;
+    uint32_t size_ = 0;
+};
+
+// "refused without a message" is a failure; with one it is counted. True if `status` is KEEL_OK.
+bool passed(Report &report, keel_status status, const std::string &what);
+
+} // namespace keel::policy_check
