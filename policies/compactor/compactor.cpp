@@ -48,8 +48,8 @@ class Compactor {
         KEEL_INT_PARAM("tail", "4", 0, 65536, "last tokens that stay")};
 
     Compactor(const Setup &setup, keel_policy_needs &needs)
-        : cols_(static_cast<uint32_t>(
-              std::min<int64_t>(setup.params.integer("sketch"), setup.geometry.head_dim))),
+        : host_(setup.host), cols_(static_cast<uint32_t>(
+                                 std::min<int64_t>(setup.params.integer("sketch"), setup.geometry.head_dim))),
           blend_(setup.params.number("blend")), sinks_(setup.params.integer("sinks")),
           tail_(setup.params.integer("tail")) {
         projection_.resize(size_t{setup.geometry.head_dim} * cols_);
@@ -73,13 +73,15 @@ class Compactor {
         std::vector<std::vector<double>> leverage(in.kv_heads()), attention(in.kv_heads());
         int64_t held = 0, kept = 0;
         for (uint32_t h = 0; h < in.kv_heads(); ++h) {
+            held += in.length(h);
+            kept += std::min(in.length(h), in.budget(h));
+        }
+        for_each_head(host_, in.kv_heads(), [&](uint32_t h) {
             const int64_t length = in.length(h), first = std::min(sinks_, length),
                           last = std::max(first, length - tail_);
             leverage[h] = leverage_of(in.key_project(h, cols_) + first * cols_, last - first);
             attention[h] = attention_of(in, h, first, last);
-            held += length;
-            kept += std::min(length, int64_t{in.budget(h)});
-        }
+        });
         normalize(leverage);
         normalize(attention);
         const double blend = blend_ >= 0 || held == 0
@@ -116,14 +118,18 @@ class Compactor {
                     gram[i * r + j] += row[i] * row[j];
         }
         const std::vector<double> lower = factor_of(gram);
+        std::vector<double> columns(r * r); // of L, each contiguous: the inner loop below vectorizes
+        for (size_t i = 0; i < r; ++i)
+            for (size_t k = i; k < r; ++k)
+                columns[i * r + k] = lower[k * r + i];
         for (size_t t = 0; t < out.size(); ++t) { // |L^-1 x|^2 by forward substitution
             double *row = x.data() + t * r;
             for (size_t i = 0; i < r; ++i) {
-                double sum = row[i];
-                for (size_t j = 0; j < i; ++j)
-                    sum -= lower[i * r + j] * row[j];
-                row[i] = sum / lower[i * r + i];
-                out[t] += row[i] * row[i];
+                const double *column = columns.data() + i * r;
+                const double solved = row[i] / column[i];
+                out[t] += solved * solved;
+                for (size_t k = i + 1; k < r; ++k)
+                    row[k] -= column[k] * solved;
             }
         }
         return out;
@@ -171,6 +177,7 @@ class Compactor {
                 x = (x - mean) / deviation;
     }
 
+    const keel_host *host_;
     uint32_t cols_;
     double blend_;
     int64_t sinks_, tail_;

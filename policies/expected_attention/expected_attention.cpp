@@ -45,11 +45,7 @@ class ExpectedAttention {
 
     void decide(const PolicyInput &in, PolicyDecision &out) {
         const std::vector<Turn> turns = mean_turns(in.next_position());
-        const keel_status status = parallel_for(host_, in.kv_heads(), 1, [&](int64_t begin, int64_t end) {
-            for (int64_t h = begin; h < end; ++h)
-                score_head(in, static_cast<uint32_t>(h), turns, out.scores(static_cast<uint32_t>(h)));
-        });
-        if (status != KEEL_OK) throw Failure(status, "the scores could not be computed");
+        for_each_head(host_, in.kv_heads(), [&](uint32_t h) { score_head(in, h, turns, out.scores(h)); });
         for (uint32_t h = 0; h < in.kv_heads(); ++h)
             out.stay(h, 0, std::min<int64_t>(sinks_, in.length(h)));
     }

@@ -64,6 +64,23 @@ TEST_CASE("the outside policy loads by name, takes parameters and scores as it s
     policy.destroy(state);
 }
 
+TEST_CASE("the outside policy in C++ loads by name and says what it needs") {
+    const auto &plugin = PluginRegistry::process().get("keep_far_keys", KEEL_PLUGIN_POLICY, line);
+    HostServices services;
+    const auto params = plugin.params().bind({}, line);
+    const keel_geometry geometry = {KEEL_HEADER(keel_geometry), 2, 4, 2, 8, 64};
+    keel_policy_needs needs = {};
+    needs.h = KEEL_HEADER(keel_policy_needs);
+    keel_policy_state *state = nullptr;
+    const keel_policy &policy = plugin.policy();
+    REQUIRE(policy.create(services.table(), &geometry, params.data(), params.size(), 1, &needs, &state) ==
+            KEEL_OK);
+    CHECK(needs.needs == KEEL_NEED_KEY_NORMS);
+    CHECK(needs.least_budget == 5);
+    CHECK(policy.fork == nullptr);
+    policy.destroy(state);
+}
+
 TEST_CASE("the outside backend loads by name and multiplies") {
     const auto &plugin = PluginRegistry::process().get("first_backend", KEEL_PLUGIN_BACKEND, line);
     const keel_backend &backend = plugin.backend();

@@ -9,14 +9,14 @@ endfunction()
 
 file(REMOVE_RECURSE ${FOLDER})
 run(${CMAKE_COMMAND} --install ${KEEL_BUILD} --prefix ${FOLDER}/prefix)
-foreach(file include/keel/backend.h include/keel/sdk.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs)
+foreach(file include/keel/backend.h include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs)
   if(NOT EXISTS ${FOLDER}/prefix/${file})
     message(FATAL_ERROR "not installed: ${file}")
   endif()
 endforeach()
 
 # Copied first, so that nothing of the source tree can be reached by a relative path.
-foreach(project policy backend)
+foreach(project policy policy_cpp backend)
   file(COPY ${KEEL_SOURCE}/tests/install/${project} DESTINATION ${FOLDER})
   run(${CMAKE_COMMAND} -S ${FOLDER}/${project} -B ${FOLDER}/${project}/build -G ${GENERATOR}
     -DCMAKE_PREFIX_PATH=${FOLDER}/prefix -DCMAKE_BUILD_TYPE=Release
@@ -27,6 +27,9 @@ endforeach()
 
 # As docs/plugins.md tells an author to test a backend.
 run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/backend/build --no-tests=error -L isa)
+
+# What authors of policies test theirs with.
+run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/policy_cpp/build --output-on-failure --no-tests=error)
 
 # The example program, from its own folder, against nothing but the installation; its plugins are found beside libkeel.
 file(COPY ${KEEL_SOURCE}/examples/hello DESTINATION ${FOLDER})
@@ -44,5 +47,5 @@ if(NOT result EQUAL 1 OR NOT errors MATCHES "^hello: .*no such file or folder")
 endif()
 
 # As a user would: the folders in KEEL_PLUGIN_PATH, the plugins by name.
-set(ENV{KEEL_PLUGIN_PATH} "${FOLDER}/policy/build:${FOLDER}/backend/build")
+set(ENV{KEEL_PLUGIN_PATH} "${FOLDER}/policy/build:${FOLDER}/policy_cpp/build:${FOLDER}/backend/build")
 run(${CHECK})

@@ -218,3 +218,19 @@ TEST_CASE("Shares add up to the total, within their bounds, the same way each ti
             CHECK((shares[i] >= least[i] && shares[i] <= most[i]));
     }
 }
+
+TEST_CASE("Work on heads is done once for each, and its first failure comes out") {
+    HostServices host{3};
+    std::vector<int> done(20, 0);
+    for_each_head(host.table(), 20, [&](uint32_t h) { ++done[h]; });
+    CHECK(done == std::vector<int>(20, 1));
+    try {
+        for_each_head(host.table(), 20, [](uint32_t h) {
+            if (h == 13) throw Failure(KEEL_E_UNSUPPORTED, "head %u", h);
+        });
+        FAIL("nothing was thrown");
+    } catch (const Failure &failure) {
+        CHECK(failure.status() == KEEL_E_UNSUPPORTED);
+        CHECK(std::string(failure.what()) == "head 13");
+    }
+}

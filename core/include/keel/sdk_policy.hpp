@@ -152,6 +152,23 @@ inline uint64_t mix(uint64_t x) noexcept {
     return x ^ (x >> 31);
 }
 
+// Calls fn(h) once for each of n heads, on the host's workers; what it throws first comes out here. Not inside another region.
+template <typename Fn>
+void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
+    std::atomic<bool> failed{false};
+    Outcome first;
+    const keel_status status = parallel_for(host, n, 1, [&](int64_t begin, int64_t end) {
+        try {
+            for (int64_t h = begin; h < end; ++h)
+                fn(static_cast<uint32_t>(h));
+        } catch (...) {
+            if (!failed.exchange(true)) first.take_current_exception();
+        }
+    });
+    if (failed) throw Failure(first.status, first.text);
+    if (status != KEEL_OK) throw Failure(status, "the host could not run its workers");
+}
+
 // Shares `total` out in proportion to weights (0 and above), each share within least[i]..most[i]. The sum is exactly `total` unless the
 // bounds forbid it (sum of least at most total: the caller's duty). Rounding goes by largest remainder, of equals the first.
 inline std::vector<int64_t> share_out(std::vector<double> weights, const std::vector<int64_t> &least,
