@@ -20,10 +20,11 @@ constexpr int64_t answer_tokens = 1024; // of an answer at most, where nothing s
 struct Command {
     std::string_view name, arguments, doc;
 };
-constexpr std::array<Command, 7> commands{{
+constexpr std::array<Command, 8> commands{{
     {"help", "", "this list"},
     {"reset", "", "forget what was said; the system prompt stays"},
     {"stats", "[on|off]", "speeds and cache of the last answer; on: behind each"},
+    {"pin", "", "never evict your last question"},
     {"save", "FILE", "write the chat to a file, with its cache"},
     {"load", "FILE", "go on with a chat that was saved on this model"},
     {"switch", "TARGET [--template NAME] [KEY=VALUE]",
@@ -268,6 +269,11 @@ void Chat::command(std::string_view line) {
                         printable(argument, 40));
         if (!argument.empty()) settings_.stats = argument == "on";
         if (argument != "off") show_stats();
+    } else if (name == "pin") {
+        const int64_t pinned = conversation.pin_question();
+        say(running_.pipeline->cache_plan().keeps_all()
+                ? std::string("nothing is ever evicted under this policy")
+                : fmt::format("pinned; {} tokens stay in all, beside the system prompt", pinned));
     } else if (name == "save") {
         need_file();
         conversation.save(argument);

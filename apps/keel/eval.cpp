@@ -1,4 +1,5 @@
 #include "console.hpp"
+#include "eval_log.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
 #include "text_input.hpp"
@@ -157,6 +158,7 @@ void add_eval(CLI::App &app, Program &program) {
     eval.require_subcommand(1);
     add_perplexity(eval, program);
     add_kl(eval, program);
+    add_eval_log(eval, program);
 }
 
 } // namespace keel::cli

@@ -27,7 +27,7 @@ struct RunOptions {
     TraceOption trace;
     std::string prompt, file;
     bool has_prompt = false;
-    std::vector<std::string> stop;
+    std::vector<std::string> stop, pin;
     bool json = false, no_stream = false, ignore_eos = false, echo = false;
     bool explain = false, explain_only = false;
     std::optional<int64_t> logprobs;
@@ -147,6 +147,7 @@ std::string batch_settings(const RunOptions &o, pipeline::PipelineConfig config)
 int run_pipeline(const RunOptions &o, const Program &program) {
     pipeline::PipelineConfig config = o.pipeline.load();
     if (!o.stop.empty()) config.generation.stop.value = o.stop;
+    if (!o.pin.empty()) config.generation.pin.value = o.pin;
     const bool is_batch = !o.prompts.empty();
     std::string prompt;
     if (!o.explain_only && !is_batch) {
@@ -224,6 +225,12 @@ void add_run(CLI::App &app, Program &program) {
         command.add_option("-f,--file", o->file, "Read the prompt from a file; '-': from standard input")
             ->type_name("FILE");
     command.add_option("--stop", o->stop, "End where this text would come; can be repeated")
+        ->type_name("TEXT")
+        ->expected(1)
+        ->take_all();
+    command
+        .add_option("--pin", o->pin,
+                    "Never evict this part of the prompt, which has to stand in it once; can be repeated")
         ->type_name("TEXT")
         ->expected(1)
         ->take_all();

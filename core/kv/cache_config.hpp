@@ -1,5 +1,7 @@
 #pragma once
 
+#include "kv/eviction_log.hpp"
+#include "kv/pressure.hpp"
 #include "plugin/host.hpp"
 #include "plugin/places.hpp"
 
@@ -8,6 +10,7 @@
 #include <keel/policy.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,10 +56,18 @@ struct CacheConfig {
     KvPositions positions = KvPositions::absolute;
     bool at_prefill_end = true, at_budget = true, at_insert = false; // triggers
     std::optional<int64_t> every_n;                                  // and every n tokens
+    std::optional<PressureConfig> pressure;                          // and when memory is short
+    std::shared_ptr<SystemMonitor> monitor;                          // who tells; NULL: the system
+    std::vector<TokenRun> pinned; // tokens that stay beside the protected prefix, wherever they come
+    // Policies that could take a prompt in which this one cannot, for messages; empty: nobody knows. Asked where it is needed.
+    std::function<std::string()> other_policies;
     uint64_t seed = 0;
-    std::string log;             // path of the eviction log; empty: none
-    int64_t trained_context = 0; // positions the model was trained for
-    float attention_scale = 0;   // of the logits; 0: 1 / sqrt(head_dim)
+    std::string log;              // path of the eviction log; empty: none
+    bool log_positions = false;   // which tokens were kept, too
+    int64_t trained_context = 0;  // positions the model was trained for
+    float attention_scale = 0;    // of the logits; 0: 1 / sqrt(head_dim)
+    int64_t attention_window = 0; // the narrowest window that a layer's attention has; 0: none has one
+    float attention_softcap = 0;  // of the logits; 0: none
     // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
     std::vector<double> rope_frequencies;
     std::vector<double>

@@ -31,6 +31,7 @@ CacheManager::CacheManager(const CacheManager &parent, std::unique_ptr<KvCache> 
     : plan_(parent.plan_), placement_(parent.placement_), prefix_(parent.prefix_), cache_(std::move(cache)),
       seen_(parent.seen_), since_every_n_(parent.since_every_n_), tail_(parent.tail_) {
     start();
+    copy_extras(parent);
     if (parent.policy_) policy_ = parent.policy_->fork();
     if (parent.rerotation_) rerotation_ = parent.rerotation_->fork();
 }
@@ -42,6 +43,7 @@ void CacheManager::start() {
     start_ = Clock::now();
     if (plan_.log() != nullptr) plan_.log()->open(); // empty, not an older run's, if nothing is ever evicted
     if (plan_.keeps_all()) return;
+    start_extras();
     keel_policy_needs needs;
     policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(), plan_.geometry(),
                                             plan_.config().seed, needs);
@@ -80,15 +82,16 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     };
     if (plan_.keeps_all()) return refuse("");
     if (prompt && !plan_.acts_in_prefill()) {
+        const std::string others = config.other_policies ? config.other_policies() : std::string{};
         return refuse(
             fmt::format("; policy {} does not evict before the prompt's end, so the whole prompt has to "
-                        "fit: raise the limit, or choose a policy that acts between chunks",
-                        config.policy.name));
+                        "fit: raise the limit, or choose a policy that acts between chunks{}",
+                        config.policy.name, others.empty() ? "" : " (" + others + ")"));
     }
     if (!prompt && plan_.prefill_only())
         return refuse(fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
     const int64_t capacity = plan_.capacity_slots();
-    const BudgetNow budget = plan_.budget(seen_ + n, prefix_);
+    const BudgetNow budget = budget_now(seen_ + n);
     const int64_t least = config.at_insert ? protected_slots() + 1 : budget.tokens;
     const bool fires = config.at_insert || (config.at_budget && budget.tokens < capacity) ||
                        (!prompt && config.every_n && budget.tokens + *config.every_n < capacity);
@@ -106,9 +109,8 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     int64_t n = std::min(left, std::max<int64_t>(preferred, 1));
     if (may_act(StepKind::prefill_chunk) && !cache_->fits(n)) {
         const int64_t capacity = plan_.capacity_slots();
-        const int64_t kept = plan_.config().at_insert
-                                 ? std::min(plan_.budget(seen_, prefix_).tokens, capacity - 1)
-                                 : cache_->max_length();
+        const int64_t kept = plan_.config().at_insert ? std::min(budget_now(seen_).tokens, capacity - 1)
+                                                      : cache_->max_length();
         n = std::clamp<int64_t>(capacity - kept, 1, n);
     }
     const int64_t window = plan_.needs().window;
@@ -121,7 +123,7 @@ std::span<const EvictionRecord> CacheManager::before_append(int64_t n, StepKind 
     std::string why;
     if (cache_->fits(n, &why)) return {};
     if (may_act(kind) && plan_.config().at_insert) {
-        const int64_t target = std::min(plan_.budget(seen_, prefix_).tokens, plan_.capacity_slots() - n);
+        const int64_t target = std::min(budget_now(seen_).tokens, plan_.capacity_slots() - n);
         if (target > protected_slots()) {
             const auto records = run_eviction(KEEL_TRIGGER_INSERT, target);
             if (cache_->fits(n, &why)) return records;
@@ -144,6 +146,7 @@ std::span<const int32_t> CacheManager::next_positions(int64_t n) {
 }
 
 void CacheManager::append(int64_t n) {
+    note_append(n);
     cache_->append(next_positions(n), n);
     seen_ += n;
     since_every_n_ += n;
@@ -154,7 +157,10 @@ void CacheManager::append(int64_t n) {
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
     if (plan_.keeps_all()) return {};
     const CacheConfig &config = plan_.config();
-    const BudgetNow budget = plan_.budget(seen_, prefix_);
+    if (pressure_ && (may_act(kind) || kind == StepKind::prefill_end)) {
+        if (const auto records = answer_pressure(); !records.empty()) return records;
+    }
+    const BudgetNow budget = budget_now(seen_);
     if (kind == StepKind::prefill_end && config.at_prefill_end)
         return run_eviction(KEEL_TRIGGER_PREFILL_END, budget.tokens);
     if (kind != StepKind::prefill_end && !may_act(kind)) return {};
@@ -170,7 +176,7 @@ std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
 
 std::span<const EvictionRecord> CacheManager::evict() {
     if (plan_.keeps_all()) return {};
-    return run_eviction(KEEL_TRIGGER_BUDGET, plan_.budget(seen_, prefix_).tokens);
+    return run_eviction(KEEL_TRIGGER_BUDGET, budget_now(seen_).tokens);
 }
 
 void CacheManager::truncate(int64_t n) {
@@ -184,6 +190,8 @@ void CacheManager::truncate(int64_t n) {
     since_every_n_ = std::max<int64_t>(0, since_every_n_ - n);
     if (rerotation_) rerotation_->truncate(*cache_);
     if (policy_) policy_->truncate(seen_);
+    pins_.truncate(seen_);
+    if (numbers_) numbers_->truncate(n);
 }
 
 void CacheManager::reset() {
@@ -192,6 +200,10 @@ void CacheManager::reset() {
     evictions_ = evicted_slots_ = evicted_bytes_ = 0;
     start_ = Clock::now();
     if (policy_) policy_->reset();
+    pins_.clear();
+    if (numbers_) numbers_->clear();
+    if (pressure_) pressure_->restart();
+    pressure_facts_.reset();
     set_prefix(plan_.config().protect_prefix);
 }
 
@@ -230,6 +242,7 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
     const bool once = plan_.needs().granularity == KEEL_KEEP_TOKEN;
     read_inputs(once ? 1 : s.layers);
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    const auto when = std::chrono::system_clock::now();
     // All is decided before anything moves: a policy that fails leaves the cache as it was.
     for (uint32_t l = 0; l < s.layers; ++l) {
         EvictionRecord record;
@@ -245,6 +258,9 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
         record.sequence = sequence_;
         record.tokens = seen_;
         record.seconds = seconds;
+        record.when = when;
+        record.budget = target;
+        record.pressure = pressure_facts_;
         record.trigger = trigger;
         record.layer = l;
         record.heads = s.kv_heads;
@@ -339,6 +355,7 @@ void CacheManager::protect(uint32_t layer) {
         const auto mask = mask_.begin() + row;
         std::fill(mask, mask + std::min(length, prefix_), uint8_t{1});
         std::fill(mask + std::max<int64_t>(0, length - config.protect_recent), mask + length, uint8_t{1});
+        pins_.mark(size_t{layer} * s.kv_heads + h, length, &*mask);
         lengths_[h] = static_cast<int32_t>(length);
     }
 }
@@ -427,6 +444,7 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
         const auto begin = Clock::now();
         const KeepLists &keep = keep_[record.layer];
         note_tail(record.layer, keep);
+        note_compact(record.layer, keep);
         record.kept_min = shortest_kept(keep);
         for (const auto &list : keep)
             record.kept_max = std::max(record.kept_max, std::ssize(list));
@@ -445,10 +463,12 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
     if (records.empty()) return;
     ++evictions_;
     int64_t most = 0;
-    for (const EvictionRecord &record : records) {
+    for (EvictionRecord &record : records) {
         most = std::max(most, record.held_max - record.kept_min);
         evicted_bytes_ += record.freed_bytes;
-        if (plan_.log() != nullptr) plan_.log()->write(record);
+        if (plan_.log() == nullptr) continue;
+        note_kept(record);
+        plan_.log()->write(record);
     }
     evicted_slots_ += static_cast<uint64_t>(most);
     trace_eviction(plan_.executor().stream().trace(), *cache_, records);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kv/cache_plan.hpp"
+#include "kv/pinned_tokens.hpp"
 #include "kv/plugin_state.hpp"
 #include "kv/rerotation.hpp"
 
@@ -70,6 +71,10 @@ class CacheManager {
     void protect_prefix(int64_t tokens, std::string_view what);
     int64_t protected_prefix() const { return prefix_; }
 
+    void pin(int64_t from, int64_t to, std::string_view what);
+    void unpin(int64_t from) { pins_.truncate(from); }
+    int64_t pinned_tokens() const { return pins_.count(prefix_); } // behind the protected prefix
+
     // Writes cache, books and the policy's state, and takes them in again in the place of what is here. A pipeline of the same shape,
     // types, policy and parameters understands them. Throws Error(input) for what cannot be, Error(plugin) for a policy that has state
     // and cannot save it; after a failed load() the cache is empty.
@@ -90,7 +95,16 @@ class CacheManager {
 
     void start();
     void set_prefix(int64_t prefix);
-    int64_t protected_slots() const { return prefix_ + plan_.config().protect_recent; }
+    int64_t protected_slots() const { return prefix_ + plan_.config().protect_recent + pins_.count(prefix_); }
+    BudgetNow budget_now(int64_t seen) const; // what memory pressure leaves of the plan's
+    void start_extras();
+    void copy_extras(const CacheManager &parent);
+    void load_extras(StateReader &in);
+    std::span<const EvictionRecord> answer_pressure();
+    void note_append(int64_t n);
+    void note_compact(uint32_t layer, const KeepLists &keep);
+    void note_kept(EvictionRecord &record) const;
+    std::vector<int32_t> first_slots(int64_t from, int64_t to) const;
     void load_books(StateReader &in);
     void check_lengths(const StateReader &in) const;
     bool may_act(StepKind kind) const;
@@ -113,6 +127,10 @@ class CacheManager {
     std::unique_ptr<PolicyState> policy_;
     std::unique_ptr<AllocatorState> allocator_; // NULL: the same budget for all heads
     std::unique_ptr<Rerotation> rerotation_;    // NULL in absolute mode
+    PinnedTokens pins_;
+    std::unique_ptr<TokenNumbers> numbers_;   // for the log; NULL: positions are numbers, or nobody asks
+    std::unique_ptr<PressureWatch> pressure_; // NULL: not watched
+    std::shared_ptr<const PressureFacts> pressure_facts_; // where memory is short
     std::chrono::steady_clock::time_point start_;
     uint64_t sequence_ = 0;
     int64_t seen_ = 0, since_every_n_ = 0;

@@ -19,6 +19,7 @@ void CacheManager::save(StateWriter &out) const {
     cache_->save(out);
     if (rerotation_) rerotation_->save(out);
     if (policy_) policy_->save(out);
+    pins_.save(out);
 }
 
 void CacheManager::load(StateReader &in) {
@@ -29,6 +30,7 @@ void CacheManager::load(StateReader &in) {
         check_lengths(in);
         if (rerotation_) rerotation_->load(in, *cache_);
         if (policy_) policy_->load(in);
+        load_extras(in);
     } catch (...) {
         reset();
         throw;

@@ -1,6 +1,7 @@
 #include "kv/cache_plan.hpp"
 
 #include "base/error.hpp"
+#include "kv/pinned_tokens.hpp"
 #include "kv/plugin_state.hpp"
 
 #include <algorithm>
@@ -148,6 +149,10 @@ void CachePlan::check_allocator() {
     }
 }
 
+int64_t CachePlan::pinned_slots() const {
+    return PinnedTokens(0, config_.pinned).count(config_.protect_prefix);
+}
+
 int64_t CachePlan::peak_slots(int64_t chunk) const {
     const int64_t capacity = capacity_slots();
     if (keeps_all() || !acts_in_prefill() || prefill_only() || !config_.at_budget ||
@@ -183,7 +188,7 @@ void CachePlan::check_budget() {
         }
         key = fmt::format("policy.params (policy {} asks for {} slots)", config_.policy.name,
                           needs_.own_budget);
-        fixed_ = config_.protect_prefix + int64_t{needs_.own_budget};
+        fixed_ = config_.protect_prefix + pinned_slots() + int64_t{needs_.own_budget};
         break;
     case BudgetUnit::tokens:
         key = "policy.budget.tokens";
@@ -216,9 +221,10 @@ void CachePlan::check_budget() {
     if (fixed_ < least) {
         throw_error(
             ErrorKind::input,
-            "{}: a budget of {} slots leaves no room beside policy.protect (prefix {} + recent {}); at "
+            "{}: a budget of {} slots leaves no room beside policy.protect (prefix {} + recent {}{}); at "
             "least {}",
-            key, fixed_, config_.protect_prefix, config_.protect_recent, least);
+            key, fixed_, config_.protect_prefix, config_.protect_recent,
+            pinned_slots() > 0 ? fmt::format(" + spans {}", pinned_slots()) : "", least);
     }
     if (config_.slack && *config_.slack < 0)
         throw_error(ErrorKind::input, "policy.budget.slack: expected 0 or more, found {}", *config_.slack);
@@ -238,7 +244,8 @@ void CachePlan::check_positions() {
         throw_error(ErrorKind::internal, "re-rotation with {} RoPE frequencies of heads of {}",
                     config_.rope_frequencies.size(), shape_.head_dim);
     }
-    const bool contiguous = needs_.granularity == KEEL_KEEP_TOKEN && needs_.output == KEEL_OUTPUT_KEEP;
+    const bool contiguous =
+        needs_.granularity == KEEL_KEEP_TOKEN && needs_.output == KEEL_OUTPUT_KEEP && pinned_slots() == 0;
     if (is_quantized(shape_.key_dtype) && !contiguous) {
         throw_error(
             ErrorKind::input,

@@ -34,6 +34,7 @@ class CachePlan {
     CachePlan &operator=(const CachePlan &) = delete;
 
     const CacheConfig &config() const { return config_; }
+    int64_t pinned_slots() const; // of CacheConfig::pinned, behind the protected prefix
     const KvShape &shape() const { return shape_; }
     const keel_policy_needs &needs() const { return needs_; }
     const keel_geometry &geometry() const { return geometry_; }
@@ -76,7 +77,9 @@ class CachePlan {
     void check_budget();
     void check_positions();
     void plan_ops();
-    int64_t protected_slots() const { return config_.protect_prefix + config_.protect_recent; }
+    int64_t protected_slots() const {
+        return config_.protect_prefix + config_.protect_recent + pinned_slots();
+    }
 
     Executor &executor_;
     KvShape shape_;

@@ -1,13 +1,16 @@
 #include "kv/eviction_log.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -40,6 +43,17 @@ std::string quoted(const std::string &text) {
         }
     }
     return out + '"';
+}
+
+// "2026-03-01T12:00:00.250Z"
+std::string utc(std::chrono::system_clock::time_point when) {
+    using namespace std::chrono;
+    const auto ms = duration_cast<milliseconds>(when.time_since_epoch()).count();
+    const auto seconds = static_cast<std::time_t>(ms / 1000);
+    std::tm parts{};
+    if (::gmtime_r(&seconds, &parts) == nullptr) return {};
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                       parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, ms % 1000);
 }
 
 [[noreturn]] void refuse(const std::string &path, std::string_view why) {
@@ -131,22 +145,80 @@ void EvictionRecord::summarize(std::span<const float> scores, std::span<const in
     has_scores = true;
 }
 
-std::string to_json(const EvictionRecord &r, const std::string &policy) {
+std::vector<TokenRun> token_runs(std::span<const int32_t> rising) {
+    std::vector<TokenRun> runs;
+    for (const int32_t token : rising) {
+        if (runs.empty() || runs.back().to != token) runs.push_back({token, token});
+        ++runs.back().to;
+    }
+    return runs;
+}
+
+std::string params_json(const keel_param *const *params, uint32_t n) {
+    std::string out = "{";
+    for (uint32_t i = 0; i < n; ++i) {
+        const keel_param &p = *params[i];
+        out += fmt::format("{}{}:", i == 0 ? "" : ",", quoted(p.key));
+        switch (p.type) {
+        case KEEL_PARAM_INT:
+            out += fmt::format("{}", p.i);
+            break;
+        case KEEL_PARAM_BOOL:
+            out += p.i != 0 ? "true" : "false";
+            break;
+        case KEEL_PARAM_FLOAT:
+            out += number(p.f);
+            break;
+        default:
+            out += p.s != nullptr ? quoted(p.s) : "null";
+        }
+    }
+    return out + '}';
+}
+
+std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
     std::string line = fmt::format(
-        R"({{"sequence":{},"tokens":{},"seconds":{:.6f},"trigger":"{}","policy":{},"layer":{},"heads":{},)"
-        R"("held":{},"kept_min":{},"kept_max":{},"freed_bytes":{},"moved_keys":{},"microseconds":{:.1f})",
-        r.sequence, r.tokens, r.seconds, trigger_name(r.trigger), quoted(policy), r.layer, r.heads,
-        r.held_max, r.kept_min, r.kept_max, r.freed_bytes, r.moved_keys, r.microseconds);
+        R"({{"sequence":{},"tokens":{},"time":"{}","seconds":{:.6f},"trigger":"{}","policy":{})", r.sequence,
+        r.tokens, utc(r.when), r.seconds, trigger_name(r.trigger), quoted(source.policy));
+    if (!source.allocator.empty()) {
+        line += fmt::format(R"(,"allocator":{{"plugin":{},"params":{}}})", quoted(source.allocator),
+                            source.allocator_params.empty() ? "{}" : source.allocator_params);
+    }
+    line += fmt::format(
+        R"(,"layer":{},"heads":{},"budget":{},"held":{},"kept_min":{},"kept_max":{},"freed_bytes":{},)"
+        R"("moved_keys":{},"microseconds":{:.1f})",
+        r.layer, r.heads, r.budget, r.held_max, r.kept_min, r.kept_max, r.freed_bytes, r.moved_keys,
+        r.microseconds);
+    if (r.pressure) {
+        const PressureFacts &p = *r.pressure;
+        line += fmt::format(
+            R"(,"pressure":{{"step":{},"share":{},"available_bytes":{},"low_bytes":{},"limited_by":{},)"
+            R"("stalled_percent":{},"why":{}}})",
+            p.step, number(p.share), p.available, p.low, quoted(printable(p.limited_by, 400)),
+            p.stalled ? number(*p.stalled) : "null", quoted(printable(p.why, 600)));
+    }
     if (r.has_scores) {
         line += fmt::format(R"(,"scores":{{"min":{},"p25":{},"median":{},"p75":{},"max":{}}})",
                             number(r.score_min), number(r.score_p25), number(r.score_median),
                             number(r.score_p75), number(r.score_max));
     }
+    if (!r.kept.empty()) line += fmt::format(R"(,"kept":[{}])", fmt::join(r.kept, ","));
+    if (!r.tokens_kept.empty()) {
+        line += R"(,"kept_tokens":[)";
+        for (size_t h = 0; h < r.tokens_kept.size(); ++h) {
+            line += h == 0 ? "[" : ",[";
+            for (size_t i = 0; i < r.tokens_kept[h].size(); ++i)
+                line += fmt::format("{}[{},{}]", i == 0 ? "" : ",", r.tokens_kept[h][i].from,
+                                    r.tokens_kept[h][i].to);
+            line += ']';
+        }
+        line += ']';
+    }
     return line + '}';
 }
 
-EvictionLog::EvictionLog(const std::string &path, std::string policy)
-    : path_(path), policy_(std::move(policy)) {
+EvictionLog::EvictionLog(const std::string &path, EvictionSource source)
+    : path_(path), source_(std::move(source)) {
     check_writable(path_);
     claim_ = claim(path_);
 }
@@ -165,7 +237,7 @@ void EvictionLog::open() {
 
 void EvictionLog::write(const EvictionRecord &record) {
     open();
-    const std::string line = to_json(record, policy_) + '\n';
+    const std::string line = to_json(record, source_) + '\n';
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
         std::fflush(file_.get()) != 0) {
         throw_error(ErrorKind::resource, "policy.log: {} cannot be written: {}", path_, std::strerror(errno));

@@ -89,6 +89,28 @@ void check_trigger(const TriggerSection &trigger) {
                     to_string(trigger.every_n.where));
 }
 
+void check_pressure(const TriggerSection &trigger) {
+    const PressureSection &p = trigger.pressure;
+    if (!trigger.has(Trigger::pressure) && !p.where().file.empty())
+        throw_error(
+            ErrorKind::input,
+            "{}: expected pressure in 'policy.trigger.on' beside 'policy.trigger.pressure', found none; "
+            "add it to the list",
+            to_string(p.where()));
+    if (*p.available_mib && *p.critical_mib && **p.critical_mib > **p.available_mib)
+        throw_error(
+            ErrorKind::input,
+            "{}: expected 'policy.trigger.pressure.critical_mib' to be at most available_mib, {}, found {}",
+            to_string(p.critical_mib.where), **p.available_mib, **p.critical_mib);
+}
+
+void check_log(const PolicySection &policy) {
+    if (!*policy.log_positions || *policy.log) return;
+    throw_error(ErrorKind::input,
+                "{}: expected 'policy.log' beside 'policy.log_positions', found none; name a file there",
+                to_string(policy.log_positions.where));
+}
+
 void check_sync(SyncSection &sync) {
     if (*sync.strategy == SyncStrategy::batched) {
         if (!*sync.ops) sync.ops.value = SyncSection::default_ops;
@@ -140,6 +162,14 @@ SourceLocation BudgetSection::where() const {
     return {};
 }
 
+SourceLocation PressureSection::where() const {
+    for (const SourceLocation *where :
+         {&available_mib.where, &critical_mib.where, &stalled_percent.where, &steps.where, &cooldown.where}) {
+        if (!where->file.empty()) return *where;
+    }
+    return {};
+}
+
 bool TriggerSection::has(Trigger trigger) const noexcept {
     return std::find(on.value.begin(), on.value.end(), trigger) != on.value.end();
 }
@@ -147,6 +177,7 @@ bool TriggerSection::has(Trigger trigger) const noexcept {
 void check_eviction(const PolicySection &policy) {
     check_budget(policy.budget);
     check_trigger(policy.trigger);
+    check_pressure(policy.trigger);
 }
 
 PipelineConfig make_config(const YamlNode &tree) {
@@ -155,6 +186,7 @@ PipelineConfig make_config(const YamlNode &tree) {
     PipelineConfig config;
     visit_settings(config, Reader(root));
     check_sync(config.sync);
+    check_log(config.policy);
     return config;
 }
 

@@ -46,7 +46,7 @@ struct RawParam {
 };
 
 enum class PositionMode { absolute, rerotated, automatic };
-enum class Trigger { prefill_end, budget, insert, every_n };
+enum class Trigger { prefill_end, budget, insert, every_n, pressure };
 enum class SyncStrategy { automatic, lazy, eager, batched };
 enum class BudgetKind { none, tokens, ratio, mib };
 
@@ -90,15 +90,33 @@ struct BudgetSection {
     bool operator==(const BudgetSection &) const = default;
 };
 
+// Tokens number `from` to `to` - 1 of a sequence.
+struct Span {
+    int64_t from = 0, to = 0;
+    bool operator==(const Span &) const = default;
+};
+
 struct ProtectSection {
     Setting<int64_t> prefix, recent;
     Setting<bool> system_prompt; // of a chat
+    Setting<std::vector<Span>> spans;
     bool operator==(const ProtectSection &) const = default;
+};
+
+struct PressureSection {
+    Setting<std::optional<double>> available_mib, critical_mib; // nullopt: auto
+    Setting<std::optional<double>> stalled_percent;             // nullopt: not looked at
+    Setting<std::vector<double>> steps;
+    Setting<int64_t> cooldown; // tokens
+
+    SourceLocation where() const; // of the first key that is given; empty: none is
+    bool operator==(const PressureSection &) const = default;
 };
 
 struct TriggerSection {
     Setting<std::vector<Trigger>> on;
     Setting<std::optional<int64_t>> every_n; // given if and only if `on` holds every_n (policy none aside)
+    PressureSection pressure;                // no key given unless `on` holds pressure (policy none aside)
 
     bool has(Trigger trigger) const noexcept;
     bool operator==(const TriggerSection &) const = default;
@@ -111,6 +129,7 @@ struct PolicySection : PluginSection {
     Setting<PositionMode> positions;
     TriggerSection trigger;
     Setting<std::optional<std::filesystem::path>> log; // absolute
+    Setting<bool> log_positions;                       // true only with a log
     Setting<int64_t> seed;
     bool operator==(const PolicySection &) const = default;
 };
@@ -134,6 +153,7 @@ struct SamplingSection {
 
 struct GenerationSection {
     Setting<std::string> prompt;
+    Setting<std::vector<std::string>> pin;
     Setting<int64_t> max_tokens;
     Setting<std::vector<std::string>> stop;
     bool operator==(const GenerationSection &) const = default;
@@ -179,10 +199,17 @@ void visit_settings(Config &c, Visit &&visit) {
     visit("policy.protect.prefix", c.policy.protect.prefix);
     visit("policy.protect.recent", c.policy.protect.recent);
     visit("policy.protect.system_prompt", c.policy.protect.system_prompt);
+    visit("policy.protect.spans", c.policy.protect.spans);
     visit("policy.positions", c.policy.positions);
     visit("policy.trigger.on", c.policy.trigger.on);
     visit("policy.trigger.every_n", c.policy.trigger.every_n);
+    visit("policy.trigger.pressure.available_mib", c.policy.trigger.pressure.available_mib);
+    visit("policy.trigger.pressure.critical_mib", c.policy.trigger.pressure.critical_mib);
+    visit("policy.trigger.pressure.stalled_percent", c.policy.trigger.pressure.stalled_percent);
+    visit("policy.trigger.pressure.steps", c.policy.trigger.pressure.steps);
+    visit("policy.trigger.pressure.cooldown", c.policy.trigger.pressure.cooldown);
     visit("policy.log", c.policy.log);
+    visit("policy.log_positions", c.policy.log_positions);
     visit("policy.seed", c.policy.seed);
     visit("sync.strategy", c.sync.strategy);
     visit("sync.ops", c.sync.ops);
@@ -196,6 +223,7 @@ void visit_settings(Config &c, Visit &&visit) {
     visit("sampling.repetition_window", c.sampling.repetition_window);
     visit("sampling.seed", c.sampling.seed);
     visit("generation.prompt", c.generation.prompt);
+    visit("generation.pin", c.generation.pin);
     visit("generation.max_tokens", c.generation.max_tokens);
     visit("generation.stop", c.generation.stop);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 
 namespace keel::pipeline {
@@ -37,6 +38,15 @@ class Encoder {
     std::string operator()(PositionMode v) const { return choice(static_cast<size_t>(v)); }
     std::string operator()(SyncStrategy v) const { return choice(static_cast<size_t>(v)); }
     std::string operator()(const std::vector<std::string> &v) const { return flow_list(v); }
+    std::string operator()(const std::vector<double> &v) const {
+        return fmt::format("[{}]", fmt::join(v, ", "));
+    }
+    std::string operator()(const std::vector<Span> &v) const {
+        std::string text;
+        for (const Span &span : v)
+            text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", span.from, span.to);
+        return "[" + text + "]";
+    }
     std::string operator()(const std::vector<Trigger> &v) const {
         std::vector<std::string> words;
         for (const Trigger trigger : v)

@@ -56,6 +56,7 @@ void Conversation::reset() {
     session_.reset();
     turns_.clear();
     random_.reset();
+    question_from_ = question_to_ = 0;
     protect_system();
 }
 
@@ -137,6 +138,7 @@ void Conversation::drop_stop_string(const GenerateResult &result, size_t text_by
 GenerateResult Conversation::ask(std::string_view question, const GenerateOptions &given) {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
     GenerateOptions options = given;
+    options.pin.clear(); // parts of a prompt, not of each question
     options.end_ids = chat_.end_ids(tokenizer);
     for (std::string &mark : chat_.stop_strings(tokenizer))
         options.stop.push_back(std::move(mark));
@@ -169,12 +171,22 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     random_ = result.random;
     const size_t text_bytes = result.text.size();
     if (!lead.empty() && result.text.starts_with(lead)) result.text.erase(0, lead.size());
+    question_from_ = before + (pending ? 1 : 0);
+    question_to_ = question_from_ + std::ssize(ids);
     turns_.push_back({ChatRole::user, std::string(question)});
     turns_.push_back({ChatRole::assistant, result.text});
     if (result.reason == StopReason::end_token) session_.set_pending(std::nullopt); // the template writes it
     if (result.reason == StopReason::stop_string)
         drop_stop_string(result, text_bytes, before + std::ssize(ids) + (pending ? 1 : 0));
     return result;
+}
+
+int64_t Conversation::pin_question() {
+    CacheManager &cache = session_.cache();
+    if (question_from_ == question_to_ || session_.tokens() < question_to_)
+        throw_error(ErrorKind::usage, "there is no question in the cache that could be pinned");
+    cache.pin(question_from_, question_to_, "/pin");
+    return cache.pinned_tokens();
 }
 
 void Conversation::save(const std::filesystem::path &path) {
@@ -225,6 +237,7 @@ void Conversation::load(const std::filesystem::path &path) {
     }
     turns_ = std::move(turns);
     system_ = std::move(system);
+    question_from_ = question_to_ = 0;
 }
 
 } // namespace keel

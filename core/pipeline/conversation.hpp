@@ -34,6 +34,9 @@ class Conversation {
     // not fit is Error(resource), one that was cancelled before its answer began has StopReason::cancelled and no ids: both leave the
     // conversation as it was.
     GenerateResult ask(std::string_view question, const GenerateOptions &options);
+    // Keeps the last question from being evicted, with the marks around it, until the cache is read anew. Throws Error(usage) if there is
+    // none or part of it was evicted already, Error(input) if the budget has no room. The tokens that are pinned in all.
+    int64_t pin_question();
     // Forgets all but the system prompt; random numbers start anew.
     void reset();
     // A conversation that is known already, in place of what is here: the session reads it with its next question.
@@ -65,6 +68,7 @@ class Conversation {
     std::optional<std::string> system_;
     std::vector<ChatMessage> turns_;
     std::optional<Rng::State> random_;
+    int64_t question_from_ = 0, question_to_ = 0; // tokens of the last question; equal: there is none
 };
 
 } // namespace keel

@@ -244,6 +244,32 @@ void decode(const Field &field, std::vector<std::string> &value) {
     }
 }
 
+void decode(const Field &field, std::vector<double> &value) {
+    if (field.node.kind != YamlNode::Kind::sequence) fail(field, describe(field.node));
+    if (field.node.items.empty()) fail(field, "an empty list");
+    for (const YamlNode &item : field.node.items) {
+        double number = 0;
+        decode(Field{field.key, item}, number);
+        if (!value.empty() && number >= value.back())
+            fail(Field{field.key, item}, fmt::format("{} behind {}", number, value.back()));
+        value.push_back(number);
+    }
+}
+
+void decode(const Field &field, std::vector<Span> &value) {
+    if (field.node.kind != YamlNode::Kind::sequence) fail(field, describe(field.node));
+    for (const YamlNode &item : field.node.items) {
+        const Field pair{field.key, item};
+        if (item.kind != YamlNode::Kind::sequence) fail(pair, describe(item));
+        if (item.items.size() != 2) fail(pair, fmt::format("a list of {}", item.items.size()));
+        Span span;
+        decode(Field{field.key, item.items[0]}, span.from);
+        decode(Field{field.key, item.items[1]}, span.to);
+        if (span.from >= span.to) fail(pair, fmt::format("[{}, {}]", span.from, span.to));
+        value.push_back(span);
+    }
+}
+
 void decode(const Field &field, std::vector<RawParam> &value) {
     if (field.node.is_null()) return;
     if (!field.node.is_map()) fail(field, describe(field.node));

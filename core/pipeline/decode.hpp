@@ -35,6 +35,8 @@ void decode(const Field &field, PositionMode &value);
 void decode(const Field &field, SyncStrategy &value);
 void decode(const Field &field, std::vector<Trigger> &value);
 void decode(const Field &field, std::vector<std::string> &value);
+void decode(const Field &field, std::vector<double> &value);
+void decode(const Field &field, std::vector<Span> &value);
 void decode(const Field &field, std::vector<RawParam> &value);
 
 template <typename T>

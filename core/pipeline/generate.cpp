@@ -2,6 +2,7 @@
 
 #include "base/counted.hpp"
 #include "base/display.hpp"
+#include "pipeline/pin_text.hpp"
 #include "text/stream.hpp"
 
 #include <algorithm>
@@ -31,12 +32,23 @@ std::span<const float> last_row(Session &session) {
     return session.logits().last(static_cast<size_t>(session.pipeline().model().vocab_size));
 }
 
+// Before the prompt is taken in: its first token will be number `first`.
+void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
+               const std::vector<std::string> &texts) {
+    const Tokenizer &tokenizer = *session.pipeline().tokenizer();
+    for (const std::string &text : texts) {
+        const TokenRun run = find_text(tokenizer, prompt, text, "generation.pin");
+        session.cache().pin(first + run.from, first + run.to, "generation.pin");
+    }
+}
+
 } // namespace
 
 GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
     GenerateOptions options;
     options.max_tokens = *config.generation.max_tokens;
     options.stop = *config.generation.stop;
+    options.pin = *config.generation.pin;
     SamplingParams &s = options.sampling;
     s.temperature = static_cast<float>(*config.sampling.temperature);
     s.top_k = static_cast<int32_t>(*config.sampling.top_k);
@@ -75,7 +87,16 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
         std::vector<int32_t> input(prompt.begin(), prompt.end());
         if (session.pending()) input.insert(input.begin(), *session.pending());
         const int64_t before = session.tokens();
-        if (!session.prefill(input, true, 1, options.progress)) {
+        bool is_read = false;
+        try {
+            pin_texts(session, prompt, before + std::ssize(input) - std::ssize(prompt), options.pin);
+            is_read = session.prefill(input, true, 1, options.progress);
+        } catch (...) {
+            session.cache().unpin(session.tokens()); // tokens that never came
+            throw;
+        }
+        if (!is_read) {
+            session.cache().unpin(session.tokens());
             const int64_t stay = session.tokens() - before;
             stop(StopReason::cancelled,
                  stay == 0

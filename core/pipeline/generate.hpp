@@ -23,6 +23,7 @@ const char *stop_reason_name(StopReason reason); // "end_token", ...
 struct GenerateOptions {
     int64_t max_tokens = 128;
     std::vector<std::string> stop;
+    std::vector<std::string> pin; // parts of the prompt that are never evicted, see find_text()
     SamplingParams sampling;
     bool ignore_end = false;         // go on past end tokens, up to max_tokens
     std::vector<int32_t> end_ids;    // tokens that end the text beside those of the tokenizer, ascending

@@ -39,6 +39,20 @@ PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
+PressureConfig pressure_config(const pipeline::PressureSection &section) {
+    const auto bytes = [](const std::optional<double> &mib) -> std::optional<uint64_t> {
+        if (!mib) return std::nullopt;
+        return static_cast<uint64_t>(*mib * 1048576.0);
+    };
+    PressureConfig c;
+    c.low = bytes(*section.available_mib);
+    c.critical = bytes(*section.critical_mib);
+    c.stalled = *section.stalled_percent;
+    c.steps = *section.steps;
+    c.cooldown = *section.cooldown;
+    return c;
+}
+
 // Errors of the cache begin with the key they are about; the config knows where that was written. `otherwise`: the place if
 // the key was not written at all. One that a plugin's call failed with has its place already.
 template <typename Action>
@@ -114,7 +128,7 @@ std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &sect
 
 Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options)
     : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()),
-      memory_(options.memory) {
+      memory_(options.memory), monitor_(options.monitor) {
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
@@ -211,6 +225,12 @@ CacheConfig Pipeline::make_cache_config(bool has_system_prompt) const {
     c.at_budget = p.trigger.has(pipeline::Trigger::budget);
     c.at_insert = p.trigger.has(pipeline::Trigger::insert);
     if (p.trigger.has(pipeline::Trigger::every_n)) c.every_n = *p.trigger.every_n;
+    if (p.trigger.has(pipeline::Trigger::pressure)) c.pressure = pressure_config(p.trigger.pressure);
+    c.monitor = monitor_;
+    for (const pipeline::Span &span : *p.protect.spans)
+        c.pinned.push_back({static_cast<int32_t>(span.from), static_cast<int32_t>(span.to)});
+    c.other_policies = [this] { return policies_that_act_in_prefill(); };
+    c.log_positions = *p.log_positions;
     c.seed = static_cast<uint64_t>(*p.seed);
     if (p.log->has_value()) c.log = p.log->value().string();
     c.trained_context = model().max_positions;
@@ -280,9 +300,45 @@ void Pipeline::bind_eviction() {
     const keel_policy_needs needs = at_its_line(config_, config_.policy.plugin.where, [&] {
         return ask_policy(make_cache_config(false), kv_shape_, *host_);
     });
-    if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) return;
+    const pipeline::TriggerSection &trigger = config_.policy.trigger;
+    if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) {
+        if (!trigger.has(pipeline::Trigger::pressure)) return;
+        throw_error(
+            ErrorKind::input,
+            "{}: policy {} never evicts, so it could not answer memory pressure; remove pressure from "
+            "policy.trigger.on or choose a policy that evicts",
+            to_string(trigger.on.where), policy_.library->id());
+    }
     pipeline::check_eviction(config_.policy);
+    if (trigger.has(pipeline::Trigger::pressure) && (needs.flags & KEEL_POLICY_PREFILL_ONLY) != 0) {
+        throw_error(
+            ErrorKind::input,
+            "{}: policy {} acts at the end of the prompt only, memory pressure comes at any time; remove "
+            "pressure from policy.trigger.on or choose a policy that goes on evicting",
+            to_string(trigger.on.where), policy_.library->id());
+    }
     allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+}
+
+// Names of plugins, for a message: policies of the search path that evict between the chunks of a prompt. One that cannot be loaded, or that
+// has to be told parameters, is left out.
+std::string Pipeline::policies_that_act_in_prefill() const {
+    std::string names;
+    for (const PluginFile &file : PluginRegistry::process().list()) {
+        if (file.shadowed) continue;
+        try {
+            const PluginLibrary &library = PluginRegistry::process().get(file.name, SourceLocation{});
+            if (library.kind() != KEEL_PLUGIN_POLICY) continue;
+            const ParamValues params = library.params().bind({}, {});
+            CacheConfig c = make_cache_config(false);
+            c.policy = {library.id(), &library.policy(), params.data(), params.size(), {}};
+            const uint32_t flags = ask_policy(c, kv_shape_, *host_).flags;
+            if ((flags & KEEL_POLICY_BLOCKWISE) == 0 || (flags & KEEL_POLICY_KEEPS_ALL) != 0) continue;
+            names += (names.empty() ? "" : ", ") + library.id();
+        } catch (const Error &) {
+        }
+    }
+    return names;
 }
 
 // Of the memory that weights and cache lie in: a device's own, or the system's.

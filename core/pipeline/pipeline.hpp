@@ -44,7 +44,8 @@ struct PipelineOptions {
     bool has_system_prompt =
         false; // sequences may call CacheManager::protect_prefix, if the config protects system prompts
     std::function<MemoryInfo()>
-        memory;                   // what there is to plan with; empty: what device and system say. For tests
+        memory; // what there is to plan with; empty: what device and system say. For tests
+    std::shared_ptr<SystemMonitor> monitor; // who tells of memory pressure; NULL: the system. For tests
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway)
 };
 
@@ -89,6 +90,7 @@ class Pipeline {
     void check_cap() const;
     void compare_budgets() const;
     void bind_eviction();
+    std::string policies_that_act_in_prefill() const;
     MemoryInfo memory() const;
     uint64_t table_bytes(int64_t context) const;
     void check_tables() const;
@@ -100,6 +102,7 @@ class Pipeline {
     pipeline::PipelineConfig config_;
     std::shared_ptr<HostServices> host_;
     std::function<MemoryInfo()> memory_; // empty: asked where it is needed
+    std::shared_ptr<SystemMonitor> monitor_;
     std::unique_ptr<Executor> executor_;
     BoundPlugin policy_, allocator_;
     std::shared_ptr<const ModelSource> source_;

@@ -149,6 +149,15 @@ constexpr KeySpec keys[] = {
      .default_text = "true",
      .doc = "Never evict the system prompt of a chat (keel chat); it then counts as protected, like prefix.",
      .example = "false"},
+    {.path = "policy.protect.spans",
+     .type = KeyType::spans,
+     .default_text = "[]",
+     .doc = "Further tokens that are never evicted: [from, to] are tokens number from to to - 1 since the "
+            "start, "
+            "the first is 0.",
+     .example = "[[16, 48], [200, 210]]",
+     .minimum = 0,
+     .maximum = max_tokens},
     {.path = "policy.positions",
      .type = KeyType::choice,
      .default_text = "absolute",
@@ -161,24 +170,71 @@ constexpr KeySpec keys[] = {
     {.path = "policy.trigger.on",
      .type = KeyType::choice_list,
      .default_text = "[prefill_end, budget]",
-     .doc = "When the policy is asked: at the end of the prompt, when budget and slack are full, after each "
-            "insert, every n tokens.",
+     .doc = "When the policy is asked: at the end of the prompt, when budget and slack are full, before "
+            "tokens that "
+            "would not fit, every n tokens, when the system runs short of memory.",
      .example = "[budget, every_n]",
-     .choices = trigger_words,
-     .unsupported = "pressure"},
+     .choices = trigger_words},
     {.path = "policy.trigger.every_n",
      .type = KeyType::integer,
      .doc = "Tokens from one eviction to the next; belongs to every_n in trigger.on.",
      .example = "64",
      .minimum = 1,
      .maximum = max_tokens},
-    {.path = "policy.trigger.pressure",
-     .type = KeyType::unsupported,
-     .doc = "remove it; kv.max_mib bounds the cache"},
+    {.path = "policy.trigger.pressure.available_mib",
+     .type = KeyType::number,
+     .default_text = "auto",
+     .doc =
+         "MiB of available memory (of the system, or what the control groups' limits leave) below which the "
+         "cache gives some back; auto: a tenth of all, at most 256.",
+     .example = "512",
+     .minimum = 0.001,
+     .maximum = max_mib,
+     .word = "auto"},
+    {.path = "policy.trigger.pressure.critical_mib",
+     .type = KeyType::number,
+     .default_text = "auto",
+     .doc = "MiB of available memory below which the last step is taken at once; auto: a quarter of "
+            "available_mib.",
+     .example = "64",
+     .minimum = 0.001,
+     .maximum = max_mib,
+     .word = "auto"},
+    {.path = "policy.trigger.pressure.stalled_percent",
+     .type = KeyType::number,
+     .default_text = "20",
+     .doc = "Share of the last 10 s, in percent, in which tasks waited for memory (PSI, some avg10 of the "
+            "control "
+            "group, else of the system), from which on memory counts as short too; none: not looked at.",
+     .example = "none",
+     .minimum = 0.1,
+     .maximum = 100,
+     .word = "none"},
+    {.path = "policy.trigger.pressure.steps",
+     .type = KeyType::falling,
+     .default_text = "[0.75, 0.5, 0.25]",
+     .doc = "Shares of the budget that the cache goes down to, one after the other while memory stays short; "
+            "back "
+            "up again once there is half as much more than available_mib.",
+     .example = "[0.5, 0.25]",
+     .minimum = 0.01,
+     .maximum = 0.99},
+    {.path = "policy.trigger.pressure.cooldown",
+     .type = KeyType::integer,
+     .default_text = "16",
+     .doc = "Tokens from one such step to the next, so that the first can take effect.",
+     .example = "64",
+     .minimum = 1,
+     .maximum = max_tokens},
     {.path = "policy.log",
      .type = KeyType::path,
      .doc = "File that gets one JSON line per eviction; emptied when a run begins. No bench writes it.",
      .example = "evictions.jsonl"},
+    {.path = "policy.log_positions",
+     .type = KeyType::boolean,
+     .default_text = "false",
+     .doc = "Write into the log which tokens each head kept; 'keel eval log' draws them.",
+     .example = "true"},
     {.path = "policy.seed",
      .type = KeyType::integer,
      .default_text = "0",
@@ -268,6 +324,11 @@ constexpr KeySpec keys[] = {
      .type = KeyType::text,
      .doc = "Text to go on from; the command line's -p replaces it.",
      .example = "Once upon a time"},
+    {.path = "generation.pin",
+     .type = KeyType::text_list,
+     .default_text = "[]",
+     .doc = "Parts of the prompt whose tokens are never evicted; each has to stand in it exactly once.",
+     .example = "[\"Once upon a time\"]"},
     {.path = "generation.max_tokens",
      .type = KeyType::integer,
      .default_text = "128",
@@ -292,6 +353,8 @@ constexpr SectionSpec sections[] = {
     {"policy.budget", "What an eviction leaves: one of tokens, ratio, mib."},
     {"policy.protect", "Tokens that stay whatever the policy says."},
     {"policy.trigger", "When the policy is asked.", "on"},
+    {"policy.trigger.pressure",
+     "When memory is short, and what the cache then gives back; belongs to pressure in trigger.on."},
     {"sync", "How often host and device wait for each other; results are the same.", "strategy"},
     {"sampling", "How the next token is drawn."},
     {"generation", "What is written."},
@@ -304,6 +367,7 @@ constexpr std::array<Words, 2> drop_not_mib = {"tokens", "ratio"};
 constexpr std::array<Words, 2> drop_apart = {"key_dtype", "value_dtype"};
 constexpr std::array<Words, 1> drop_ops = {"ops"};
 constexpr std::array<Words, 1> drop_every_n = {"every_n"};
+constexpr std::array<Words, 1> drop_pressure = {"pressure"};
 
 using When = OverrideRule::When;
 constexpr OverrideRule rules[] = {
@@ -316,6 +380,7 @@ constexpr OverrideRule rules[] = {
     {"kv", "dtype", When::always, drop_apart},
     {"sync", "strategy", When::lacks, drop_ops, "batched"},
     {"policy.trigger", "on", When::lacks, drop_every_n, "every_n"},
+    {"policy.trigger", "on", When::lacks, drop_pressure, "pressure"},
 };
 
 std::string number_text(double value) {
@@ -393,6 +458,12 @@ std::string expectation(const KeySpec &key) {
         return "a list of " + choice_text(key);
     case KeyType::text_list:
         return "a list of texts";
+    case KeyType::falling:
+        return fmt::format("a list of falling numbers from {} to {}", number_text(key.minimum),
+                           number_text(key.maximum));
+    case KeyType::spans:
+        return fmt::format("a list of pairs [from, to] of integers from {} to {}, from below to",
+                           number_text(key.minimum), number_text(key.maximum));
     case KeyType::params:
         return "a map of parameters";
     case KeyType::unsupported:

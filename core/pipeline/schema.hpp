@@ -19,6 +19,8 @@ enum class KeyType {
     choice,      // one of choices
     choice_list, // a list of choices, none twice
     text_list,   // a list of texts, none of them empty
+    falling,     // a list of numbers, each below the one before, minimum..maximum
+    spans,       // a list of pairs [from, to] of integers, minimum..maximum, from below to
     params,      // a map that the plugin's own table is asked about
     unsupported, // known, and refused: `doc` says what to do instead
 };
@@ -29,7 +31,7 @@ struct KeySpec {
     std::string_view default_text; // as it would stand in YAML; empty: none
     std::string_view doc;          // one sentence, with the unit
     std::string_view example;      // a value other than the default
-    double minimum = 0;            // integer, number
+    double minimum = 0;            // integer, number, falling, spans
     double maximum = 0;
     std::string_view word = {}; // integer, number: the word that stands for "not given": auto, none
     std::span<const std::string_view> choices = {};

@@ -41,25 +41,61 @@ std::optional<uint64_t> read_field(const fs::path &path, std::string_view key) {
     return std::nullopt;
 }
 
-// The process's cgroup v2 path, from the line "0::/path".
-std::optional<std::string> cgroup_path(const fs::path &proc) {
+// How the files of a control group are called.
+struct GroupFiles {
+    std::vector<const char *> limits;
+    const char *used;
+    const char *idle_cache; // in memory.stat: pages that are counted as used but given back on demand
+};
+const GroupFiles version_2 = {{"memory.max", "memory.high"}, "memory.current", "inactive_file "};
+const GroupFiles version_1 = {{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file "};
+
+// Every group from the leaf to the root may hold a limit. Inside a container the path may not exist below the mount;
+// the mount's own root is the container's group then.
+std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path) {
+    std::vector<fs::path> groups;
+    for (fs::path group = fs::path(path).lexically_normal();; group = group.parent_path()) {
+        groups.push_back(group.empty() ? mount : mount / group);
+        if (group.empty() || group == group.parent_path()) break;
+    }
+    return groups;
+}
+
+struct Groups {
+    std::vector<fs::path> unified; // version 2, leaf first; on hybrid systems it lies in a folder of its own
+    std::vector<fs::path> memory;  // version 1, where that has the memory controller
+};
+
+// From lines such as "0::/path" (version 2) and "4:memory:/path" (version 1).
+Groups find_groups(const fs::path &proc, const fs::path &cgroup) {
+    Groups groups;
     std::ifstream in(proc / "self" / "cgroup");
     std::string line;
     while (std::getline(in, line)) {
-        if (line.rfind("0::/", 0) == 0) return line.substr(4);
+        const size_t first = line.find(':'), second = line.find(":/", first + 1);
+        if (first == std::string::npos || second == std::string::npos) continue;
+        const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+        const std::string path = line.substr(second + 2);
+        if (controllers == ",,") {
+            std::error_code error;
+            const bool hybrid = fs::is_directory(cgroup / "unified", error);
+            groups.unified = up_to_root(hybrid ? cgroup / "unified" : cgroup, path);
+        } else if (controllers.find(",memory,") != std::string::npos) {
+            groups.memory = up_to_root(cgroup / "memory", path);
+        }
     }
-    return std::nullopt;
+    return groups;
 }
 
-// Lowers `info` to what one group allows. Its inactive file pages are counted in memory.current but given back on demand.
-void apply_group(MemoryInfo &info, const fs::path &group) {
+// Lowers `info` to what one group allows.
+void apply_group(MemoryInfo &info, const fs::path &group, const GroupFiles &files) {
     uint64_t limit = std::numeric_limits<uint64_t>::max();
-    for (const char *file : {"memory.max", "memory.high"}) {
+    for (const char *file : files.limits) {
         if (const auto value = read_number(group / file)) limit = std::min(limit, *value);
     }
     if (limit >= info.total && limit >= info.available) return;
-    const uint64_t current = read_number(group / "memory.current").value_or(0);
-    const uint64_t cache = std::min(current, read_field(group / "memory.stat", "inactive_file ").value_or(0));
+    const uint64_t current = read_number(group / files.used).value_or(0);
+    const uint64_t cache = std::min(current, read_field(group / "memory.stat", files.idle_cache).value_or(0));
     const uint64_t used = current - cache;
     const uint64_t free = limit > used ? limit - used : 0;
     info.total = std::min(info.total, limit);
@@ -122,15 +158,16 @@ MemoryInfo memory_info(const fs::path &proc, const fs::path &cgroup) {
     info.total = *total;
     info.available = std::min(*total, read_field(proc / "meminfo", "MemAvailable:").value_or(*total));
     info.limited_by = "system memory";
-    const auto path = cgroup_path(proc);
-    if (!path) return info;
-    // Every group from the leaf to the root may hold a limit. Inside a container the path may not exist below the mount;
-    // the mount's own root is the container's group then.
-    for (fs::path group = fs::path(*path).lexically_normal();; group = group.parent_path()) {
-        apply_group(info, cgroup / group);
-        if (group.empty() || group == group.parent_path()) break;
-    }
+    const Groups groups = find_groups(proc, cgroup);
+    for (const fs::path &group : groups.unified)
+        apply_group(info, group, version_2);
+    for (const fs::path &group : groups.memory)
+        apply_group(info, group, version_1);
     return info;
+}
+
+std::vector<fs::path> memory_groups(const fs::path &proc, const fs::path &cgroup) {
+    return find_groups(proc, cgroup).unified;
 }
 
 void require_memory(uint64_t bytes, std::string_view what, std::string_view cure, const MemoryInfo &info) {

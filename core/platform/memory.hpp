@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace keel {
 
@@ -47,9 +48,13 @@ struct MemoryInfo {
 };
 
 // What the system offers now. Linux: MemAvailable of /proc/meminfo and memory.max, memory.high and memory.current of the
-// process's cgroup v2 and its parents. total == 0 means unknown. The arguments let tests give a made-up system.
+// process's cgroup v2 and its parents, or memory.limit_in_bytes and so on where version 1 has the memory. total == 0 means unknown. The arguments let tests give a made-up system.
 MemoryInfo memory_info(const std::filesystem::path &proc = "/proc",
                        const std::filesystem::path &cgroup = "/sys/fs/cgroup");
+
+// The folders of the process's cgroup v2 and its parents, leaf first; they need not exist.
+std::vector<std::filesystem::path> memory_groups(const std::filesystem::path &proc = "/proc",
+                                                 const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
 // Throws Error(resource) "WHAT: needs 4.1 GiB of memory, 1.0 GiB is available (system memory); CURE" if `bytes` is more
 // than is available. To be asked before anything is allocated. Unknown memory refuses nothing.

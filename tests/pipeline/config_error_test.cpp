@@ -69,14 +69,27 @@ TEST_CASE("what this version cannot do is refused, not ignored") {
     check_all({
         {"hybrid: {prefill: gpu}", "f.yaml:3:1: 'hybrid' is not supported by this version of Keel; remove it "
                                    "and name one backend under 'backend'"},
-        {"policy: {trigger: {pressure: {available_mib: 3}}}",
-         "f.yaml:3:20: 'policy.trigger.pressure' is not supported by this version of Keel; remove it; "
-         "kv.max_mib bounds the "
-         "cache"},
-        {"policy: {trigger: {on: [budget, pressure]}}",
-         "f.yaml:3:33: 'pressure' is not supported by this version of Keel for 'policy.trigger.on'; use "
-         "prefill_end, budget, "
-         "insert, every_n"},
+    });
+}
+
+TEST_CASE("lists of numbers and spans are refused with what was expected and found") {
+    const std::string steps =
+        " expected a list of falling numbers from 0.01 to 0.99 for 'policy.trigger.pressure.steps', found ";
+    const std::string spans =
+        " expected a list of pairs [from, to] of integers from 0 to 16777216, from below to for "
+        "'policy.protect.spans', found ";
+    check_all({
+        {"policy: {trigger: {pressure: {steps: 0.5}}}", "f.yaml:3:38:" + steps + "'0.5'"},
+        {"policy: {trigger: {pressure: {steps: []}}}", "f.yaml:3:38:" + steps + "an empty list"},
+        {"policy: {trigger: {pressure: {steps: [0.5, 0.5]}}}", "f.yaml:3:44:" + steps + "0.5 behind 0.5"},
+        {"policy: {trigger: {pressure: {steps: [1]}}}", "f.yaml:3:39:" + steps + "'1'"},
+        {"policy: {protect: {spans: 3}}", "f.yaml:3:27:" + spans + "'3'"},
+        {"policy: {protect: {spans: [3]}}", "f.yaml:3:28:" + spans + "'3'"},
+        {"policy: {protect: {spans: [[3]]}}", "f.yaml:3:28:" + spans + "a list of 1"},
+        {"policy: {protect: {spans: [[3, 3]]}}", "f.yaml:3:28:" + spans + "[3, 3]"},
+        {"policy: {protect: {spans: [[-1, 3]]}}", "f.yaml:3:29:" + spans + "'-1'"},
+        {"policy: {log_positions: true}",
+         "f.yaml:3:25: expected 'policy.log' beside 'policy.log_positions', found none; name a file there"},
     });
 }
 
@@ -120,13 +133,14 @@ TEST_CASE("wrong types are refused with what was expected and found") {
         {"policy: {log: \"a\\0b\"}",
          "f.yaml:3:15: expected a path for 'policy.log', found 'a\\x00b' in quotes"},
         {"policy: {trigger: {on: {a: 1}}}", "f.yaml:3:24: expected a list of prefill_end, budget, insert, "
-                                            "every_n for 'policy.trigger.on', found a map"},
-        {"policy: {trigger: {on: [budget, budget]}}",
-         "f.yaml:3:33: expected a list of prefill_end, budget, insert, every_n for 'policy.trigger.on', "
-         "found 'budget' twice"},
-        {"policy: {trigger: {on: [bugdet]}}", "f.yaml:3:25: expected a list of prefill_end, budget, insert, "
-                                              "every_n for 'policy.trigger.on', found 'bugdet'; did you "
-                                              "mean 'budget'?"},
+                                            "every_n, pressure for 'policy.trigger.on', found a map"},
+        {"policy: {trigger: {on: [budget, budget]}}", "f.yaml:3:33: expected a list of prefill_end, budget, "
+                                                      "insert, every_n, pressure for 'policy.trigger.on', "
+                                                      "found 'budget' twice"},
+        {"policy: {trigger: {on: [bugdet]}}",
+         "f.yaml:3:25: expected a list of prefill_end, budget, insert, "
+         "every_n, pressure for 'policy.trigger.on', found 'bugdet'; did you "
+         "mean 'budget'?"},
         {"policy: {params: [1]}",
          "f.yaml:3:18: expected a map of parameters for 'policy.params', found a list"},
         {"policy: {params: {a: {b: 1}}}",

@@ -27,12 +27,16 @@ const std::vector<std::string> examples = {
     "kv: {dtype: f32, key_dtype: q8_0, value_dtype: q4_0, max_mib: 0.1}\n"
     "policy: {plugin: p, params: {w: 1}, allocator: {plugin: q, params: {v: 2}}, budget: {ratio: "
     "0.3333333333333333, slack: 9},"
-    " protect: {prefix: 1, recent: 2}, positions: auto, trigger: {on: [every_n, insert], every_n: 3}, log: "
-    "l, seed: 4}\n"
+    " protect: {prefix: 1, recent: 2, spans: [[3, 9], [20, 21]]}, positions: auto, trigger: {on: [every_n, "
+    "insert, "
+    "pressure], every_n: 3, pressure: {available_mib: 12.5, critical_mib: 3, stalled_percent: none, steps: "
+    "[0.9, 0.1], "
+    "cooldown: 5}}, log: l, log_positions: true, seed: 4}\n"
     "sync: {strategy: batched, ops: 3}\nstrict: true\nfallback: r\n"
     "sampling: {temperature: 1e-3, top_k: 2, top_p: 0.1, min_p: 0.7, repetition_penalty: 1.1, "
     "repetition_window: 6, seed: 7}\n"
-    "generation: {prompt: \"- a\\n...\\n# b\", max_tokens: 8, stop: [\"~\", '---', \"\\n\"]}\n",
+    "generation: {pin: [a, 'b c'], prompt: \"- a\\n...\\n# b\", max_tokens: 8, stop: [\"~\", '---', "
+    "\"\\n\"]}\n",
     "model: m\nbackend: cpu\nsync: batched\npolicy: {plugin: none, trigger: {on: []}, budget: {mib: 2.5}}\n",
     "model: m\nbackend: cpu\npolicy: {plugin: x, budget: {tokens: 9}, trigger: insert}\ngeneration: {prompt: "
     "''}\n",
@@ -63,6 +67,7 @@ TEST_CASE("each key counts when configs are compared") {
         if (key.type == KeyType::unsupported) continue;
         std::vector<std::string> changed = base;
         if (key.path == "sync.ops") changed.emplace_back("sync=batched");
+        if (key.path == "policy.log_positions") changed.emplace_back("policy.log=e.jsonl");
         if (key.path == "policy.trigger.every_n") changed.emplace_back("policy.trigger.on=[every_n]");
         if (key.path == "policy.trigger.every_n" || key.path == "policy.trigger.on")
             changed.emplace_back("policy.trigger.every_n=3");

@@ -78,6 +78,37 @@ TEST_CASE("under a policy that evicts they are checked, with their lines") {
                StartsWith("f.yaml:5:14: ") && Contains("no_such_allocator"));
 }
 
+TEST_CASE("memory pressure is refused where the policy cannot answer it, and where its keys contradict each "
+          "other") {
+    const Mini mini;
+    CHECK(
+        mini.refusal("policy:\n  plugin: none\n  trigger: {on: [pressure]}\n") ==
+        "f.yaml:5:17: policy none never evicts, so it could not answer memory pressure; remove pressure from "
+        "policy.trigger.on or choose a policy that evicts");
+    const std::string window = "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  trigger: ";
+    const auto pipeline =
+        mini.open(window + "{on: [budget, pressure], pressure: {available_mib: 100, steps: [0.5]}}\n");
+    const auto &pressure = pipeline->cache_plan().config().pressure;
+    REQUIRE(pressure);
+    CHECK(pressure->low == uint64_t{100} << 20);
+    CHECK_FALSE(pressure->critical);
+    CHECK(pressure->steps == std::vector<double>{0.5});
+    CHECK_THAT(mini.refusal(window + "{on: [budget], pressure: {steps: [0.5]}}\n"),
+               StartsWith("f.yaml:6:46: expected pressure in 'policy.trigger.on'"));
+    CHECK_THAT(mini.refusal(window + "{on: [pressure], pressure: {available_mib: 5, critical_mib: 6}}\n"),
+               StartsWith("f.yaml:6:76: expected 'policy.trigger.pressure.critical_mib' to be at most"));
+}
+
+TEST_CASE("spans of the config are protected, and count against the budget") {
+    const Mini mini;
+    const std::string window = "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  protect: ";
+    CHECK(mini.open(window + "{prefix: 4, spans: [[2, 8], [6, 10], [30, 31]]}\n")
+              ->cache_plan()
+              .pinned_slots() == 7);
+    CHECK_THAT(mini.refusal(window + "{spans: [[10, 90]]}\n"),
+               StartsWith("f.yaml:5:20: policy.budget.tokens: ") && Contains("spans 80"));
+}
+
 TEST_CASE("a device that is not there is told with the line that asks for it") {
     const Mini mini;
     const std::string model = "model: " + mini.folder.path().string() + "\n";

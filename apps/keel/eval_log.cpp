@@ -1,0 +1,87 @@
+#include "eval_log.hpp"
+
+#include "console.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "eval/log_history.hpp"
+#include "pipeline/new_file.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace keel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct LogArguments {
+    std::string file, html;
+    bool json = false;
+    LogView view;
+};
+
+// A page that an earlier call wrote.
+bool is_page(const fs::path &file) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) return false;
+    std::ifstream in(file, std::ios::binary);
+    std::string begin(512, '\0');
+    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    return begin.find(log_html_mark) != std::string::npos;
+}
+
+int run_log(const LogArguments &a, const Program &program) {
+    std::error_code error;
+    if (!a.html.empty() && fs::exists(a.html, error) && !is_page(a.html))
+        throw_error(
+            ErrorKind::usage,
+            "--html {}: something is there already that is no page of 'keel eval log'; it is not replaced",
+            printable(a.html, 200));
+    const LogHistory history = read_eviction_log(a.file);
+    const std::string text = log_text(history, a.view); // checks the view
+    if (!a.html.empty()) {
+        const std::string page = log_html(history, a.view);
+        NewFile out(a.html);
+        out.write(std::as_bytes(std::span(page)));
+        out.publish();
+        if (!program.quiet)
+            console().message("keel: ", fmt::format("wrote {}; open it in a browser", a.html));
+    }
+    if (a.json) {
+        print_json(log_json(history));
+    } else {
+        console().out(text);
+    }
+    return 0;
+}
+
+template <typename T>
+void add_index(CLI::App &command, const char *name, std::optional<T> &value, const char *doc) {
+    command
+        .add_option_function<T>(
+            name, [&value](const T &given) { value = given; }, doc)
+        ->type_name("N");
+}
+
+} // namespace
+
+void add_eval_log(CLI::App &eval, Program &program) {
+    CLI::App &command = add_command(
+        eval, program, "log", "What a policy evicted: sums up an eviction log and draws it",
+        {{"keel run my.yaml --set policy.log=e.jsonl --set policy.log_positions=true", "writes one"},
+         {"keel eval log e.jsonl", ""},
+         {"keel eval log e.jsonl --layer 3 --html evictions.html",
+          "each head of layer 3, and a page that opens offline"}});
+    auto a = std::make_shared<LogArguments>();
+    command.add_option("FILE", a->file, "The log that policy.log named")->required()->type_name("");
+    command.add_option("--html", a->html, "Write a page with all pictures, too")->type_name("OUT");
+    command.add_flag("--json", a->json, "Print the sums as one JSON object");
+    add_index(command, "--sequence", a->view.sequence, "Draw this sequence (default: the longest)");
+    add_index(command, "--layer", a->view.layer, "Draw this layer, each head by itself");
+    add_index(command, "--head", a->view.head, "Draw this head");
+    set_action(command, program, [a, &program] { return run_log(*a, program); });
+}
+
+} // namespace keel::cli

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "program.hpp"
+
+namespace keel::cli {
+
+// `keel eval log`.
+void add_eval_log(CLI::App &eval, Program &program);
+
+} // namespace keel::cli

@@ -1,0 +1,176 @@
+// Reading an eviction log, and what is made of it.
+#include "eval/log_history.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace keel;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using test::error_text;
+
+namespace {
+
+EvictionRecord record(int64_t tokens, uint32_t layer, std::vector<std::vector<TokenRun>> runs,
+                      keel_trigger trigger = KEEL_TRIGGER_BUDGET) {
+    EvictionRecord r;
+    r.tokens = tokens;
+    r.layer = layer;
+    r.heads = static_cast<uint32_t>(runs.size());
+    r.trigger = trigger;
+    r.budget = 8;
+    r.held_max = 10;
+    r.microseconds = 10 * static_cast<double>(layer + 1);
+    r.freed_bytes = 1024;
+    for (const auto &head : runs) {
+        int64_t kept = 0;
+        for (const TokenRun &run : head)
+            kept += run.to - run.from;
+        r.kept.push_back(kept);
+    }
+    r.kept_min = *std::min_element(r.kept.begin(), r.kept.end());
+    r.kept_max = *std::max_element(r.kept.begin(), r.kept.end());
+    r.tokens_kept = std::move(runs);
+    return r;
+}
+
+// Two evictions of two layers of two heads.
+std::string sample() {
+    const EvictionSource source = {"snapkv", "uniform", "{}"};
+    std::string text;
+    text += to_json(record(10, 0, {{{0, 2}, {4, 10}}, {{2, 10}}}), source) + "\n";
+    text += to_json(record(10, 1, {{{2, 10}}, {{2, 10}}}), source) + "\n";
+    EvictionRecord pressed = record(20, 0, {{{0, 1}, {16, 20}}, {{15, 20}}}, KEEL_TRIGGER_PRESSURE);
+    PressureFacts facts;
+    facts.step = 1;
+    facts.share = 0.5;
+    facts.why = "100.0 MiB of memory available (a <script>), below 256.0 MiB";
+    facts.limited_by = "a <script>";
+    pressed.pressure = std::make_shared<PressureFacts>(facts);
+    text += to_json(pressed, source) + "\n";
+    text += to_json(record(20, 1, {{{15, 20}}, {{15, 20}}}, KEEL_TRIGGER_PRESSURE), source) + "\n";
+    return text;
+}
+
+std::string fault(const std::string &text) {
+    return error_text([&] { parse_eviction_log(text, "e.jsonl"); }, ErrorKind::input);
+}
+
+std::string with(const std::string &key, const std::string &value) {
+    auto json = nlohmann::ordered_json::parse(sample().substr(0, sample().find('\n')));
+    json[key] = nlohmann::ordered_json::parse(value);
+    return json.dump() + "\n";
+}
+
+} // namespace
+
+TEST_CASE("A log reads back as what was written") {
+    const LogHistory h = parse_eviction_log(sample(), "e.jsonl");
+    REQUIRE(h.lines.size() == 4);
+    CHECK(h.lines[0].policy == "snapkv");
+    CHECK(h.lines[0].allocator == "uniform");
+    CHECK(h.lines[0].budget == 8);
+    CHECK(h.lines[0].kept == std::vector<int64_t>{8, 8});
+    CHECK(h.lines[0].runs[0] == std::vector<TokenRun>{{0, 2}, {4, 10}});
+    CHECK(h.lines[2].trigger == "pressure");
+    CHECK(h.lines[2].pressure_share == 0.5);
+    CHECK_FALSE(h.is_cut_off);
+}
+
+TEST_CASE("What a log comes to is counted by whole evictions") {
+    const LogTotals t = log_totals(parse_eviction_log(sample(), "e.jsonl"));
+    CHECK(t.evictions == 2);
+    CHECK(t.sequences == 1);
+    CHECK(t.freed_bytes == 4096);
+    CHECK(t.slots == 2 + 5);
+    CHECK(t.us_median == 30);
+    CHECK(t.us_total == 60);
+    REQUIRE(t.layers.size() == 2);
+    CHECK(t.layers[0].kept_min == 5);
+    CHECK(t.layers[0].kept_max == 8);
+    CHECK(t.layers[0].head_kept_sum == std::vector<double>{13, 13});
+    CHECK(t.has_positions);
+}
+
+TEST_CASE("A picture tells how much of each stretch was left, and what had not come yet") {
+    const LogHistory h = parse_eviction_log(sample(), "e.jsonl");
+    const auto layers = log_layers(h);
+    REQUIRE(layers.size() == 2);
+    const KeepPicture p = keep_picture(h, layers[0], 0, 10, 10); // stretches of 2
+    CHECK(p.at == std::vector<int64_t>{10, 20});
+    REQUIRE(p.bins == 10);
+    const std::vector<float> first(p.share.begin(), p.share.begin() + 10);
+    CHECK(first == std::vector<float>{1, 0, 1, 1, 1, -1, -1, -1, -1, -1});
+    CHECK(p.share[10] == 0.5f);
+    CHECK(p.share[19] == 1.0f);
+    const KeepPicture mean = keep_picture(h, layers[0], std::nullopt, 1, 10);
+    CHECK(mean.at == std::vector<int64_t>{20});
+    CHECK(mean.share[0] == 0.25f);
+}
+
+TEST_CASE("The text, the JSON and the page say the same, and the page needs nothing from elsewhere") {
+    const LogHistory h = parse_eviction_log(sample(), "e<&>.jsonl");
+    const std::string text = log_text(h, {});
+    CHECK_THAT(text, Contains("2 evictions in 1 sequence, policy snapkv, allocator uniform") &&
+                         Contains("budget 1, pressure 1") && Contains("layer 0 head 1") &&
+                         Contains("layer 1 head 0") && Contains("memory was short at 20 tokens"));
+    const auto json = log_json(h);
+    CHECK(json.at("evictions") == 2);
+    CHECK(json.at("pressure").at(0).at("share") == 0.5);
+    CHECK(json.at("layers").at(1).at("kept").at("min") == 5);
+    const std::string page = log_html(h, {});
+    CHECK_THAT(page, StartsWith("<!doctype html>") && Contains("layer 1 head 1") &&
+                         Contains("e&lt;&amp;&gt;.jsonl") && Contains("a &lt;script&gt;"));
+    CHECK(page.find("http") == std::string::npos);
+    CHECK(page.find("src=") == std::string::npos);
+    CHECK_THAT(log_text(h, {.sequence = std::nullopt, .layer = 1, .head = 0}), !Contains("layer 1 head 1:"));
+    CHECK_THAT(error_text([&] { log_text(h, {.sequence = std::nullopt, .layer = 7, .head = {}}); },
+                          ErrorKind::usage),
+               Contains("layer 7"));
+    CHECK_THAT(
+        error_text([&] { log_text(h, {.sequence = std::nullopt, .layer = 1, .head = 2}); }, ErrorKind::usage),
+        Contains("2 heads"));
+    CHECK_THAT(error_text([&] { log_text(h, {.sequence = 3, .layer = {}, .head = {}}); }, ErrorKind::usage),
+               Contains("sequence 3"));
+}
+
+TEST_CASE("A log without positions, an empty one, and one of an older version are summed up all the same") {
+    const std::string old =
+        R"({"sequence":0,"tokens":577,"seconds":4.81,"trigger":"budget","policy":"sliding_window","layer":0,"heads":2,)"
+        R"("held":577,"kept_min":512,"kept_max":512,"freed_bytes":65536,"moved_keys":8,"microseconds":41.2})"
+        "\n";
+    const LogHistory h = parse_eviction_log(old, "old.jsonl");
+    CHECK_THAT(log_text(h, {}), Contains("1 evictions") && Contains("policy.log_positions"));
+    CHECK_THAT(log_html(h, {}), Contains("policy.log_positions"));
+    const LogHistory empty = parse_eviction_log("", "none.jsonl");
+    CHECK(log_text(empty, {}) == "none.jsonl: nothing was evicted\n");
+    CHECK_NOTHROW(log_html(empty, {}));
+    CHECK(log_json(empty).at("evictions") == 0);
+}
+
+TEST_CASE("Broken lines are refused with their place; the half line of a killed run is left out") {
+    CHECK_THAT(fault(sample() + "hello\n"),
+               StartsWith("e.jsonl:5: expected an eviction's record") && Contains("hello"));
+    CHECK_THAT(fault("[1]\n"), StartsWith("e.jsonl:1: "));
+    CHECK_THAT(fault("\n{}\n"), StartsWith("e.jsonl:2: expected \"sequence\""));
+    CHECK_THAT(fault(with("tokens", "-1")), Contains("\"tokens\", found -1"));
+    CHECK_THAT(fault(with("tokens", "18446744073709551615")), Contains("\"tokens\""));
+    CHECK_THAT(fault(with("tokens", "1e300")), Contains("\"tokens\""));
+    CHECK_THAT(fault(with("heads", "0")), Contains("heads"));
+    CHECK_THAT(fault(with("heads", "1000000000")), Contains("heads"));
+    CHECK_THAT(fault(with("kept", "[1]")), Contains("2 numbers"));
+    CHECK_THAT(fault(with("kept_tokens", "[[[5,4]],[]]")), Contains("kept_tokens"));
+    CHECK_THAT(fault(with("kept_tokens", "[[[0,4],[3,6]],[]]")), Contains("kept_tokens"));
+    CHECK_THAT(fault(with("kept_min", "99")), Contains("kept_min"));
+    CHECK_THAT(fault(with("microseconds", "-3")), Contains("microseconds"));
+    CHECK_THAT(fault("{\"a\":" + std::string(100000, '[') + "\n"), StartsWith("e.jsonl:1: "));
+    const std::string cut = sample() + sample().substr(0, 100);
+    const LogHistory h = parse_eviction_log(cut, "e.jsonl");
+    CHECK(h.lines.size() == 4);
+    CHECK(h.is_cut_off);
+    CHECK_THAT(log_text(h, {}), Contains("cut off"));
+    const test::TempFolder folder;
+    CHECK_THAT(error_text([&] { read_eviction_log(folder / "none.jsonl"); }), Contains("none.jsonl"));
+}

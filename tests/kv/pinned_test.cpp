@@ -1,0 +1,216 @@
+// Tokens that are pinned stay, wherever their keys come to lie.
+#include "kv/manager_run.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+KvShape pin_shape(keel_dtype dtype = KEEL_DTYPE_F32) {
+    KvShape s;
+    s.layers = 2;
+    s.heads = 4;
+    s.kv_heads = 2;
+    s.head_dim = 32;
+    s.key_dtype = s.value_dtype = dtype;
+    s.block_slots = 8;
+    s.max_slots = 256;
+    s.sequences = 2;
+    return s;
+}
+
+CacheConfig budget_of(Script &script, double tokens) {
+    CacheConfig config;
+    config.policy = scripted(script);
+    config.budget_unit = BudgetUnit::tokens;
+    config.budget = tokens;
+    config.slack = 4;
+    return config;
+}
+
+std::vector<int32_t> positions(const ManagerRun &run, uint32_t layer, uint32_t head) {
+    const auto p = run.manager->cache().positions(layer, head);
+    return {p.begin(), p.end()};
+}
+
+bool holds(const std::vector<int32_t> &all, int32_t from, int32_t to) {
+    for (int32_t i = from; i < to; ++i) {
+        if (std::find(all.begin(), all.end(), i) == all.end()) return false;
+    }
+    return true;
+}
+
+std::vector<double> frequencies() {
+    std::vector<double> out;
+    for (int i = 0; i < 16; ++i)
+        out.push_back(std::pow(10000.0, -i / 16.0));
+    return out;
+}
+
+} // namespace
+
+TEST_CASE(
+    "Spans of the config and pins of a prompt stay through every eviction, and count against the budget") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        Script script = newest_are_best();
+        CacheConfig config = budget_of(script, 40);
+        config.protect_prefix = 2;
+        config.pinned = {{10, 14}, {60, 63}};
+        ManagerRun run(device, pin_shape(), config);
+        run.manager->pin(20, 25, "generation.pin");
+        CHECK(run.manager->pinned_tokens() == 12);
+        run.step(30, StepKind::prefill_chunk);
+        run.step(30, StepKind::prefill_chunk); // evicts in the middle of it all
+        run.step(1, StepKind::prefill_end);
+        for (int i = 0; i < 120; ++i)
+            run.step(1, StepKind::decode);
+        for (uint32_t l = 0; l < 2; ++l) {
+            for (uint32_t h = 0; h < 2; ++h) {
+                const auto p = positions(run, l, h);
+                CHECK(p.size() <= 44);
+                CHECK(holds(p, 0, 2));
+                CHECK(holds(p, 10, 14));
+                CHECK(holds(p, 20, 25));
+                CHECK(holds(p, 60, 63));
+                CHECK_FALSE(holds(p, 14, 15));
+                CHECK(p.back() == 180);
+            }
+        }
+    }
+}
+
+TEST_CASE("A pin follows its tokens where keys are rotated") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        Script script = newest_are_best();
+        CacheConfig config = budget_of(script, 40);
+        config.positions = KvPositions::rerotated;
+        config.rope_frequencies = frequencies();
+        config.trained_context = 256;
+        config.protect_prefix = 1;
+        ManagerRun run(device, pin_shape(), config);
+        run.manager->pin(12, 20, "generation.pin");
+        run.step(60, StepKind::prefill_end);
+        for (int i = 0; i < 100; ++i)
+            run.step(1, StepKind::decode);
+        const auto p = positions(run, 1, 0);
+        const auto length = static_cast<int64_t>(p.size());
+        CHECK(p.back() - p.front() == length - 1); // closed up
+        // Slot 0 is token 0, the next eight are the pinned ones, then come the newest.
+        std::vector<int64_t> kept = {0};
+        for (int64_t t = 12; t < 20; ++t)
+            kept.push_back(t);
+        for (int64_t t = 160 - (length - 9); t < 160; ++t)
+            kept.push_back(t);
+        const std::vector<int64_t> turned(p.begin(), p.end());
+        const auto query = run.rig.tokens().query(3, 160);
+        CHECK(largest_difference(run.rig.attention(run.manager->cache(), 1, query),
+                                 run.rig.expected(1, query, {kept, kept}, {turned, turned})) < 1e-4);
+    }
+}
+
+TEST_CASE("What is in the cache can be pinned as long as it is there") {
+    Script script = newest_are_best();
+    CacheConfig config = budget_of(script, 40);
+    ManagerRun run("reference", pin_shape(), config);
+    run.step(60, StepKind::prefill_end); // 20 to 59 are left
+    CHECK_THAT(error_text([&] { run.manager->pin(15, 25, "/pin"); }, ErrorKind::usage),
+               Contains("were evicted"));
+    run.manager->pin(22, 26, "/pin");
+    run.manager->pin(50, 62, "/pin"); // partly to come
+    for (int i = 0; i < 100; ++i)
+        run.step(1, StepKind::decode);
+    CHECK(holds(positions(run, 0, 1), 22, 26));
+    CHECK(holds(positions(run, 0, 1), 50, 62));
+    CHECK_FALSE(holds(positions(run, 0, 1), 21, 22));
+
+    // With rotated keys only what came since the last eviction.
+    config.positions = KvPositions::rerotated;
+    config.rope_frequencies = frequencies();
+    ManagerRun turned("reference", pin_shape(), config);
+    turned.step(60, StepKind::prefill_end);
+    turned.step(2, StepKind::decode);
+    CHECK_NOTHROW(turned.manager->pin(55, 62, "/pin"));
+}
+
+TEST_CASE("Pins that leave no room are refused, with the numbers and the key") {
+    Script script = newest_are_best();
+    CacheConfig config = budget_of(script, 40);
+    config.protect_prefix = 10;
+    config.protect_recent = 10;
+    ManagerRun run("reference", pin_shape(), config);
+    CHECK_THAT(error_text([&] { run.manager->pin(10, 30, "generation.pin"); }, ErrorKind::input),
+               Contains("generation.pin") && Contains("20 pinned") && Contains("at least 41"));
+    CHECK_NOTHROW(run.manager->pin(5, 29, "generation.pin")); // 19 of them behind the prefix
+    CHECK(run.manager->pinned_tokens() == 19);
+    config.pinned = {{10, 50}};
+    CHECK_THAT(error_text([&] { ManagerRun("reference", pin_shape(), config); }, ErrorKind::input),
+               Contains("policy.protect") && Contains("spans 40"));
+    // A policy's own budget has them on top.
+    script.needs.own_budget = 20;
+    config.budget_unit = BudgetUnit::none;
+    ManagerRun own("reference", pin_shape(), config);
+    CHECK(own.plan->budget(0).tokens == 70);
+}
+
+TEST_CASE("Scattered keys that cannot be rotated without loss are not pinned") {
+    Script script = newest_are_best();
+    script.needs.granularity = KEEL_KEEP_TOKEN;
+    script.needs.output = KEEL_OUTPUT_KEEP;
+    script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
+        out.keep_count[0] = 0;
+        for (int32_t s = std::max(0, in.lengths[0] - in.budgets[0]); s < in.lengths[0]; ++s)
+            out.keep[out.keep_count[0]++] = s;
+        return KEEL_OK;
+    };
+    CacheConfig config = budget_of(script, 40);
+    config.positions = KvPositions::rerotated;
+    config.rope_frequencies = frequencies();
+    ManagerRun run("reference", pin_shape(KEEL_DTYPE_Q8_0), config);
+    if (run.plan->rerotate() == nullptr) {
+        CHECK_THAT(error_text([&] { run.manager->pin(10, 20, "/pin"); }, ErrorKind::input),
+                   Contains("q8_0") && Contains("absolute"));
+        config.pinned = {{3, 5}};
+        CHECK_THAT(error_text([&] { ManagerRun("reference", pin_shape(KEEL_DTYPE_Q8_0), config); },
+                              ErrorKind::input),
+                   Contains("policy.positions"));
+    }
+}
+
+TEST_CASE("Pins go with the tokens that are taken back, and with a reset; those of the config come again") {
+    Script script = newest_are_best();
+    CacheConfig config = budget_of(script, 40);
+    config.pinned = {{4, 8}};
+    ManagerRun run("reference", pin_shape(), config);
+    run.manager->pin(20, 30, "/pin");
+    run.step(35, StepKind::prefill_chunk);
+    CHECK(run.manager->pinned_tokens() == 14);
+    run.manager->truncate(4);
+    CHECK(run.manager->pinned_tokens() == 14);
+    run.manager->truncate(3);
+    CHECK(run.manager->pinned_tokens() == 4);
+    run.manager->reset();
+    CHECK(run.manager->pinned_tokens() == 4);
+    run.step(60, StepKind::prefill_end);
+    run.step(30, StepKind::decode);
+    CHECK(holds(positions(run, 0, 0), 4, 8));
+    CHECK_FALSE(holds(positions(run, 0, 0), 20, 21));
+}
+
+TEST_CASE("A fork keeps its parent's pins, and goes its own way") {
+    Script script = newest_are_best();
+    ManagerRun run("reference", pin_shape(), budget_of(script, 40));
+    run.manager->pin(3, 6, "/pin");
+    run.step(40, StepKind::prefill_end);
+    const auto fork = run.manager->fork();
+    fork->pin(35, 39, "/pin");
+    CHECK(fork->pinned_tokens() == 7);
+    CHECK(run.manager->pinned_tokens() == 3);
+}

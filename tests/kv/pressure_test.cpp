@@ -1,0 +1,420 @@
+// Memory pressure: what a watch makes of readings, how a cache answers, with a script and for real.
+#include "kv/manager_run.hpp"
+#include "platform/memory.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+using Change = PressureWatch::Change;
+
+namespace {
+
+constexpr uint64_t mib = uint64_t{1} << 20;
+
+// What the system says is what the test says.
+struct ScriptedMonitor final : SystemMonitor {
+    MemoryReading read() noexcept override {
+        ++reads;
+        MemoryReading reading;
+        reading.memory = {8192 * mib, available_mib * mib, "a script"};
+        reading.stalled = stalled;
+        reading.stalled_where = "a script's PSI";
+        return reading;
+    }
+    uint64_t available_mib = 4096;
+    std::optional<double> stalled;
+    int reads = 0;
+};
+
+PressureConfig at_each_step() {
+    PressureConfig config;
+    config.low = 400 * mib;
+    config.critical = 100 * mib;
+    config.stalled = 20;
+    config.cooldown = 4;
+    config.interval = std::chrono::milliseconds(0);
+    return config;
+}
+
+KvShape small_shape() {
+    KvShape s;
+    s.layers = 2;
+    s.heads = 4;
+    s.kv_heads = 2;
+    s.head_dim = 32;
+    s.key_dtype = s.value_dtype = KEEL_DTYPE_F16;
+    s.block_slots = 8;
+    s.max_slots = 256;
+    s.sequences = 2;
+    return s;
+}
+
+struct Watched {
+    explicit Watched(CacheConfig config = {}, uint32_t flags = KEEL_POLICY_BLOCKWISE)
+        : script(newest_are_best(flags)), monitor(std::make_shared<ScriptedMonitor>()) {
+        config.policy = scripted(script);
+        config.budget_unit = BudgetUnit::tokens;
+        config.budget = 80;
+        config.slack = 0;
+        if (!config.pressure) config.pressure = at_each_step();
+        config.monitor = monitor;
+        run = std::make_unique<ManagerRun>("reference", small_shape(), config);
+    }
+    int64_t length() const { return run->manager->cache().max_length(); }
+    std::vector<EvictionRecord> decode() { return run->step(1, StepKind::decode); }
+
+    Script script;
+    std::shared_ptr<ScriptedMonitor> monitor;
+    std::unique_ptr<ManagerRun> run;
+};
+
+} // namespace
+
+TEST_CASE("A watch takes a step while memory is short, rests between steps, and goes back well above the "
+          "threshold") {
+    auto monitor = std::make_shared<ScriptedMonitor>();
+    PressureWatch watch(at_each_step(), monitor);
+    CHECK(watch.poll(0, 100) == Change::none);
+    CHECK_FALSE(watch.cap());
+    monitor->available_mib = 399;
+    CHECK(watch.poll(1, 100) == Change::tighter);
+    CHECK(watch.cap() == 75);
+    CHECK(watch.facts().step == 1);
+    CHECK(watch.facts().available == 399 * mib);
+    CHECK(watch.facts().low == 400 * mib);
+    CHECK_THAT(watch.facts().why,
+               Contains("399.0 MiB") && Contains("a script") && Contains("below 400.0 MiB"));
+    for (int64_t t = 2; t < 5; ++t)
+        CHECK(watch.poll(t, 100) == Change::none); // it has not had time to take effect
+    CHECK(watch.poll(5, 100) == Change::tighter);
+    CHECK(watch.poll(9, 100) == Change::tighter);
+    CHECK(watch.cap() == 25);
+    CHECK(watch.poll(20, 100) == Change::none); // there is no further step
+    monitor->available_mib = 599;               // not short, but not well above it either
+    CHECK(watch.poll(30, 100) == Change::none);
+    CHECK(watch.cap() == 25);
+    monitor->available_mib = 600;
+    CHECK(watch.poll(31, 100) == Change::looser);
+    CHECK(watch.poll(32, 100) == Change::none);
+    CHECK(watch.poll(35, 100) == Change::looser);
+    CHECK(watch.cap() == 75);
+    CHECK(watch.poll(39, 100) == Change::looser);
+    CHECK_FALSE(watch.cap());
+    CHECK(watch.facts().step == 0);
+}
+
+TEST_CASE("A watch takes the last step at once where memory is critical, and reads stalls") {
+    auto monitor = std::make_shared<ScriptedMonitor>();
+    PressureWatch watch(at_each_step(), monitor);
+    monitor->available_mib = 99;
+    CHECK(watch.poll(0, 1000) == Change::tighter);
+    CHECK(watch.cap() == 250);
+    watch.restart();
+    monitor->available_mib = 4096;
+    monitor->stalled = 19.9;
+    CHECK(watch.poll(0, 1000) == Change::none);
+    monitor->stalled = 20;
+    CHECK(watch.poll(0, 1000) == Change::tighter);
+    CHECK_THAT(watch.facts().why, Contains("20.0%") && Contains("a script's PSI"));
+    monitor->stalled = 11; // it has to fall below half of that
+    CHECK(watch.poll(100, 1000) == Change::none);
+    monitor->stalled = 9;
+    CHECK(watch.poll(100, 1000) == Change::looser);
+}
+
+TEST_CASE("Thresholds that nobody set follow the memory there is") {
+    struct Fixed final : SystemMonitor {
+        explicit Fixed(MemoryInfo i) : info(std::move(i)) {}
+        MemoryReading read() noexcept override { return {info, std::nullopt, {}}; }
+        MemoryInfo info;
+    };
+    PressureConfig config;
+    config.interval = std::chrono::milliseconds(0);
+    const auto cap = [&](uint64_t total, uint64_t available) {
+        PressureWatch watch(config, std::make_shared<Fixed>(MemoryInfo{total, available, "fixed"}));
+        watch.poll(0, 100);
+        return watch.cap().value_or(100);
+    };
+    CHECK(cap(64 * 1024 * mib, 256 * mib) == 100);
+    CHECK(cap(64 * 1024 * mib, 255 * mib) == 75);
+    CHECK(cap(64 * 1024 * mib, 63 * mib) == 25); // a quarter of it
+    CHECK(cap(500 * mib, 50 * mib) == 100);
+    CHECK(cap(500 * mib, 49 * mib) == 75);
+    CHECK(cap(0, 0) == 100); // unknown
+}
+
+TEST_CASE("A cache under pressure goes down in steps, stays there, and comes back") {
+    Watched w;
+    w.run->step(100, StepKind::prefill_end);
+    CHECK(w.length() == 80);
+    w.monitor->available_mib = 300;
+    std::vector<int64_t> lengths;
+    std::vector<keel_trigger> triggers;
+    for (int i = 0; i < 20; ++i) {
+        for (const EvictionRecord &r : w.decode()) {
+            if (r.layer != 0) continue;
+            triggers.push_back(r.trigger);
+            REQUIRE(r.pressure);
+            CHECK(r.pressure->available == 300 * mib);
+        }
+        lengths.push_back(w.length());
+    }
+    CHECK(lengths.front() == 60);
+    CHECK(lengths[3] == 60);
+    CHECK(lengths[4] == 40);
+    CHECK(lengths[8] == 20);
+    CHECK(lengths.back() == 20); // and never above while memory is short
+    CHECK(std::all_of(triggers.begin(), triggers.end(),
+                      [](keel_trigger t) { return t == KEEL_TRIGGER_PRESSURE; }));
+    CHECK(w.run->manager->evicted_bytes() > 0);
+    w.monitor->available_mib = 4096;
+    int64_t longest = 0;
+    for (int i = 0; i < 90; ++i) {
+        for (const EvictionRecord &r : w.decode())
+            if (w.length() == 80) CHECK_FALSE(r.pressure);
+        longest = std::max(longest, w.length());
+    }
+    CHECK(longest == 80);
+}
+
+TEST_CASE(
+    "Pressure leaves what is protected, and frees even what is below the budget's share at the next steps") {
+    CacheConfig config;
+    config.protect_prefix = 30;
+    config.protect_recent = 20;
+    Watched w(config);
+    w.run->step(55, StepKind::prefill_end);
+    w.monitor->available_mib = 50; // the last step: 20 slots
+    const auto records = w.decode();
+    REQUIRE(records.size() == 2);
+    CHECK(w.length() == 51); // 30 + 20 and one more
+    const auto kept = w.run->manager->cache().positions(1, 1);
+    CHECK(kept.front() == 0);
+    CHECK(kept[29] == 29);
+    CHECK(kept.back() == 55);
+}
+
+TEST_CASE(
+    "Pressure is answered between the chunks of a prompt by policies that can act there, else at its end") {
+    for (const bool blockwise : {true, false}) {
+        Watched w({}, blockwise ? KEEL_POLICY_BLOCKWISE : 0);
+        w.monitor->available_mib = 50;
+        const auto first = w.run->step(40, StepKind::prefill_chunk);
+        CHECK(first.empty() != blockwise);
+        CHECK(w.length() == (blockwise ? 20 : 40));
+        const auto last = w.run->step(10, StepKind::prefill_end);
+        CHECK_FALSE(last.empty());
+        CHECK(w.length() == 20);
+    }
+}
+
+TEST_CASE("The system is not read at each step, and its files are not opened where nobody watches") {
+    PressureConfig pressure = at_each_step();
+    pressure.interval = std::chrono::milliseconds(60000);
+    CacheConfig config;
+    config.pressure = pressure;
+    Watched w(config);
+    w.run->step(20, StepKind::prefill_end);
+    for (int i = 0; i < 50; ++i)
+        w.decode();
+    CHECK(w.monitor->reads == 1);
+}
+
+TEST_CASE("A fork goes on under the pressure that its parent found") {
+    Watched w;
+    w.run->step(80, StepKind::prefill_end);
+    w.monitor->available_mib = 50;
+    w.decode();
+    CHECK(w.length() == 20);
+    const auto fork = w.run->manager->fork();
+    CHECK(fork->cache().max_length() == 20);
+    std::string why;
+    CHECK(fork->can_take(1000, false, &why));
+}
+
+TEST_CASE("The log says what was read, how far the cache went down, and who shares the budget out") {
+    const TempFolder folder;
+    CacheConfig config;
+    config.log = (folder / "log.jsonl").string();
+    config.log_positions = true;
+    {
+        Watched w(config);
+        w.run->step(60, StepKind::prefill_end);
+        w.monitor->available_mib = 350;
+        w.decode();
+    }
+    std::ifstream in(folder / "log.jsonl");
+    std::string line;
+    REQUIRE(std::getline(in, line));
+    const auto json = nlohmann::json::parse(line);
+    CHECK(json.at("trigger") == "pressure");
+    CHECK(json.at("budget") == 60);
+    CHECK(json.at("pressure").at("step") == 1);
+    CHECK(json.at("pressure").at("share") == 0.75);
+    CHECK(json.at("pressure").at("available_bytes") == 350 * mib);
+    CHECK(json.at("pressure").at("low_bytes") == 400 * mib);
+    CHECK(json.at("pressure").at("limited_by") == "a script");
+    CHECK(json.at("kept") == nlohmann::json({60, 60}));
+    CHECK(json.at("kept_tokens") == nlohmann::json::parse("[[[1,61]],[[1,61]]]"));
+    CHECK(json.at("time").get<std::string>().ends_with("Z"));
+    CHECK(json.at("scores").at("max") == 60);
+}
+
+// ---- for real ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_number(const fs::path &file, uint64_t value) {
+    std::ofstream out(file);
+    out << value << std::flush;
+    if (!out) throw std::runtime_error("cannot write " + file.string());
+}
+
+// A control group of its own with a memory limit, with this process in it; both end with the object. Throws where the system does not let
+// that be done.
+class LimitedGroup {
+  public:
+    explicit LimitedGroup(uint64_t bytes) {
+        const std::string name = "keel-test-" + std::to_string(::getpid());
+        std::ifstream own("/proc/self/cgroup");
+        for (std::string line; std::getline(own, line);) {
+            const bool v1 = line.find(":memory:/") != std::string::npos, v2 = line.rfind("0::/", 0) == 0;
+            if (!v1 && !v2) continue;
+            const fs::path mount = v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
+            const fs::path home = mount / line.substr(line.find(":/") + 2);
+            const char *limit = v1 ? "memory.limit_in_bytes" : "memory.max";
+            for (const fs::path &parent : {home, mount}) {
+                std::error_code error;
+                if (!fs::exists(parent / "cgroup.procs", error)) continue;
+                if (!fs::create_directory(parent / name, error)) continue;
+                group_ = parent / name;
+                home_ = home;
+                if (fs::exists(group_ / limit, error)) {
+                    write_number(group_ / limit, bytes);
+                    write_number(group_ / "cgroup.procs", static_cast<uint64_t>(::getpid()));
+                    return;
+                }
+                fs::remove(group_, error);
+                group_.clear();
+            }
+        }
+        throw std::runtime_error("no control group with a memory limit can be made here");
+    }
+    ~LimitedGroup() {
+        if (group_.empty()) return;
+        std::ofstream(home_ / "cgroup.procs") << ::getpid() << std::flush;
+        ::rmdir(group_.c_str());
+    }
+    LimitedGroup(const LimitedGroup &) = delete;
+    LimitedGroup &operator=(const LimitedGroup &) = delete;
+    const fs::path &path() const { return group_; }
+
+  private:
+    fs::path group_, home_;
+};
+
+PageBuffer touched(uint64_t bytes) {
+    PageBuffer buffer(bytes, "a test");
+    std::memset(buffer.data(), 1, buffer.size());
+    return buffer;
+}
+
+} // namespace
+
+TEST_CASE("Under a real memory limit the cache gives memory back, and comes back when there is room again") {
+    std::unique_ptr<LimitedGroup> group;
+    try {
+        group = std::make_unique<LimitedGroup>(512 * mib);
+    } catch (const std::exception &e) {
+        WARN("SKIPPED, there was no real memory limit to test under: " << e.what());
+        return;
+    }
+    const MemoryReading at_first = system_monitor()->read();
+    if (at_first.memory.limited_by != group->path().string()) {
+        WARN("SKIPPED: the memory is limited by " << at_first.memory.limited_by << ", not by "
+                                                  << group->path());
+        return;
+    }
+    CHECK(at_first.memory.total == 512 * mib);
+    Script script = newest_are_best();
+    KvShape shape = small_shape();
+    shape.kv_heads = shape.heads = 8;
+    shape.head_dim = 128;
+    shape.block_slots = 64;
+    shape.max_slots = 2048;
+    CacheConfig config;
+    config.policy = scripted(script);
+    config.budget_unit = BudgetUnit::tokens;
+    config.budget = 2000;
+    PressureConfig pressure;
+    pressure.low = 200 * mib;
+    pressure.critical = 50 * mib;
+    pressure.cooldown = 2;
+    pressure.interval = std::chrono::milliseconds(0);
+    config.pressure = pressure;
+    ManagerRun run("reference", shape, config);
+    const auto length = [&] { return run.manager->cache().max_length(); };
+    for (int i = 0; i < 25; ++i)
+        run.step(64, StepKind::prefill_chunk);
+    CHECK(run.manager->evictions() == 0); // there is room enough
+    {
+        const PageBuffer ballast = touched(380 * mib);
+        std::vector<int64_t> lengths;
+        for (int i = 0; i < 12; ++i) {
+            for (const EvictionRecord &r : run.step(1, StepKind::decode)) {
+                CHECK(r.trigger == KEEL_TRIGGER_PRESSURE);
+                REQUIRE(r.pressure);
+                CHECK(r.pressure->limited_by == group->path().string());
+                CHECK(r.pressure->available < 200 * mib);
+            }
+            lengths.push_back(length());
+        }
+        CHECK(lengths.front() == 1500);
+        CHECK(lengths[2] == 1000);
+        CHECK(lengths.back() <= 500 + 500 / 8); // and slack
+    }
+    for (int i = 0; i < 8; ++i)
+        run.step(64, StepKind::decode);
+    CHECK(length() > 900);
+}
+
+TEST_CASE("What an eviction frees is memory of the system again") {
+    KvShape shape = small_shape();
+    shape.heads = shape.kv_heads = 4;
+    shape.head_dim = 256;
+    shape.key_dtype = shape.value_dtype = KEEL_DTYPE_F32;
+    shape.block_slots = 64;
+    shape.max_slots = 4096;
+    shape.sequences = 1;
+    for (const std::string &device : kv_devices()) {
+        if (device == "reference") continue; // plain memory, which it keeps
+        INFO(device);
+        Script script = newest_are_best();
+        CacheConfig config;
+        config.policy = scripted(script);
+        config.budget_unit = BudgetUnit::tokens;
+        config.budget = 256;
+        ManagerRun run(device, shape, config);
+        run.manager->before_append(4096, StepKind::prefill_chunk);
+        run.rig.feed(run.manager->cache(), 0, 4096); // not through the manager: it would evict between chunks
+        const uint64_t held = run.manager->cache().bytes_in_use(), before = resident_bytes();
+        REQUIRE(held == 64 * mib);
+        run.manager->evict();
+        run.rig.executor().stream().wait();
+        run.rig.executor().device().trim(); // where the arena was copied: buffers that were outgrown
+        CHECK(run.manager->cache().bytes_in_use() == held / 16);
+        const uint64_t after = resident_bytes();
+        CHECK(before > after);
+        CHECK(before - after > (held - held / 16) * 9 / 10);
+    }
+}
