@@ -3,6 +3,8 @@
 #include "kv/cache_plan.hpp"
 #include "kv/pinned_tokens.hpp"
 #include "kv/plugin_state.hpp"
+#include "kv/policy_inputs.hpp"
+#include "kv/replay.hpp"
 #include "kv/rerotation.hpp"
 
 #include <chrono>
@@ -27,7 +29,8 @@ enum class StepKind {
 //     manager.before_append(n, kind);                    // may evict to make room
 //     positions = manager.next_positions(n);
 //     manager.append(n);                                 // slots exist now
-//     graph.forward(ids, positions, manager.cache().views(), ...);
+//     tap = manager.begin_step(n, kind);                 // what the step leaves for the policy
+//     graph.forward(ids, positions, manager.cache().views(), ..., tap);
 //     for (const EvictionRecord &r : manager.after_step(kind)) ...
 //
 // Under a policy that keeps all, no hook queues an op, makes a buffer or reads one. Evictions read policy inputs back, so they wait
@@ -57,13 +60,17 @@ class CacheManager {
     std::span<const int32_t> next_positions(int64_t n);
     // Takes slots for n tokens at next_positions. To be called between before_append and the step.
     void append(int64_t n);
+    // Between append() and the step's ops: what the graph is to leave for the policy; NULL: nothing. Good for this step.
+    StepTap *begin_step(int64_t n, StepKind kind);
     // After all ops of the step were queued: fires triggers, evicts. The records, one per layer, are valid until the next call.
     std::span<const EvictionRecord> after_step(StepKind kind);
     // Evicts now, whatever the triggers say, down to the budget. For experiments.
     std::span<const EvictionRecord> evict();
 
-    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already.
+    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already, or if sums that the policy reads hold
+    // what they added, which cannot be told apart any more (running_scores, query_stats, chunk_scores); all tokens can be taken back.
     void truncate(int64_t n);
+    bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // An empty cache and a policy that begins anew; the protected prefix is the config's again.
     void reset();
     // From here on the first `tokens` slots stay (at least the config's prefix): a system prompt. Before the first token. Throws
@@ -71,7 +78,11 @@ class CacheManager {
     void protect_prefix(int64_t tokens, std::string_view what);
     int64_t protected_prefix() const { return prefix_; }
 
+    // From here on tokens number from..to - 1 since the start stay, whether they are there or still to come; they count against the budget.
+    // Pins go when a token of theirs is taken back, and with reset(). Throws Error(input) naming the key to change if that leaves no room;
+    // `what` they are: "generation.pin"; Error(usage) if some of them were evicted already. Under a policy that keeps all it does nothing.
     void pin(int64_t from, int64_t to, std::string_view what);
+    // Takes pins back that reach to token number `from` or beyond.
     void unpin(int64_t from) { pins_.truncate(from); }
     int64_t pinned_tokens() const { return pins_.count(prefix_); } // behind the protected prefix
 
@@ -81,7 +92,12 @@ class CacheManager {
     void save(StateWriter &out) const;
     void load(StateReader &in);
     // A copy that shares blocks until either is written. KvShape::sequences has to allow it. Both write to the plan's log.
-    std::unique_ptr<CacheManager> fork() const;
+    std::unique_ptr<CacheManager> fork();
+    // The same under another plan on the same executor and shape, which outlives it: what that plan's policy needs was collected here
+    // (CachePlan::gathered), else Error(input). Its policy begins anew. Where slots were evicted already both keep positions alike.
+    std::unique_ptr<CacheManager> fork_into(CachePlan &plan);
+    // Who runs tokens for a policy that replays the context; outlives this. Such a policy's sequences need one before the first token.
+    void set_replayer(Replayer *replayer) { replayer_ = replayer; }
 
     int64_t tokens_seen() const { return seen_; }
     uint64_t evictions() const { return evictions_; } // times that slots went
@@ -91,7 +107,11 @@ class CacheManager {
     uint64_t evicted_bytes() const { return evicted_bytes_; } // of blocks given back by them
 
   private:
-    CacheManager(const CacheManager &parent, std::unique_ptr<KvCache> cache);
+    CacheManager(CacheManager &parent, CachePlan &plan, std::unique_ptr<KvCache> cache);
+    void check_fork(const CachePlan &plan) const;
+    void adopt_extras(const CacheManager &parent);
+    bool has_evicted() const;
+    bool can_replay(int64_t n, std::string *why) const;
 
     void start();
     void set_prefix(int64_t prefix);
@@ -106,15 +126,28 @@ class CacheManager {
     void note_kept(EvictionRecord &record) const;
     std::vector<int32_t> first_slots(int64_t from, int64_t to) const;
     void load_books(StateReader &in);
+    void load_numbers(StateReader &in);
     void check_lengths(const StateReader &in) const;
     bool may_act(StepKind kind) const;
     bool is_over(const BudgetNow &budget) const; // more slots than budget and slack, all heads together
     std::span<const EvictionRecord> run_eviction(keel_trigger trigger, int64_t target);
-    void share_out(int64_t target);
-    void read_inputs(uint32_t layers);
-    void decide(uint32_t layer, keel_trigger trigger, EvictionRecord &record);
-    void protect(uint32_t layer);
-    void read_decision(uint32_t layer, const keel_policy_decision &decision, EvictionRecord &record);
+    enum class ShareOut { evenly, by_lengths, by_scores };
+    void share_out(int64_t target, ShareOut how);
+    bool has_excess() const;
+    void add_scores(keel_allocator_input &input);
+    void replay();
+    // What is known of a layer and what the policy said about it; arrays [kv_heads, stride] but for lengths and counts.
+    struct Answer {
+        std::vector<int32_t> lengths, positions;
+        std::vector<uint8_t> mask, stay, held; // held: either, for allocators
+        std::vector<float> scores;
+        std::vector<int32_t> listed, counts;
+    };
+    Answer &answer(uint32_t layer);
+    std::string name_of(uint32_t layer, uint32_t head) const;
+    void ask(uint32_t layer, keel_trigger trigger);
+    void protect(uint32_t layer, Answer &answer);
+    void read_decision(uint32_t layer, EvictionRecord &record);
     void equalize(uint32_t layer, KeepLists &keep);
     void compact(std::vector<EvictionRecord> &records);
     bool should_close(uint32_t layer, int64_t slack) const;
@@ -131,6 +164,8 @@ class CacheManager {
     std::unique_ptr<TokenNumbers> numbers_;   // for the log; NULL: positions are numbers, or nobody asks
     std::unique_ptr<PressureWatch> pressure_; // NULL: not watched
     std::shared_ptr<const PressureFacts> pressure_facts_; // where memory is short
+    std::unique_ptr<PolicyInputs> inputs_;                // NULL where nothing is collected nor decided
+    Replayer *replayer_ = nullptr;
     std::chrono::steady_clock::time_point start_;
     uint64_t sequence_ = 0;
     int64_t seen_ = 0, since_every_n_ = 0;
@@ -140,15 +175,15 @@ class CacheManager {
     std::vector<EvictionRecord> records_;
 
     // Of the eviction in the making; kept for the next one.
-    std::vector<int32_t> budgets_;   // [layers, kv_heads]
-    std::vector<KeepLists> keep_;    // [layers]
-    int64_t stride_ = 0;             // of the arrays below: the longest head
-    Tensor key_norms_, value_norms_; // f32 [layers * kv_heads, slots], made when first needed
-    std::vector<float> host_key_norms_, host_value_norms_; // [asked layers * kv_heads, stride]
-    std::vector<int32_t> lengths_, slot_positions_;        // [kv_heads], [kv_heads, stride]
-    std::vector<uint8_t> mask_;                            // [kv_heads, stride]
-    std::vector<float> scores_;                            // [kv_heads, stride]
-    std::vector<int32_t> listed_, listed_counts_, order_;
+    std::vector<int32_t> budgets_; // [layers, kv_heads]
+    std::vector<KeepLists> keep_;  // [layers]
+    int64_t stride_ = 0;           // of the arrays below: the longest head
+    std::vector<Answer> answers_;  // one, or with an allocator that weighs scores one for each layer
+    std::vector<double> asked_microseconds_; // [layers]
+    std::vector<int32_t> all_lengths_;       // [layers, kv_heads]
+    std::vector<const float *> score_rows_;
+    std::vector<const uint8_t *> mask_rows_;
+    std::vector<int32_t> order_;
 };
 
 } // namespace keel

@@ -20,6 +20,10 @@ void CacheManager::save(StateWriter &out) const {
     if (rerotation_) rerotation_->save(out);
     if (policy_) policy_->save(out);
     pins_.save(out);
+    if (inputs_) inputs_->save(out, *cache_);
+    const bool replays = (plan_.needs().needs & KEEL_NEED_REPLAY) != 0 && numbers_ != nullptr;
+    for (size_t row = 0; replays && row < size_t{plan_.shape().layers} * plan_.shape().kv_heads; ++row)
+        out.put_all<int32_t>(numbers_->row(row));
 }
 
 void CacheManager::load(StateReader &in) {
@@ -31,9 +35,31 @@ void CacheManager::load(StateReader &in) {
         if (rerotation_) rerotation_->load(in, *cache_);
         if (policy_) policy_->load(in);
         load_extras(in);
+        if (inputs_) inputs_->load(in, *cache_, seen_);
+        load_numbers(in);
     } catch (...) {
         reset();
         throw;
+    }
+}
+
+// Which token is in each slot, for a replay.
+void CacheManager::load_numbers(StateReader &in) {
+    const KvShape &s = plan_.shape();
+    if ((plan_.needs().needs & KEEL_NEED_REPLAY) == 0 || !numbers_) return;
+    std::vector<int32_t> numbers;
+    for (size_t row = 0; row < size_t{s.layers} * s.kv_heads; ++row) {
+        const int64_t n =
+            cache_->length(static_cast<uint32_t>(row / s.kv_heads), static_cast<uint32_t>(row % s.kv_heads));
+        in.get_all<int32_t>(numbers, static_cast<uint64_t>(n), "tokens in slots");
+        int64_t last = -1;
+        for (const int32_t number : numbers) {
+            if (number <= last || number >= seen_)
+                in.fail("tokens in slots: expected rising ones below {}, found {} after {}", seen_, number,
+                        last);
+            last = number;
+        }
+        numbers_->set(row, numbers);
     }
 }
 

@@ -5,40 +5,12 @@
 #include "kv/plugin_state.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace keel {
 namespace {
 
 constexpr double mib = 1048576;
-
-struct NamedNeed {
-    uint64_t bit;
-    const char *name;
-};
-constexpr NamedNeed named_needs[] = {
-    {KEEL_NEED_POSITIONS, "positions"},
-    {KEEL_NEED_KEY_NORMS, "key_norms"},
-    {KEEL_NEED_VALUE_NORMS, "value_norms"},
-    {KEEL_NEED_WINDOW_SCORES, "window_scores"},
-    {KEEL_NEED_RUNNING_SCORES, "running_scores"},
-    {KEEL_NEED_KEY_SUM, "key_sum"},
-    {KEEL_NEED_KEY_PROJECT, "key_project"},
-    {KEEL_NEED_QUERY_STATS, "query_stats"},
-    {KEEL_NEED_REPLAY, "replay"},
-    {KEEL_NEED_KEYS, "keys"},
-};
-constexpr uint64_t served_needs = KEEL_NEED_POSITIONS | KEEL_NEED_KEY_NORMS | KEEL_NEED_VALUE_NORMS;
-constexpr uint32_t known_flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ONLY | KEEL_POLICY_BLOCKWISE |
-                                 KEEL_POLICY_BETWEEN_LAYERS | KEEL_POLICY_KEEPS_ALL;
-
-std::string need_name(uint64_t bit) {
-    for (const NamedNeed &need : named_needs) {
-        if (need.bit == bit) return need.name;
-    }
-    return fmt::format("bit {}", std::countr_zero(bit));
-}
 
 bool is_quantized(keel_dtype dtype) {
     return keel_dtype_block(dtype) > 1;
@@ -64,57 +36,61 @@ keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
 
 } // namespace
 
-keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host) {
+keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host,
+                             std::vector<float> *projection) {
+    keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
+    if (config.policy.table == nullptr) {
+        needs.granularity = KEEL_KEEP_TOKEN;
+        needs.flags = KEEL_POLICY_KEEPS_ALL;
+        return needs;
+    }
     const keel_geometry geometry = geometry_of(shape, config);
-    keel_policy_needs needs;
     // A state to ask; each sequence makes its own.
     const PolicyState probe(config.policy, host.table(), geometry, config.seed, needs);
+    if ((needs.needs & KEEL_NEED_KEY_PROJECT) != 0) {
+        constexpr uint32_t most_columns = 4096;
+        if (needs.projection == nullptr || needs.projection_cols == 0 ||
+            needs.projection_cols > most_columns) {
+            throw_error(ErrorKind::plugin, "policy {} needs key_project with {} columns{}, expected 1 to {}",
+                        config.policy.name, needs.projection_cols,
+                        needs.projection == nullptr ? " of no matrix" : "", most_columns);
+        }
+        if (projection != nullptr)
+            projection->assign(needs.projection,
+                               needs.projection + size_t{shape.head_dim} * needs.projection_cols);
+    }
     needs.projection = nullptr; // the probe's
     return needs;
 }
 
 CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
-                     CacheConfig config)
+                     CacheConfig config, const Gathered &also)
     : executor_(executor), shape_(shape), host_(std::move(host)), config_(std::move(config)) {
     shape_.check();
     geometry_ = geometry_of(shape_, config_);
-    needs_ = ask_policy(config_, shape_, *host_);
+    needs_ = ask_policy(config_, shape_, *host_, &projection_);
     check_needs();
+    gathered_ = Gathered::of(needs_);
+    if (const char *need = gathered_.merge(also); need != nullptr) {
+        throw_error(ErrorKind::input,
+                    "{} cannot be collected for policy {} and for another one in one prefill", need,
+                    config_.policy.name);
+    }
     if (!keeps_all()) {
         check_allocator();
         check_budget();
         check_positions();
-        plan_ops();
+        plan_rerotation();
     }
+    plan_ops();
     if (!config_.log.empty()) log_ = std::make_unique<EvictionLog>(config_.log, config_.policy.name);
 }
 
 void CachePlan::check_needs() {
     const std::string &name = config_.policy.name;
-    const uint64_t unserved = needs_.needs & ~served_needs;
-    if (unserved != 0) {
-        throw_error(ErrorKind::input, "policy {} needs {}, which this version of Keel does not compute", name,
-                    need_name(unserved & (0 - unserved)));
-    }
-    if ((needs_.flags & ~known_flags) != 0) {
-        throw_error(ErrorKind::input, "policy {} sets flags {:#x}, which this version of Keel does not know",
-                    name, needs_.flags & ~known_flags);
-    }
+    check_policy_needs(name, needs_, step_tokens(executor_, shape_), shape_.max_slots);
     if (keeps_all()) return;
-    if ((needs_.flags & KEEL_POLICY_BETWEEN_LAYERS) != 0) {
-        throw_error(ErrorKind::input,
-                    "policy {} wants to decide between the layers of a step, which this version of Keel does "
-                    "not offer",
-                    name);
-    }
-    if (needs_.granularity < KEEL_KEEP_TOKEN || needs_.granularity > KEEL_KEEP_HEAD_RAGGED) {
-        throw_error(ErrorKind::plugin, "policy {} declares granularity {}, which is none of 1 to 4", name,
-                    needs_.granularity);
-    }
-    if (needs_.output != KEEL_OUTPUT_SCORES && needs_.output != KEEL_OUTPUT_KEEP) {
-        throw_error(ErrorKind::plugin, "policy {} declares output {}, which is neither scores nor keep-lists",
-                    name, needs_.output);
-    }
+    check_scores();
     if (config_.protect_prefix < 0 || config_.protect_recent < 0 || protected_slots() >= (int64_t{1} << 30)) {
         throw_error(ErrorKind::input, "policy.protect: prefix {} and recent {} are no numbers of tokens",
                     config_.protect_prefix, config_.protect_recent);
@@ -128,16 +104,46 @@ void CachePlan::check_needs() {
     }
 }
 
+// attention_scores knows neither a window of the model nor soft-capping.
+void CachePlan::check_scores() const {
+    const uint64_t composed =
+        needs_.needs & (KEEL_NEED_WINDOW_SCORES | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_REPLAY);
+    if (composed == 0) return;
+    const int64_t longest = std::max(shape_.max_slots, config_.trained_context);
+    const bool is_windowed = config_.attention_window > 0 && config_.attention_window < longest;
+    if (!is_windowed && config_.attention_softcap == 0) return;
+    throw_error(
+        ErrorKind::input,
+        "policy {} needs {}, which Keel does not compute for models with {}; choose a policy that reads keys "
+        "or positions",
+        config_.policy.name, need_name(composed & (0 - composed)),
+        is_windowed ? fmt::format("attention windows ({} tokens)", config_.attention_window)
+                    : std::string("soft-capped attention"));
+}
+
 void CachePlan::check_allocator() {
     if (config_.allocator.table == nullptr) return;
     keel_allocator_needs needs;
     const AllocatorState probe(config_.allocator, host_->table(), geometry_, needs);
     const std::string &name = config_.allocator.name;
-    if (needs.needs != 0) {
+    if ((needs.needs & ~KEEL_ALLOCATOR_NEED_SCORES) != 0) {
         throw_error(ErrorKind::input,
-                    "budget allocator {} needs {}, which this version of Keel does not hand to allocators",
-                    name,
-                    needs.needs == KEEL_ALLOCATOR_NEED_SCORES ? "scores" : fmt::format("{:#x}", needs.needs));
+                    "budget allocator {} needs {:#x}, which this version of Keel does not hand to allocators",
+                    name, needs.needs & ~KEEL_ALLOCATOR_NEED_SCORES);
+    }
+    by_scores_ = (needs.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0;
+    if (by_scores_ && (needs_.output != KEEL_OUTPUT_SCORES || needs_.granularity == KEEL_KEEP_TOKEN)) {
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} shares out by scores, policy {} gives {}; choose uniform", name,
+                    config_.policy.name,
+                    needs_.output != KEEL_OUTPUT_SCORES ? "keep-lists" : "one set of them for all layers");
+    }
+    if ((needs.flags & KEEL_ALLOCATOR_COMPARES) != 0 && (needs_.flags & KEEL_POLICY_COMPARABLE) == 0) {
+        throw_error(
+            ErrorKind::input,
+            "policy.allocator: {} weighs the scores of one head against another's, and those of policy {} do "
+            "not compare across heads; set policy.allocator.params.normalize",
+            name, config_.policy.name);
     }
     ragged_ = (needs.flags & KEEL_ALLOCATOR_RAGGED) != 0;
     if (ragged_ && needs_.granularity < KEEL_KEEP_HEAD_EQUAL) {
@@ -201,7 +207,7 @@ void CachePlan::check_budget() {
                         config_.budget);
         }
         key = "policy.protect";
-        fixed_ = least; // the smallest that a ratio comes to
+        fixed_ = std::max<int64_t>(least, needs_.least_budget); // the smallest that a ratio comes to
         break;
     case BudgetUnit::mib: {
         key = "policy.budget.mib";
@@ -226,6 +232,11 @@ void CachePlan::check_budget() {
             key, fixed_, config_.protect_prefix, config_.protect_recent,
             pinned_slots() > 0 ? fmt::format(" + spans {}", pinned_slots()) : "", least);
     }
+    if (fixed_ < needs_.least_budget) {
+        throw_error(ErrorKind::input,
+                    "{}: policy {} needs a budget of at least {} slots with these parameters, found {}", key,
+                    config_.policy.name, needs_.least_budget, fixed_);
+    }
     if (config_.slack && *config_.slack < 0)
         throw_error(ErrorKind::input, "policy.budget.slack: expected 0 or more, found {}", *config_.slack);
     const int64_t capacity = capacity_slots();
@@ -244,6 +255,7 @@ void CachePlan::check_positions() {
         throw_error(ErrorKind::internal, "re-rotation with {} RoPE frequencies of heads of {}",
                     config_.rope_frequencies.size(), shape_.head_dim);
     }
+    // Pinned tokens come to lie behind gaps under any policy.
     const bool contiguous =
         needs_.granularity == KEEL_KEEP_TOKEN && needs_.output == KEEL_OUTPUT_KEEP && pinned_slots() == 0;
     if (is_quantized(shape_.key_dtype) && !contiguous) {
@@ -260,7 +272,7 @@ BudgetNow CachePlan::budget(int64_t seen, int64_t prefix) const {
     now.tokens = fixed_;
     if (config_.budget_unit == BudgetUnit::none) now.tokens += prefix - config_.protect_prefix;
     if (config_.budget_unit == BudgetUnit::ratio) {
-        now.tokens = std::max(prefix + config_.protect_recent + 1,
+        now.tokens = std::max(std::max<int64_t>(prefix + config_.protect_recent + 1, needs_.least_budget),
                               static_cast<int64_t>(std::floor(config_.budget * static_cast<double>(seen))));
     }
     now.slack = config_.slack.value_or(now.tokens / 8);
@@ -288,25 +300,36 @@ void CachePlan::check_prefix(int64_t prefix, std::string_view what) const {
     }
 }
 
-void CachePlan::plan_ops() {
-    const KvTemplate kv(shape_);
-    gather_ = KvCache::plan_gather(executor_, shape_, 0);
-    const int64_t slots = shape_.blocks_per_head() * shape_.block_slots;
-    const Tensor per_slot = Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, slots});
-    keel_keys_args keys = {KEEL_HEADER(keel_keys_args)};
-    keys.kv = kv.view();
-    keys.out = per_slot.c();
-    keys.end = shape_.max_slots;
-    if ((needs_.needs & KEEL_NEED_KEY_NORMS) != 0) {
-        keys.features = KEEL_KEYS_NORMS;
-        key_norms_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: key norms");
+TapForms CachePlan::tap_forms() const {
+    TapForms forms;
+    forms.queries = gathered_.window > 0;
+    forms.unrotated = gathered_.stats.has_value();
+    forms.scores = gathered_.running.has_value();
+    if (gathered_.running) {
+        forms.reduce_queries = gathered_.running->queries;
+        forms.reduce_group = gathered_.running->group;
     }
-    if ((needs_.needs & KEEL_NEED_VALUE_NORMS) != 0) {
-        keys.features = 0;
-        value_norms_ = executor_.plan(KEEL_OP_VALUE_NORMS, keys, "kv: value norms");
-    }
-    if (config_.positions == KvPositions::absolute) return;
+    return forms;
+}
 
+void CachePlan::plan_ops() {
+    const Tensor cos =
+        Tensor::shape(KEEL_DTYPE_F32, {shape_.max_slots, std::max<int64_t>(1, geometry_.rot / 2)});
+    keel_rope_tables tables = {KEEL_HEADER(keel_rope_tables)};
+    tables.cos = tables.sin = cos.c();
+    tables.mode = config_.rope_mode;
+    tables.rot = static_cast<uint32_t>(2 * cos.dim(1));
+    const uint32_t sides = (gathered_.running ? 1 : 0) + (gathered_.chunks ? 1 : 0);
+    if (!keeps_all()) gather_ = KvCache::plan_gather(executor_, shape_, sides);
+    keel_policy_needs needs = needs_;
+    if (keeps_all()) needs.needs = 0;
+    inputs_ = InputOps::plan(executor_, shape_, needs, gathered_, &tables);
+}
+
+void CachePlan::plan_rerotation() {
+    if (config_.positions == KvPositions::absolute) return;
+    const KvTemplate kv(shape_);
+    const int64_t slots = shape_.blocks_per_head() * shape_.block_slots;
     const auto half = static_cast<int64_t>(config_.rope_frequencies.size());
     const Tensor cos = Tensor::shape(KEEL_DTYPE_F32, {rerotate_rows, half});
     const Tensor index = Tensor::shape(KEEL_DTYPE_I32, {shape_.kv_heads, slots});
@@ -329,15 +352,16 @@ void CachePlan::plan_ops() {
     turn.source = copy.c();
     turn.end = prefix;
     restore_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation of the protected prefix");
-    keys.features = 0;
+    keel_keys_args keys = {KEEL_HEADER(keel_keys_args)};
+    keys.kv = kv.view();
     keys.out = copy.c();
     keys.end = prefix;
     capture_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: copy of the protected prefix");
 }
 
 std::vector<const PlannedOp *> CachePlan::ops() const {
-    std::vector<const PlannedOp *> out;
-    for (const OpHandle *op : {&gather_, &key_norms_, &value_norms_, &capture_, &rerotate_, &restore_}) {
+    std::vector<const PlannedOp *> out = inputs_.list();
+    for (const OpHandle *op : {&gather_, &capture_, &rerotate_, &restore_}) {
         if (*op) out.push_back(op->get());
     }
     return out;

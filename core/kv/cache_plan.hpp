@@ -2,9 +2,12 @@
 
 #include "kv/cache_config.hpp"
 #include "kv/eviction_log.hpp"
+#include "kv/input_ops.hpp"
 #include "kv/kv_cache.hpp"
+#include "kv/step_tap.hpp"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +21,10 @@ struct BudgetNow {
 };
 
 // What a policy says about itself when it is made for such a model, checked no further: it is known before anything is planned. Needs'
-// pointers are none. Throws Error(plugin) with the policy's own message if it cannot be set up.
-keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host);
+// pointers are none; the matrix of KEEL_NEED_KEY_PROJECT goes to `projection`. Without a policy (table NULL) all is kept. Throws
+// Error(plugin) with the policy's own message if it cannot be set up.
+keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host,
+                             std::vector<float> *projection = nullptr);
 
 // What all sequences of a pipeline share of cache management: the checked config, what the policy says it needs, the planned ops. Made
 // when the pipeline is built, after the graph was planned and before buffers are made (fallbacks decide where those lie).
@@ -28,8 +33,9 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, co
 // needed, a budget smaller than what is protected.
 class CachePlan {
   public:
+    // `also`: what its sequences collect beside what their own policy needs, for forks under other plans.
     CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
-              CacheConfig config);
+              CacheConfig config, const Gathered &also = {});
     CachePlan(const CachePlan &) = delete;
     CachePlan &operator=(const CachePlan &) = delete;
 
@@ -57,6 +63,10 @@ class CachePlan {
     // Slots per head that model.context and kv.max_mib leave to one sequence.
     int64_t capacity_slots() const;
     bool has_ragged_budgets() const { return ragged_; }
+    bool allocates_by_scores() const { return by_scores_; }
+    // What sequences collect while steps run, and the by-products of steps that it is made of.
+    const Gathered &gathered() const { return gathered_; }
+    TapForms tap_forms() const;
     EvictionLog *log() const { return log_.get(); }   // of all sequences; NULL: none
     uint64_t next_sequence() { return sequences_++; } // numbers sequences for the log
     // The planned ops, for `--explain`.
@@ -64,15 +74,17 @@ class CachePlan {
 
     // For CacheManager.
     PlannedOp *gather() const { return gather_.get(); }
-    PlannedOp *key_norms() const { return key_norms_.get(); }
-    PlannedOp *value_norms() const { return value_norms_.get(); }
-    PlannedOp *capture() const { return capture_.get(); }   // key_project of the protected prefix
-    PlannedOp *rerotate() const { return rerotate_.get(); } // in place
-    PlannedOp *restore() const { return restore_.get(); }   // from the captured prefix
-    static constexpr int64_t rerotate_rows = 256;           // distinct rotations of a call
+    const InputOps &inputs() const { return inputs_; }
+    std::span<const float> projection() const { return projection_; } // [head_dim, projection_cols]
+    PlannedOp *capture() const { return capture_.get(); }             // key_project of the protected prefix
+    PlannedOp *rerotate() const { return rerotate_.get(); }           // in place
+    PlannedOp *restore() const { return restore_.get(); }             // from the captured prefix
+    static constexpr int64_t rerotate_rows = 256;                     // distinct rotations of a call
 
   private:
     void check_needs();
+    void check_scores() const;
+    void plan_rerotation();
     void check_allocator();
     void check_budget();
     void check_positions();
@@ -90,9 +102,13 @@ class CachePlan {
     std::string budget_key_; // that the budget comes from, for messages
     int64_t fixed_ = 0;      // slots per head; with a ratio the least that it may come to
     bool ragged_ = false;    // the allocator gives heads of a layer different budgets
+    bool by_scores_ = false; // and wants the policy's scores for it
+    Gathered gathered_;
+    std::vector<float> projection_;
+    InputOps inputs_;
     uint64_t sequences_ = 0;
     std::unique_ptr<EvictionLog> log_;
-    OpHandle gather_, key_norms_, value_norms_, capture_, rerotate_, restore_;
+    OpHandle gather_, capture_, rerotate_, restore_;
 };
 
 } // namespace keel

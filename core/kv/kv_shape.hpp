@@ -17,6 +17,8 @@ struct KvShape {
     uint64_t max_bytes = 0;    // cap on blocks in use, K and V, all layers and forks; 0: none. Never passed
     uint32_t sequences = 1;    // the cache and the forks that may live at once
 
+    bool operator==(const KvShape &) const = default;
+
     int64_t blocks_per_head() const { return (max_slots + block_slots - 1) / block_slots; }
     int64_t capacity_blocks() const { return blocks_per_head() * kv_heads * sequences; } // of a layer
     uint64_t key_block_bytes() const { return block_slots * keel_dtype_row_bytes(key_dtype, head_dim); }

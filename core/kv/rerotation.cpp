@@ -187,8 +187,8 @@ void Rerotation::truncate(const KvCache &cache) {
     }
 }
 
-std::unique_ptr<Rerotation> Rerotation::fork() const {
-    auto copy = std::make_unique<Rerotation>(plan_, placement_, prefix_);
+std::unique_ptr<Rerotation> Rerotation::fork(CachePlan &plan) const {
+    auto copy = std::make_unique<Rerotation>(plan, placement_, prefix_);
     copy->captured_ = captured_;
     copy->origin_ = origin_;
     if (!pristine_.empty()) {

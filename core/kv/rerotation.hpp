@@ -26,7 +26,7 @@ class Rerotation {
     int64_t close(KvCache &cache, uint32_t layer);
     // The sequence was cut: protected slots from the shortest head's length on will be written anew.
     void truncate(const KvCache &cache);
-    std::unique_ptr<Rerotation> fork() const;
+    std::unique_ptr<Rerotation> fork(CachePlan &plan) const;
     // Writes the pristine copy of the protected prefix, and takes it in again; `cache` holds the sequence by then.
     void save(StateWriter &out) const;
     void load(StateReader &in, const KvCache &cache);

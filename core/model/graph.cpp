@@ -19,6 +19,7 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     make_workspace(false);
     decode_ = plan(1, 1, "decode");
     if (options_.max_tokens > 1) prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
+    taps_ = plan_taps(options_.taps);
     keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
     const Tensor row = logits_.rows(0, 1);
     rows.x = row.c();
@@ -218,7 +219,7 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
 }
 
 void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                    std::span<const keel_kv_view *const> kv, uint32_t logit_rows) {
+                    std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps) {
     const auto m = static_cast<uint32_t>(ids.size());
     if (m == 0 || m > options_.max_tokens || logit_rows > std::min(m, options_.max_logit_rows)) {
         throw_error(ErrorKind::internal, "a step of {} tokens and {} rows of logits; planned for {} and {}",
@@ -226,16 +227,16 @@ void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> posit
     }
     const Tensor on_device = ids_.rows(0, m);
     on_device.write(ids.data());
-    run(on_device, m, positions, kv, logit_rows);
+    run(on_device, m, positions, kv, logit_rows, taps);
 }
 
 void Graph::forward_device(const Tensor &ids, std::span<const int32_t> positions,
                            std::span<const keel_kv_view *const> kv) {
-    run(ids, 1, positions, kv, 1);
+    run(ids, 1, positions, kv, 1, {});
 }
 
 void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
-                std::span<const keel_kv_view *const> kv, uint32_t logit_rows) {
+                std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps) {
     StepOps &ops = m == 1 ? decode_ : prefill_;
     rope_.ensure(positions);
     if (local_rope_) local_rope_->ensure(positions);
@@ -248,7 +249,7 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
     executor_.run(*ops.embed, embed_args(ids, x));
     if (probe_) probe_(-1, x);
     for (size_t i = 0; i < ops.layers.size(); ++i) {
-        run_layer(ops.layers[i], i, m, on_device, kv[i]);
+        run_layer(ops.layers[i], i, m, on_device, kv[i], taps);
         if (probe_) probe_(static_cast<int64_t>(i), x);
     }
     if (logit_rows > 0) { // only the last tokens go through the output projection
@@ -259,20 +260,114 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
     }
 }
 
-void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv) {
+// The queries of a step where the graph itself needs them, or where the tap wants them; then attention, with what it leaves.
+void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out, const Tensor &positions,
+                   const keel_kv_view *kv, const StepTaps &taps) {
+    const QkvViews views(qkv, config_);
+    const Tensor heads = out.reshape({out.dim(0), config_.heads, config_.head_dim});
+    keel_qkv_args prepare =
+        qkv_args(views, positions, rope_of(i), weights_.layer(i), kv, config_.rms_norm_eps);
+    keel_attention_args attention = attention_args(views.q, kv, heads, positions, config_, config_.window(i));
+    PlannedOp *prepare_op = l.qkv_prepare.get(), *attention_op = l.attention.get();
+    if (taps.tap == nullptr) {
+        executor_.run(*prepare_op, prepare);
+        executor_.run(*attention_op, attention);
+        return;
+    }
+    const StepTap::Places places = taps.tap->places(static_cast<uint32_t>(i));
+    const auto &tapped = qkv.dim(0) == 1 ? taps.ops->decode : taps.ops->prefill;
+    if (places.queries != nullptr) prepare.q_out = attention.q = places.queries->c();
+    if (places.unrotated != nullptr) {
+        prepare.features |= KEEL_QKV_UNROTATED;
+        prepare.q_unrotated = places.unrotated->c();
+    }
+    if (places.scores != nullptr) {
+        attention.features |= KEEL_ATTENTION_SCORES;
+        attention.scores = places.scores;
+    }
+    if (!tapped.empty() && tapped[i].qkv_prepare &&
+        (places.queries != nullptr || places.unrotated != nullptr))
+        prepare_op = tapped[i].qkv_prepare.get();
+    if (!tapped.empty() && tapped[i].attention && (places.queries != nullptr || places.scores != nullptr))
+        attention_op = tapped[i].attention.get();
+    executor_.run(*prepare_op, prepare);
+    executor_.run(*attention_op, attention);
+    taps.tap->after_attention(static_cast<uint32_t>(i),
+                              places.queries != nullptr ? *places.queries : views.q);
+}
+
+// One layer's ops that differ from the plain ones.
+GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind) {
+    const auto label = [&](const char *name) { return fmt::format("{} layer {}: {}", kind, i, name); };
+    const keel_dtype A = executor_.device().info().activation_dtype;
+    const Tensor qkv = Tensor::shape(A, {m, config_.q_size() + 2 * config_.kv_size()});
+    const QkvViews views(qkv, config_);
+    const Tensor positions = this->positions(m);
+    const Tensor apart = Tensor::shape(A, {m, config_.heads, config_.head_dim}),
+                 unrotated = Tensor::shape(KEEL_DTYPE_F32, {m, config_.heads, config_.head_dim});
+    const bool own_row = forms.queries && m == 1; // of a longer step they are copied
+    GraphTaps::Layer tapped;
+    if (own_row || forms.unrotated) {
+        keel_qkv_args a =
+            qkv_args(views, positions, rope_of(i), weights_.layer(i), options_.kv, config_.rms_norm_eps);
+        if (own_row) a.q_out = apart.c();
+        if (forms.unrotated) {
+            a.features |= KEEL_QKV_UNROTATED;
+            a.q_unrotated = unrotated.c();
+        }
+        tapped.qkv_prepare = executor_.plan(KEEL_OP_QKV_PREPARE, a, label("qkv prepare for a policy"));
+    }
+    if (!own_row && !forms.scores) return tapped;
+    const Tensor sums = Tensor::shape(KEEL_DTYPE_F32, {config_.kv_heads, options_.kv->positions->shape[1]});
+    keel_scores scores = {KEEL_HEADER(keel_scores)};
+    scores.out = sums.c();
+    scores.reduce_queries = forms.reduce_queries;
+    scores.reduce_group = forms.reduce_group;
+    scores.accumulate = 1;
+    keel_attention_args a =
+        attention_args(own_row ? apart : views.q, options_.kv, apart, positions, config_, config_.window(i));
+    if (forms.scores) {
+        a.features |= KEEL_ATTENTION_SCORES;
+        a.scores = &scores;
+    }
+    tapped.attention = executor_.plan(KEEL_OP_ATTENTION, a, label("attention for a policy"));
+    return tapped;
+}
+
+std::unique_ptr<GraphTaps> Graph::plan_taps(const TapForms &forms) {
+    auto taps = std::make_unique<GraphTaps>();
+    if (forms.empty()) return taps;
+    for (size_t i = 0; i < static_cast<size_t>(config_.layers); ++i) {
+        taps->decode.push_back(plan_tap_layer(forms, i, 1, "decode"));
+        if (options_.max_tokens > 1)
+            taps->prefill.push_back(plan_tap_layer(forms, i, options_.max_tokens, "prefill"));
+    }
+    return taps;
+}
+
+std::vector<const PlannedOp *> GraphTaps::ops() const {
+    std::vector<const PlannedOp *> all;
+    for (const auto *layers : {&decode, &prefill}) {
+        for (const Layer &layer : *layers) {
+            if (layer.qkv_prepare) all.push_back(layer.qkv_prepare.get());
+            if (layer.attention) all.push_back(layer.attention.get());
+        }
+    }
+    return all;
+}
+
+void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv,
+                      const StepTaps &taps) {
     LayerWeights &w = weights_.layer(i);
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
                  attention = attention_.rows(0, m);
     const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m);
     const Tensor gate = gate_up.columns(0, config_.intermediate_size);
     const Tensor up = gate_up.columns(config_.intermediate_size, config_.intermediate_size);
-    const Tensor heads = attention.reshape({m, config_.heads, config_.head_dim});
-    const QkvViews views(qkv, config_);
     Executor &ex = executor_;
     ex.run(*l.attention_norm, norm_args(x, w.attention_norm, h));
     ex.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv, false));
-    ex.run(*l.qkv_prepare, qkv_args(views, positions, rope_of(i), w, kv, config_.rms_norm_eps));
-    ex.run(*l.attention, attention_args(views.q, kv, heads, positions, config_, config_.window(i)));
+    attend(l, i, qkv, attention, positions, kv, taps);
     // Into the residual stream, or with post_norms through a norm first.
     const bool post_norms = config_.post_norms;
     ex.run(*l.attention_out, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms));

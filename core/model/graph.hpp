@@ -1,10 +1,12 @@
 #pragma once
 
 #include "device/executor.hpp"
+#include "kv/step_tap.hpp"
 #include "model/rope_tables.hpp"
 #include "model/weights.hpp"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,7 +18,23 @@ struct GraphOptions {
     uint32_t max_logit_rows = 1;      // how many of a step's last tokens may go through the output projection
     const keel_kv_view *kv = nullptr; // a view without memory, of the largest cache: the template for plans
     bool head_positions = false;      // positions are [m, kv_heads] instead of [m]
+    TapForms taps = {};               // by-products that steps are planned for, see taps()
     int64_t rope_rows = 2048;         // rows of the RoPE tables: no fewer than a step's tokens
+};
+
+// The ops of steps that leave something for a policy, in the place of the plain ones where those do not do; [layers], or empty.
+struct GraphTaps {
+    struct Layer {
+        OpHandle qkv_prepare, attention;
+    };
+    std::vector<Layer> decode, prefill;
+    std::vector<const PlannedOp *> ops() const;
+};
+
+// What a step leaves for a policy; nothing by default. Both outlive the step.
+struct StepTaps {
+    const GraphTaps *ops = nullptr; // for the tap's forms
+    StepTap *tap = nullptr;
 };
 
 // A decoder of the Llama family: embedding, layers of attention and a gated feed-forward network, norm, output projection. Holds the
@@ -32,7 +50,10 @@ class Graph {
     // nothing of its own accord, so that what follows (argmax, a read) goes along in one submit. The logits of the
     // last `logit_rows` tokens stand in logits() when the stream gets there. `kv[layer]` are the cache's views.
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                 std::span<const keel_kv_view *const> kv, uint32_t logit_rows);
+                 std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps = {});
+    // Plans what steps with such by-products run differently. May be asked at any time between steps.
+    std::unique_ptr<GraphTaps> plan_taps(const TapForms &forms);
+    const GraphTaps &taps() const { return *taps_; } // of GraphOptions::taps
     // As forward, with ids that lie on the device already: [1]. For decoding without the host.
     void forward_device(const Tensor &ids, std::span<const int32_t> positions,
                         std::span<const keel_kv_view *const> kv);
@@ -75,8 +96,12 @@ class Graph {
     StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind);
     void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind);
     void run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
-             std::span<const keel_kv_view *const> kv, uint32_t logit_rows);
-    void run_layer(LayerOps &ops, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv);
+             std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps);
+    void run_layer(LayerOps &ops, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv,
+                   const StepTaps &taps);
+    void attend(LayerOps &ops, size_t i, const Tensor &qkv, const Tensor &out, const Tensor &positions,
+                const keel_kv_view *kv, const StepTaps &taps);
+    GraphTaps::Layer plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind);
 
     const RopeTables &rope_of(size_t layer) const {
         return config_.has_local_rope(layer) ? *local_rope_ : rope_;
@@ -109,6 +134,7 @@ class Graph {
     Tensor next_id_;   // i32 [1]
 
     StepOps decode_, prefill_;
+    std::unique_ptr<GraphTaps> taps_;
     OpHandle argmax_;
     Probe probe_;
 };

@@ -128,7 +128,8 @@ std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &sect
 
 Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options)
     : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()),
-      memory_(options.memory), monitor_(options.monitor) {
+      memory_(options.memory), monitor_(options.monitor), has_system_prompt_(options.has_system_prompt),
+      sequences_(options.sequences) {
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
@@ -186,17 +187,18 @@ KvShape Pipeline::make_kv_shape() const {
     shape.block_slots = executor_->device().info().kv_block_slots;
     shape.max_slots = context;
     shape.max_bytes = config_.kv.max_bytes().value_or(0);
+    shape.sequences = sequences_;
     return shape;
 }
 
-CacheConfig Pipeline::make_cache_config(bool has_system_prompt) const {
-    const pipeline::PolicySection &p = config_.policy;
+CacheConfig Pipeline::cache_config(const pipeline::PolicySection &p, const BoundPlugin &policy,
+                                   const BoundPlugin &allocator, bool has_system_prompt) const {
     CacheConfig c;
-    c.policy = {policy_.library->id(), &policy_.library->policy(), policy_.params.data(),
-                policy_.params.size(), policy_.places};
-    if (allocator_.library != nullptr) {
-        c.allocator = {allocator_.library->id(), &allocator_.library->allocator(), allocator_.params.data(),
-                       allocator_.params.size(), allocator_.places};
+    c.policy = {policy.library->id(), &policy.library->policy(), policy.params.data(), policy.params.size(),
+                policy.places};
+    if (allocator.library != nullptr) {
+        c.allocator = {allocator.library->id(), &allocator.library->allocator(), allocator.params.data(),
+                       allocator.params.size(), allocator.places};
     }
     switch (p.budget.kind()) {
     case pipeline::BudgetKind::none:
@@ -235,6 +237,12 @@ CacheConfig Pipeline::make_cache_config(bool has_system_prompt) const {
     if (p.log->has_value()) c.log = p.log->value().string();
     c.trained_context = model().max_positions;
     c.attention_scale = static_cast<float>(model().attention_scale());
+    c.attention_softcap = static_cast<float>(model().attention_softcap);
+    for (size_t i = 0; i < static_cast<size_t>(model().layers); ++i) {
+        const int64_t window = model().window(i);
+        if (window > 0 && (c.attention_window == 0 || window < c.attention_window))
+            c.attention_window = window;
+    }
     c.rope_frequencies = rope_frequencies(model().rope_theta, model().head_dim, model().rope_scaling);
     if (model().local_rope_theta) {
         c.local_rope_frequencies = rope_frequencies(*model().local_rope_theta, model().head_dim, {});
@@ -296,28 +304,83 @@ void Pipeline::compare_budgets() const {
 }
 
 // What only a policy that evicts has; whether it does, it says itself.
-void Pipeline::bind_eviction() {
-    const keel_policy_needs needs = at_its_line(config_, config_.policy.plugin.where, [&] {
-        return ask_policy(make_cache_config(false), kv_shape_, *host_);
+BoundPlugin Pipeline::bind_allocator(const pipeline::PipelineConfig &config,
+                                     const BoundPlugin &policy) const {
+    const keel_policy_needs needs = at_its_line(config, config.policy.plugin.where, [&] {
+        return ask_policy(cache_config(config.policy, policy, {}, false), kv_shape_, *host_);
     });
-    const pipeline::TriggerSection &trigger = config_.policy.trigger;
+    const pipeline::TriggerSection &trigger = config.policy.trigger;
     if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) {
-        if (!trigger.has(pipeline::Trigger::pressure)) return;
+        if (!trigger.has(pipeline::Trigger::pressure)) return {};
         throw_error(
             ErrorKind::input,
             "{}: policy {} never evicts, so it could not answer memory pressure; remove pressure from "
             "policy.trigger.on or choose a policy that evicts",
-            to_string(trigger.on.where), policy_.library->id());
+            to_string(trigger.on.where), policy.library->id());
     }
-    pipeline::check_eviction(config_.policy);
+    pipeline::check_eviction(config.policy);
     if (trigger.has(pipeline::Trigger::pressure) && (needs.flags & KEEL_POLICY_PREFILL_ONLY) != 0) {
         throw_error(
             ErrorKind::input,
             "{}: policy {} acts at the end of the prompt only, memory pressure comes at any time; remove "
             "pressure from policy.trigger.on or choose a policy that goes on evicting",
-            to_string(trigger.on.where), policy_.library->id());
+            to_string(trigger.on.where), policy.library->id());
     }
-    allocator_ = bind_plugin(config_.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+    return bind_plugin(config.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+}
+
+void Pipeline::bind_eviction() {
+    allocator_ = bind_allocator(config_, policy_);
+}
+
+CachePlan &Pipeline::add_policy(const pipeline::PolicySection &section) {
+    auto arm = std::make_unique<Arm>();
+    arm->config = config_;
+    arm->config.policy = section;
+    const pipeline::PipelineConfig &config = arm->config;
+    arm->policy = bind_plugin(config.policy, KEEL_PLUGIN_POLICY);
+    arm->allocator = bind_allocator(config, arm->policy);
+    at_its_line(config, config.policy.plugin.where, [&] {
+        arm->plan = std::make_unique<CachePlan>(
+            *executor_, kv_shape_, host_,
+            cache_config(config.policy, arm->policy, arm->allocator, has_system_prompt_));
+    });
+    arm->taps = graph_->plan_taps(arm->plan->tap_forms());
+    arms_.push_back(std::move(arm));
+    return *arms_.back()->plan;
+}
+
+CachePlan &Pipeline::add_shared_prefill(std::span<CachePlan *const> plans) {
+    Gathered all;
+    for (const CachePlan *plan : plans) {
+        const char *need = all.merge(plan->gathered());
+        if (need == nullptr) continue;
+        throw_error(
+            ErrorKind::input,
+            "policy {} needs {} in another form than a policy before it: one prefill cannot serve both",
+            plan->config().policy.name, need);
+    }
+    auto arm = std::make_unique<Arm>();
+    arm->config = config_;
+    CacheConfig config = make_cache_config(has_system_prompt_);
+    config.policy = {};
+    config.policy.name = "(full cache)";
+    config.allocator = {};
+    config.pressure.reset();
+    config.pinned.clear();
+    config.log.clear();
+    arm->plan = std::make_unique<CachePlan>(*executor_, kv_shape_, host_, std::move(config), all);
+    arm->taps = graph_->plan_taps(arm->plan->tap_forms());
+    arms_.push_back(std::move(arm));
+    return *arms_.back()->plan;
+}
+
+const GraphTaps &Pipeline::taps(const CachePlan &plan) const {
+    if (&plan == cache_plan_.get()) return graph_->taps();
+    for (const auto &arm : arms_) {
+        if (arm->plan.get() == &plan) return *arm->taps;
+    }
+    throw_error(ErrorKind::internal, "a cache plan of another pipeline");
 }
 
 // Names of plugins, for a message: policies of the search path that evict between the chunks of a prompt. One that cannot be loaded, or that
@@ -440,14 +503,16 @@ void Pipeline::load_weights(const PipelineOptions &options) {
     graph.max_tokens = chunk;
     graph.max_logit_rows = std::min(options.max_logit_rows, chunk);
     graph.kv = kv_template_->view();
+    graph.taps = cache_plan_->tap_forms();
     graph.rope_rows = std::max<int64_t>(kv_shape_.max_slots, chunk);
     graph_ = std::make_unique<Graph>(*executor_, *weights_, graph);
 }
 
 std::vector<const PlannedOp *> Pipeline::ops() const {
     std::vector<const PlannedOp *> all = graph_->decode_ops();
-    const auto prefill = graph_->prefill_ops(), cache = cache_plan_->ops();
+    const auto prefill = graph_->prefill_ops(), taps = graph_->taps().ops(), cache = cache_plan_->ops();
     all.insert(all.end(), prefill.begin(), prefill.end());
+    all.insert(all.end(), taps.begin(), taps.end());
     all.insert(all.end(), cache.begin(), cache.end());
     std::set<const PlannedOp *> seen;
     std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });
@@ -479,6 +544,9 @@ std::string Pipeline::explain() const {
                        format_bytes(kv_shape_.bytes_per_token())) +
            explain_table("decode, one token a step", explain_rows(graph_->decode_ops())) +
            explain_table(prefill_title, explain_rows(graph_->prefill_ops())) +
+           (graph_->taps().ops().empty()
+                ? std::string{}
+                : explain_table("of these, run for the policy", explain_rows(graph_->taps().ops()))) +
            (cache_plan_->ops().empty()
                 ? std::string{}
                 : explain_table("KV cache, when slots go", explain_rows(cache_plan_->ops())));

@@ -12,7 +12,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace keel {
 
@@ -46,6 +48,7 @@ struct PipelineOptions {
     std::function<MemoryInfo()>
         memory; // what there is to plan with; empty: what device and system say. For tests
     std::shared_ptr<SystemMonitor> monitor; // who tells of memory pressure; NULL: the system. For tests
+    uint32_t sequences = 1;                 // sessions and their forks that share the cache's memory at once
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway)
 };
 
@@ -71,6 +74,14 @@ class Pipeline {
     } // NULL: the model has none and none was wanted
     const KvShape &kv_shape() const { return kv_shape_; }
     CachePlan &cache_plan() const { return *cache_plan_; }
+    // Another policy over the same weights and cache memory, for sessions of its own: `section` is as a config's `policy:`. The plan lives
+    // as long as this. Throws as the constructor does.
+    CachePlan &add_policy(const pipeline::PolicySection &section);
+    // A plan that keeps all and collects what the policies of `plans` need, so that one prefill under it can be forked into each of
+    // them (Session::fork). Throws Error(input) naming the need that cannot be collected for all of them at once.
+    CachePlan &add_shared_prefill(std::span<CachePlan *const> plans);
+    // What steps run for the by-products of a plan of this.
+    const GraphTaps &taps(const CachePlan &plan) const;
     keel_buffer_kind placement() const { return executor_->placement(); } // of buffers that ops share
     int64_t context() const { return kv_shape_.max_slots; }
     const BoundPlugin &policy() const { return policy_; }
@@ -84,8 +95,20 @@ class Pipeline {
 
   private:
     KvShape make_kv_shape() const;
-    CacheConfig make_cache_config(bool has_system_prompt) const;
+    // A policy that was added.
+    struct Arm {
+        pipeline::PipelineConfig config;
+        BoundPlugin policy, allocator;
+        std::unique_ptr<CachePlan> plan;
+        std::unique_ptr<GraphTaps> taps;
+    };
+    CacheConfig make_cache_config(bool has_system_prompt) const {
+        return cache_config(config_.policy, policy_, allocator_, has_system_prompt);
+    }
+    CacheConfig cache_config(const pipeline::PolicySection &section, const BoundPlugin &policy,
+                             const BoundPlugin &allocator, bool has_system_prompt) const;
     std::unique_ptr<CachePlan> make_cache_plan(bool has_system_prompt);
+    BoundPlugin bind_allocator(const pipeline::PipelineConfig &config, const BoundPlugin &policy) const;
     void check_trained_context() const;
     void check_cap() const;
     void compare_budgets() const;
@@ -105,6 +128,8 @@ class Pipeline {
     std::shared_ptr<SystemMonitor> monitor_;
     std::unique_ptr<Executor> executor_;
     BoundPlugin policy_, allocator_;
+    bool has_system_prompt_ = false;
+    uint32_t sequences_ = 1;
     std::shared_ptr<const ModelSource> source_;
     std::unique_ptr<Tokenizer> tokenizer_;
     KvShape kv_shape_;
@@ -112,6 +137,7 @@ class Pipeline {
     std::unique_ptr<ModelWeights> weights_;
     std::unique_ptr<Graph> graph_;
     std::unique_ptr<CachePlan> cache_plan_;
+    std::vector<std::unique_ptr<Arm>> arms_;
     double load_seconds_ = 0;
 };
 

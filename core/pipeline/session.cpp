@@ -63,14 +63,6 @@ class Session::Meter {
     Stream::Counters before_;
 };
 
-Session::Session(Pipeline &pipeline)
-    : pipeline_(pipeline),
-      cache_(std::make_unique<CacheManager>(pipeline.cache_plan(), pipeline.placement())) {
-    history_.reserve(static_cast<size_t>(pipeline.context()));
-}
-
-Session::~Session() = default;
-
 bool Session::can_take(int64_t n, std::string *why) const {
     return cache_->can_take(n, false, why);
 }
@@ -111,10 +103,10 @@ bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
     return true;
 }
 
-// Of a prefill that was cancelled: as if it had not begun, unless it evicted what cannot come back.
+// Of a prefill that was cancelled: as if it had not begun, unless it evicted what cannot come back, or went into a policy's sums.
 void Session::take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions) {
     settle();
-    if (cache_->evictions() != evictions) return;
+    if (cache_->evictions() != evictions || !cache_->can_truncate(tokens)) return;
     truncate(tokens);
     pending_ = pending;
 }
@@ -135,13 +127,22 @@ void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     step_ids_.assign(ids.begin(), ids.end());
     step_positions_.assign(positions.begin(), positions.end());
     cache_->append(n);
+    StepTap *tap = cache_->begin_step(n, kind);
     step_kind_ = kind;
     rows_ = rows;
     logits_read_ = false;
     settled_ = false;
     pending_.reset();
     history_.insert(history_.end(), ids.begin(), ids.end());
-    pipeline_.graph().forward(step_ids_, step_positions_, cache_->cache().views(), rows);
+    StepTaps taps;
+    if (tap != nullptr) taps = {&pipeline_.taps(cache_->plan()), tap};
+    pipeline_.graph().forward(step_ids_, step_positions_, cache_->cache().views(), rows, taps);
+}
+
+void Session::end_prompt() {
+    const Meter meter(*this, false);
+    settle();
+    cache_->after_step(StepKind::prefill_end);
 }
 
 void Session::settle() {

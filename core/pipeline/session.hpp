@@ -32,8 +32,11 @@ struct SessionStats {
 // One sequence on a pipeline: its cache under its policy, step by step. Several sessions of one pipeline take turns. Not thread-safe.
 class Session {
   public:
-    explicit Session(Pipeline &pipeline);
+    explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.cache_plan()) {}
+    Session(Pipeline &pipeline, CachePlan &plan); // `plan` is one of the pipeline's
     ~Session();
+    Session(const Session &) = delete;
+    Session &operator=(const Session &) = delete;
 
     // Can n more tokens be taken in? If not, `why` says which limit stands in the way and which config key moves it.
     bool can_take(int64_t n, std::string *why = nullptr) const;
@@ -44,6 +47,8 @@ class Session {
     // before; but where tokens were evicted meanwhile those that were taken in stay, tokens() says how many.
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
+    // The prompt ends here: policies that wait for that act now, if prefill() was told that more of it follows.
+    void end_prompt();
     // Takes one token in.
     void decode(int32_t id);
     // Logits of the last `rows` tokens taken in, [rows, vocab], in host memory until the next step. The first call of a step waits for it.
@@ -51,8 +56,13 @@ class Session {
     // The most likely next token, without reading all logits: ties go to the lower id.
     int32_t greedy();
 
-    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already.
+    // Takes the last n tokens back. Throws Error(usage) where CacheManager::truncate does.
     void truncate(int64_t n);
+    // A copy that goes its own way, under the same policy or another one of the pipeline's (CacheManager::fork_into says what that
+    // takes): an experiment's arms share one prefill. The cache's blocks are shared until they are written to;
+    // PipelineOptions::sequences has to allow it. Stats begin anew.
+    std::unique_ptr<Session> fork();
+    std::unique_ptr<Session> fork(CachePlan &plan);
     // The token that was generated last and is not taken in yet: what the sequence goes on with. The next step forgets it.
     std::optional<int32_t> pending() const { return pending_; }
     void set_pending(std::optional<int32_t> id) { pending_ = id; }
@@ -74,6 +84,9 @@ class Session {
 
   private:
     class Meter;
+    class Repeater;
+    Session(Session &parent, std::unique_ptr<CacheManager> cache);
+    void serve_replay();
     void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
@@ -91,6 +104,7 @@ class Session {
     std::optional<NonFinite> replay_history();
 
     Pipeline &pipeline_;
+    std::unique_ptr<Repeater> repeater_; // for a policy that replays the context; else NULL
     std::unique_ptr<CacheManager> cache_;
     std::vector<int32_t> history_;
     std::optional<int32_t> pending_;

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <keel/ops_attention.h>
+#include <keel/policy.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace keel {
+
+// The needs of a policy that cannot be computed from the cache when it decides: something has to be collected while steps run.
+struct Gathered {
+    struct Running { // attention probabilities summed per slot
+        keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
+        bool operator==(const Running &) const = default;
+    };
+    struct Stats { // sums of un-rotated queries
+        uint32_t skip = 0;
+        bool operator==(const Stats &) const = default;
+    };
+    struct Chunks { // attention within pieces of the prompt
+        uint32_t tokens = 0;
+        keel_reduce group = KEEL_REDUCE_MEAN;
+        bool operator==(const Chunks &) const = default;
+    };
+    uint32_t window = 0; // rotated queries of the last so many tokens
+    std::optional<Running> running;
+    std::optional<Stats> stats;
+    std::optional<Chunks> chunks;
+
+    static Gathered of(const keel_policy_needs &needs);
+    bool empty() const { return window == 0 && !running && !stats && !chunks; }
+    // Sums over tokens that went by: they do not shrink when a token is taken back.
+    bool has_sums() const { return running || stats || chunks; }
+    // Is all of `other` among this? If not, the need that is missing or differs: "running_scores".
+    const char *missing(const Gathered &other) const;
+    // Makes this serve `other` too; the need that cannot be had in both forms at once, or NULL.
+    const char *merge(const Gathered &other);
+};
+
+// Names as they stand in messages and docs: "window_scores"; "bit 40".
+std::string need_name(uint64_t bit);
+
+// Checks what a policy says about itself: bits, flags, and the numbers that its needs come with.
+// `step`: tokens that a prefill step may have; `longest`: slots of a head. Throws Error(input) or Error(plugin) naming policy and need.
+void check_policy_needs(const std::string &policy, const keel_policy_needs &needs, int64_t step,
+                        int64_t longest);
+
+} // namespace keel

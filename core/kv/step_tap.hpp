@@ -1,0 +1,35 @@
+#pragma once
+
+#include "device/tensor.hpp"
+
+#include <keel/ops_attention.h>
+
+#include <cstdint>
+
+namespace keel {
+
+// What a step leaves behind for a policy: Graph::forward asks it layer by layer, in order, while it queues the layer's ops.
+class StepTap {
+  public:
+    // Where a layer's by-products go; NULL: they are not wanted. Valid until the next call.
+    struct Places {
+        const Tensor *queries = nullptr;     // A [1, heads, head_dim], rotated; of steps of one token only
+        const Tensor *unrotated = nullptr;   // f32 [m, heads, head_dim], queries before RoPE
+        const keel_scores *scores = nullptr; // of attention
+    };
+    virtual Places places(uint32_t layer) = 0;
+    // The layer's attention was queued. q: its queries A [m, heads, head_dim], rotated, good for ops that are queued now.
+    virtual void after_attention(uint32_t layer, const Tensor &q) = 0;
+
+  protected:
+    ~StepTap() = default;
+};
+
+// Which by-products a graph has to be prepared for.
+struct TapForms {
+    bool queries = false, unrotated = false, scores = false;
+    keel_reduce reduce_queries = KEEL_REDUCE_SUM, reduce_group = KEEL_REDUCE_MEAN; // of the scores
+    bool empty() const { return !queries && !unrotated && !scores; }
+};
+
+} // namespace keel
