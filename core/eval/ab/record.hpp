@@ -128,8 +128,8 @@ class AbWriter {
     AbWriter(const AbWriter &) = delete;
     AbWriter &operator=(const AbWriter &) = delete;
 
-    // Throws Error(usage) for names over their bound, numbers that are not finite and counts that do not fit; Error(runtime) where
-    // the system refuses (disk full).
+    // Throws Error(usage) for names over their bound and shapes that do not fit; Error(runtime) for numbers that are not finite or
+    // out of their range, and where the system refuses (disk full).
     void write(const AbRecord &record);
 
   private:

@@ -1,0 +1,135 @@
+#include "ab_commands.hpp"
+
+#include "console.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "eval/ab/compare.hpp"
+#include "eval/ab/merge.hpp"
+#include "eval/ab/report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace keel::cli {
+namespace {
+
+// Neither a failed run (1) nor a wrong request (2): a gate can tell them apart.
+constexpr int found_worse = 3;
+
+struct CompareArguments {
+    std::string first, second;
+    double margin = -1, confidence = -1; // below 0: the first experiment's
+    AbCompareOptions options;
+    bool json = false;
+};
+
+int run_compare(const CompareArguments &a) {
+    AbCompareOptions options = a.options;
+    if (a.margin >= 0) options.margin = a.margin;
+    if (a.confidence >= 0) options.confidence = a.confidence;
+    const AbComparison comparison = compare_ab(a.first, a.second, options);
+    if (a.json) {
+        print_json(ab_comparison_json(comparison));
+    } else {
+        console().out(ab_comparison_text(comparison));
+    }
+    return comparison.passed() ? 0 : found_worse;
+}
+
+void add_ab_compare(CLI::App &ab, Program &program) {
+    CLI::App &command = add_command(
+        ab, program, "compare", "Hold a second experiment against a first, item by item",
+        {{"keel ab compare out/main out/branch", "exit code 0: no worse than the margin, 3: worse"},
+         {"keel ab compare out/main out/branch --task passkey --margin 0.02 --strict",
+          "pass only what is shown to be no worse"}});
+    auto a = std::make_shared<CompareArguments>();
+    command
+        .add_option("FIRST", a->first,
+                    "What is compared against: a folder of 'keel ab', or its results.jsonl")
+        ->required()
+        ->type_name("");
+    command.add_option("SECOND", a->second, "What is judged")->required()->type_name("");
+    const auto names = [&](const char *option, std::vector<std::string> &to, const char *doc) {
+        command.add_option(option, to, doc)->type_name("NAME")->expected(1)->take_all();
+    };
+    names("--arm", a->options.arms, "This arm alone; can be repeated");
+    names("--task", a->options.tasks, "This task alone; can be repeated");
+    names("--metric", a->options.metrics, "This metric alone; can be repeated");
+    command
+        .add_option("--margin", a->margin,
+                    "What may be lost (default: the first experiment's statistics.margin)")
+        ->type_name("X")
+        ->check(CLI::Range(0.0, 1e6));
+    command
+        .add_option("--confidence", a->confidence,
+                    "Of intervals and verdicts (default: the first experiment's)")
+        ->type_name("X")
+        ->check(CLI::Range(0.5, 0.9999));
+    command.add_flag("--speed", a->options.speed,
+                     "Times, rates and bytes decide as well, not qualities alone");
+    command.add_flag(
+        "--strict", a->options.strict,
+        "Exit with 3 too where a loss as large as the margin is not excluded, or results are missing");
+    command.add_flag("--json", a->json, "Print one JSON object, with every contrast");
+    set_action(command, program, [a] { return run_compare(*a); });
+}
+
+struct MergeArguments {
+    std::string output;
+    std::vector<std::string> shards;
+};
+
+int run_merge(const MergeArguments &a, const Program &program) {
+    const AbMergeResult result = merge_ab_shards({a.shards.begin(), a.shards.end()}, a.output);
+    if (!program.quiet)
+        console().message("keel: ",
+                          fmt::format("{} records of {} shards merged, {} that several had written once",
+                                      result.records, a.shards.size(), result.duplicates));
+    console().out(write_ab_report(a.output));
+    return 0;
+}
+
+void add_ab_merge(CLI::App &ab, Program &program) {
+    CLI::App &command = add_command(
+        ab, program, "merge", "Put the shards of an experiment together",
+        {{"keel ab merge out/all out/shard-*-of-4.jsonl", "missing shards are named, in the report too"}});
+    auto a = std::make_shared<MergeArguments>();
+    command.add_option("OUT", a->output, "Folder for the merged results; it must hold none yet")
+        ->required()
+        ->type_name("");
+    command.add_option("SHARD", a->shards, "Results of each shard: folders or files")
+        ->required()
+        ->type_name("")
+        ->expected(1, 1'000'000);
+    set_action(command, program, [a, &program] { return run_merge(*a, program); });
+}
+
+struct ReportArguments {
+    std::string folder;
+};
+
+void add_ab_report(CLI::App &ab, Program &program) {
+    CLI::App &command =
+        add_command(ab, program, "report", "Work out verdicts and report.html again from the records",
+                    {{"keel ab report out/my-experiment", "of a run that still goes on, too"}});
+    auto a = std::make_shared<ReportArguments>();
+    command.add_option("DIR", a->folder, "A folder of 'keel ab'")->required()->type_name("");
+    set_action(command, program, [a] {
+        console().out(write_ab_report(a->folder));
+        return 0;
+    });
+}
+
+} // namespace
+
+void add_ab_commands(CLI::App &ab, Program &program) {
+    add_ab_compare(ab, program);
+    add_ab_merge(ab, program);
+    add_ab_report(ab, program);
+}
+
+} // namespace keel::cli

@@ -1,0 +1,287 @@
+#include "eval/ab/verdict.hpp"
+
+#include "base/display.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <map>
+
+namespace keel {
+namespace {
+
+// Below: intervals by Student's t, since a bootstrap of so few is too narrow. Above: the two agree, and t costs nothing.
+constexpr size_t fewest_resampled = 10, most_resampled = 1000;
+
+bool is_yes_no(const std::vector<double> &values) {
+    return std::all_of(values.begin(), values.end(), [](double v) { return v == 0 || v == 1; });
+}
+
+double to_effect(double difference, bool ratio) {
+    return ratio ? std::expm1(difference) : difference;
+}
+
+Interval to_effect(const Interval &i, bool ratio) {
+    return {to_effect(i.low, ratio), to_effect(i.high, ratio)};
+}
+
+PairedCounts count_pairs(const AbPairs &pairs) {
+    PairedCounts c;
+    for (size_t i = 0; i < pairs.a.size(); ++i) {
+        const bool a = pairs.a[i] != 0, b = pairs.b[i] != 0;
+        ++(a ? (b ? c.both : c.first_only) : (b ? c.second_only : c.neither));
+    }
+    return c;
+}
+
+// The share of clusters that may differ though none did.
+double unseen_share(size_t clusters, double confidence) {
+    return wilson_interval(0, static_cast<double>(clusters), confidence).high;
+}
+
+void find_interval(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const AbStatistics &s) {
+    const size_t k = sums.sums.size();
+    if (k >= fewest_resampled && k <= most_resampled) {
+        if (const auto bootstrap = cluster_bootstrap(sums, s.confidence, s.resamples, s.seed)) {
+            c.percentile = to_effect(bootstrap->percentile, c.ratio);
+            if (bootstrap->bca) c.bca = to_effect(*bootstrap->bca, c.ratio);
+        }
+    }
+    const bool singles = k == pairs.a.size();
+    if (c.yes_no && singles) {
+        c.interval = newcombe_interval(count_pairs(pairs), s.confidence);
+        c.interval_method = "newcombe";
+    } else if (c.yes_no && k > 0 && (!c.standard_error || *c.standard_error == 0)) {
+        // No spread among so many documents does not mean that there is none.
+        const double reach = unseen_share(k, s.confidence);
+        c.interval = Interval{std::max(-1.0, c.effect - reach), std::min(1.0, c.effect + reach)};
+        c.interval_method = "wilson";
+    } else if (c.bca) {
+        c.interval = c.bca;
+        c.interval_method = "bca";
+    } else if (c.percentile) {
+        c.interval = c.percentile;
+        c.interval_method = "percentile";
+    } else if (const auto student = student_interval(sums, s.confidence)) {
+        c.interval = to_effect(*student, c.ratio);
+        c.interval_method = "student";
+    }
+}
+
+void find_p(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const AbStatistics &s) {
+    const size_t k = sums.sums.size();
+    if (c.yes_no && k == pairs.a.size()) {
+        c.p = mcnemar_exact(count_pairs(pairs));
+        c.test = "McNemar exact";
+    } else if (k > most_resampled || c.meaning.kind == AbMetric::Kind::speed) {
+        // Of the few repeats of a speed, flips can show nothing; their logarithms are as near to normal as anything is.
+        c.p = student_test(sums);
+        c.test = "Student";
+    } else {
+        const SignFlip flip = sign_flip_test(sums.sums, s.resamples, s.seed);
+        c.p = flip.p;
+        c.test = flip.exact ? "sign flip exact" : "sign flip";
+    }
+}
+
+void find_detectable(AbContrast &c, const ClusterSums &sums, const AbStatistics &s) {
+    const size_t k = sums.sums.size();
+    // The exact tests of so few cannot reach the level, however large the effect.
+    if (k < 2 || (c.test != "Student" &&
+                  std::ldexp(1.0, 1 - static_cast<int>(std::min<size_t>(k, 1000))) > 1 - s.confidence))
+        return;
+    double error = c.standard_error.value_or(0);
+    if (error == 0 && c.yes_no) {
+        error = std::sqrt(unseen_share(k, s.confidence) / static_cast<double>(k));
+    }
+    const double least = minimal_detectable_effect(error, static_cast<double>(k - 1), s.confidence);
+    c.detectable = c.yes_no ? std::min(1.0, least) : to_effect(least, c.ratio);
+}
+
+} // namespace
+
+const char *ab_verdict_name(AbVerdict verdict) {
+    switch (verdict) {
+    case AbVerdict::better:
+        return "better";
+    case AbVerdict::worse:
+        return "worse";
+    case AbVerdict::not_distinguishable:
+        break;
+    }
+    return "not distinguishable";
+}
+
+std::string ab_number_text(double value) {
+    const double size = std::abs(value);
+    if (size == 0) return "0";
+    if (size >= 100) return fmt::format("{:.1f}", value);
+    if (size >= 10) return fmt::format("{:.2f}", value);
+    if (size >= 0.01) return fmt::format("{:.3f}", value);
+    if (size >= 0.001) return fmt::format("{:.4f}", value);
+    if (size >= 0.0001) return fmt::format("{:.5f}", value);
+    return fmt::format("{:.1e}", value);
+}
+
+std::optional<double> AbContrast::worst_gain() const {
+    if (!interval) return std::nullopt;
+    return meaning.higher_is_better ? interval->low : -interval->high;
+}
+
+AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b, const AbNames &names) {
+    AbPairs out;
+    const auto missing = [&](const AbPoint &point, uint64_t &count) {
+        if (count++ == 0 && out.example.empty()) out.example = names.text(point.item);
+    };
+    for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+        if (j == b.size() || (i < a.size() && a[i].item < b[j].item)) {
+            missing(a[i++], out.only_a);
+        } else if (i == a.size() || b[j].item < a[i].item) {
+            missing(b[j++], out.only_b);
+        } else {
+            out.a.push_back(a[i].value);
+            out.b.push_back(b[j].value);
+            out.clusters.push_back(a[i].cluster);
+            ++i;
+            ++j;
+        }
+    }
+    return out;
+}
+
+void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s) {
+    c.items = pairs.a.size();
+    c.only_a = pairs.only_a;
+    c.only_b = pairs.only_b;
+    c.missing = pairs.example;
+    if (pairs.a.empty()) return;
+    const auto positive = [](double v) { return v > 0; };
+    c.ratio = c.meaning.ratio && std::all_of(pairs.a.begin(), pairs.a.end(), positive) &&
+              std::all_of(pairs.b.begin(), pairs.b.end(), positive);
+    c.yes_no = c.meaning.kind == AbMetric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
+    const auto scaled = [&](double v) { return c.ratio ? std::log(v) : v; };
+    std::vector<double> differences(pairs.a.size());
+    const double share = 1 / static_cast<double>(pairs.a.size());
+    for (size_t i = 0; i < pairs.a.size(); ++i) {
+        const double a = scaled(pairs.a[i]), b = scaled(pairs.b[i]);
+        differences[i] = a - b;
+        c.mean_a += a * share;
+        c.mean_b += b * share;
+        c.identical += pairs.a[i] == pairs.b[i] ? 1 : 0;
+    }
+    if (c.ratio) {
+        c.mean_a = std::exp(c.mean_a);
+        c.mean_b = std::exp(c.mean_b);
+    }
+    const ClusterSums sums = ClusterSums::of(differences, pairs.clusters);
+    c.clusters = sums.sums.size();
+    c.effect = to_effect(sums.mean(), c.ratio);
+    c.standard_error = cluster_error(sums);
+    find_interval(c, pairs, sums, s);
+    find_p(c, pairs, sums, s);
+    find_detectable(c, sums, s);
+}
+
+std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,
+                                       const AbNames &names, const AbStatistics &statistics) {
+    const auto measured = [&](int64_t length, const std::vector<AbPoint> &first,
+                              const std::vector<AbPoint> &second) {
+        AbContrast c = named;
+        c.length = length;
+        measure_contrast(c, pair_points(first, second, names), statistics);
+        return c;
+    };
+    if (a.kind.kind != AbMetric::Kind::speed) return {measured(-1, a.points, b.points)};
+    std::map<int64_t, std::pair<std::vector<AbPoint>, std::vector<AbPoint>>> by_length;
+    for (const AbPoint &point : a.points)
+        by_length[point.length].first.push_back(point);
+    for (const AbPoint &point : b.points)
+        by_length[point.length].second.push_back(point);
+    std::vector<AbContrast> out;
+    for (const auto &[length, points] : by_length)
+        out.push_back(measured(length, points.first, points.second));
+    return out;
+}
+
+void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) {
+    std::map<std::string, std::vector<size_t>> families;
+    for (size_t i = 0; i < contrasts.size(); ++i)
+        if (contrasts[i].p) families[contrasts[i].family].push_back(i);
+    for (const auto &[name, members] : families) {
+        std::vector<double> p;
+        for (const size_t i : members)
+            p.push_back(*contrasts[i].p);
+        const std::vector<double> adjusted = holm(p);
+        for (size_t i = 0; i < members.size(); ++i) {
+            contrasts[members[i]].p_adjusted = adjusted[i];
+            contrasts[members[i]].family_size = members.size();
+        }
+    }
+    for (AbContrast &c : contrasts) {
+        const bool clear = c.p && c.interval && c.p_adjusted <= 1 - s.confidence &&
+                           (c.interval->low > 0 || c.interval->high < 0) && std::abs(c.effect) > c.noise;
+        c.verdict = !clear         ? AbVerdict::not_distinguishable
+                    : c.gain() > 0 ? AbVerdict::better
+                                   : AbVerdict::worse;
+        const auto worst = c.worst_gain();
+        c.within_margin = c.items > 0 && ((worst && *worst > -s.margin) || c.identical == c.items);
+        c.beyond_margin = c.verdict == AbVerdict::worse && c.gain() < -s.margin;
+    }
+}
+
+std::string effect_text(double effect, bool ratio) {
+    if (ratio)
+        return fmt::format("{}{:.{}f}%", effect > 0 ? "+" : "", 100 * effect, std::abs(effect) < 0.1 ? 2 : 1);
+    return fmt::format("{}{}", effect > 0 ? "+" : "", ab_number_text(effect));
+}
+
+std::string detectable_text(const AbContrast &c) {
+    if (!c.detectable) return "nothing";
+    return c.ratio ? fmt::format("{:.{}f}%", 100 * *c.detectable, *c.detectable < 0.1 ? 2 : 1)
+                   : ab_number_text(*c.detectable);
+}
+
+std::string p_text(const std::optional<double> &p) {
+    if (!p) return "-";
+    if (*p < 0.0001) return "<0.0001";
+    return *p < 0.01 ? fmt::format("{:.4f}", *p) : fmt::format("{:.3f}", *p);
+}
+
+std::string interval_text(const std::optional<Interval> &interval, bool ratio) {
+    if (!interval) return "-";
+    return fmt::format("[{}, {}]", effect_text(interval->low, ratio), effect_text(interval->high, ratio));
+}
+
+std::string verdict_line(const AbContrast &c) {
+    const auto name = [](const std::string &arm, const std::string &budget) {
+        const std::string shown = printable(arm, 60);
+        return budget.empty() || budget == "full" ? shown
+                                                  : fmt::format("{} at {}", shown, printable(budget, 40));
+    };
+    std::string a = name(c.a, c.a_budget), b = name(c.b, c.b_budget);
+    if (c.kind == AbContrast::Kind::equal_bytes)
+        a += fmt::format(" where both hold {}",
+                         format_bytes(static_cast<uint64_t>(std::clamp(c.at_bytes, 0.0, 1e18))));
+    const std::string what =
+        fmt::format("{} {}{}{}", printable(c.task, 60), printable(c.metric, 60),
+                    c.length < 0 ? "" : fmt::format(" behind {} tokens", c.length),
+                    c.protocol.empty() ? "" : fmt::format(" ({})", printable(c.protocol, 40)));
+    if (c.items == 0) return fmt::format("{} and {} have no item of {} in common", a, b, what);
+    const char *says = c.verdict == AbVerdict::better  ? "is better than"
+                       : c.verdict == AbVerdict::worse ? "is worse than"
+                                                       : "is not distinguishable from";
+    std::string out =
+        fmt::format("{} {} {} on {}: {}", a, says, b, what,
+                    c.identical == c.items ? "all items equal" : effect_text(c.effect, c.ratio));
+    if (c.interval) out += fmt::format(" {}", interval_text(c.interval, c.ratio));
+    if (c.p)
+        out += fmt::format(", p = {} ({}, Holm over {})", p_text(c.p_adjusted), c.test,
+                           std::max<uint64_t>(c.family_size, 1));
+    out += fmt::format(", {} items in {} documents; ", c.items, c.clusters);
+    out += c.detectable ? "an experiment of this size could have seen " + detectable_text(c)
+                        : std::string("an experiment of this size can show nothing");
+    if (c.within_margin) out += "; no worse than the margin";
+    return out;
+}
+
+} // namespace keel

@@ -1,0 +1,261 @@
+#include "eval/ab/record.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+using namespace keel;
+
+namespace {
+
+AbHeader header() {
+    AbHeader h;
+    h.config_hash = "0123456789abcdef";
+    h.version = "1.0";
+    h.commit = "abc";
+    h.model = "tiny";
+    h.machine = "a processor";
+    h.reference = "full";
+    h.arms = {{"full", "policy: none"}, {"window", "policy: sliding_window"}};
+    h.contrasts = {{"window", "full"}};
+    h.statistics.primary = "passkey";
+    h.statistics.margin = 0.02;
+    h.shard = 2;
+    h.shards = 3;
+    h.facts = {{"threads", "2"}, {"KV", "f16"}};
+    return h;
+}
+
+AbItem item(const std::string &name, double value) {
+    AbItem i;
+    i.arm = "window";
+    i.budget = "tokens:128";
+    i.protocol = "question_blind";
+    i.task = "passkey";
+    i.seed = 3;
+    i.metric = "hit";
+    i.document = "d1";
+    i.item = name;
+    i.value = value;
+    i.length = 512;
+    i.depth = 0.25;
+    i.kv_bytes = 1000;
+    i.full_kv_bytes = 4000;
+    i.peak_kv_bytes = 4000;
+    i.kept_slots = 127.5;
+    i.seen = 512;
+    i.evictions = 1;
+    i.eviction_us = 12.5;
+    i.answer = "4711 <b>\n";
+    i.expected = "4711";
+    return i;
+}
+
+std::vector<AbRecord> read(const std::filesystem::path &file, AbReadResult *result = nullptr) {
+    std::vector<AbRecord> out;
+    const AbReadResult found =
+        read_ab_records(file, [&](AbRecord &&r, uint64_t) { out.push_back(std::move(r)); });
+    if (result != nullptr) *result = found;
+    return out;
+}
+
+std::string text_of(const std::filesystem::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+const std::string place = R"("arm":"a","budget":"full","task":"t")";
+
+} // namespace
+
+TEST_CASE("records of an experiment are read as they were written") {
+    const test::TempFolder folder;
+    const auto file = folder / "results.jsonl";
+    {
+        AbWriter writer(file, header(), AbWriter::Mode::create);
+        writer.write(item("i1", 1));
+        AbKeepMap map;
+        static_cast<AbPlace &>(map) = item("", 0);
+        map.item = "i1";
+        map.layers = 2;
+        map.kv_heads = 1;
+        map.bins.assign(2 * 64, 0.5F);
+        writer.write(map);
+        AbTimeline timeline;
+        static_cast<AbPlace &>(timeline) = item("", 0);
+        timeline.points = {{1, 10, 0}, {2, 5, 7}};
+        writer.write(timeline);
+        AbCurve curve;
+        static_cast<AbPlace &>(curve) = item("", 0);
+        curve.metric = "nll";
+        curve.values = {1.5, 0.1 + 0.2};
+        writer.write(curve);
+        writer.write(AbWarning{"window", "", "", "", "something"});
+    }
+    AbReadResult result;
+    const auto records = read(file, &result);
+    REQUIRE(records.size() == 5);
+    CHECK(result.records == 5);
+    CHECK(result.bytes == std::filesystem::file_size(file));
+    CHECK_FALSE(result.dropped_tail);
+    CHECK(ab_header_line(result.header) == ab_header_line(header()));
+    CHECK(result.header.statistics.margin == 0.02);
+    CHECK(result.header.shard == 2);
+    CHECK(result.header.facts == header().facts);
+    const auto &i = std::get<AbItem>(records[0]);
+    CHECK(ab_record_line(i) == ab_record_line(item("i1", 1)));
+    CHECK(i.seed == 3);
+    CHECK(i.depth == 0.25);
+    CHECK(i.kept_slots == 127.5);
+    CHECK(i.answer == "4711 <b>\n");
+    CHECK(std::get<AbKeepMap>(records[1]).bins[70] == 0.5F);
+    CHECK(std::get<AbTimeline>(records[2]).points[1] == std::array<uint64_t, 3>{2, 5, 7});
+    CHECK(std::get<AbCurve>(records[3]).values[1] == 0.1 + 0.2);
+    CHECK(std::get<AbWarning>(records[4]).text == "something");
+}
+
+TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") {
+    const test::TempFolder folder;
+    const auto file = folder / "results.jsonl";
+    {
+        AbWriter writer(file, header(), AbWriter::Mode::create);
+        writer.write(item("i1", 1));
+    }
+    const std::string whole = text_of(file);
+    std::ofstream(file, std::ios::app | std::ios::binary) << R"({"kind":"item","arm":"win)";
+    AbReadResult result;
+    CHECK(read(file, &result).size() == 1);
+    CHECK(result.dropped_tail);
+    CHECK(result.bytes == whole.size());
+    {
+        AbWriter writer(file, header(), AbWriter::Mode::resume);
+        writer.write(item("i2", 0));
+    }
+    CHECK(text_of(file).substr(0, whole.size()) == whole);
+    CHECK(read(file, &result).size() == 2);
+    CHECK_FALSE(result.dropped_tail);
+
+    // A run that was killed at its first line lost nothing.
+    const auto early = folder.write("early.jsonl", R"({"keel_ab":1,"config)");
+    CHECK(contains(test::error_text([&] { read_ab_header(early); }), "half a line"));
+    { AbWriter writer(early, header(), AbWriter::Mode::resume); }
+    CHECK(read_ab_header(early).config_hash == header().config_hash);
+    { AbWriter writer(folder / "new.jsonl", header(), AbWriter::Mode::resume); }
+    CHECK(read(folder / "new.jsonl").empty());
+}
+
+TEST_CASE("results are not written over, nor behind those of another experiment") {
+    const test::TempFolder folder;
+    const auto file = folder / "results.jsonl";
+    { AbWriter writer(file, header(), AbWriter::Mode::create); }
+    CHECK(contains(test::error_text([&] { AbWriter(file, header(), AbWriter::Mode::create); }),
+                   "is there already"));
+    AbHeader other = header();
+    other.config_hash = "f";
+    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }), "config hash"));
+    other = header();
+    other.shard = 1;
+    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }), "shard 2/3"));
+}
+
+TEST_CASE("what cannot be read back is not written") {
+    const test::TempFolder folder;
+    AbWriter writer(folder / "results.jsonl", header(), AbWriter::Mode::create);
+    const auto refused = [&](const AbRecord &record, ErrorKind kind, const char *part) {
+        CHECK(contains(test::error_text([&] { writer.write(record); }, kind), part));
+    };
+    AbItem i = item("i", std::numeric_limits<double>::quiet_NaN());
+    refused(i, ErrorKind::runtime, "hit is nan");
+    i.value = std::numeric_limits<double>::infinity();
+    refused(i, ErrorKind::runtime, "hit is inf");
+    i = item("", 1);
+    refused(i, ErrorKind::usage, "without its item");
+    i = item(std::string(201, 'x'), 1);
+    refused(i, ErrorKind::usage, "201 bytes");
+    i = item("i", 1);
+    i.depth = 1.5;
+    refused(i, ErrorKind::runtime, "depth");
+    AbKeepMap map;
+    map.arm = map.task = "a";
+    map.layers = map.kv_heads = 1;
+    refused(map, ErrorKind::usage, "0 numbers");
+    map.bins.assign(64, 2.0F);
+    refused(map, ErrorKind::runtime, "share");
+    refused(AbWarning{}, ErrorKind::usage, "without a text");
+    // Long answers and bytes that are no text are made to fit.
+    i = item("i", 1);
+    i.answer = std::string(5000, '\xff');
+    i.expected = std::string(5000, 'e');
+    writer.write(i);
+    const auto records = read(folder / "results.jsonl");
+    REQUIRE(records.size() == 1);
+    CHECK(std::get<AbItem>(records[0]).expected.size() == ab_longest_text / 3);
+}
+
+TEST_CASE("a broken line is told by file and line") {
+    const test::TempFolder folder;
+    const std::string head = ab_header_line(header()) + "\n";
+    const auto message = [&](const std::string &line) {
+        const auto file = folder.write("r.jsonl", head + ab_record_line(item("i", 1)) + "\n" + line + "\n");
+        const std::string text = test::error_text([&] { read(file); });
+        CHECK(contains(text, "r.jsonl:3: "));
+        return text;
+    };
+    CHECK(contains(message("{"), "expected a line of JSON"));
+    CHECK(contains(message(""), "expected a line of JSON"));
+    CHECK(contains(message("\x01\xff"), "expected a line of JSON"));
+    CHECK(contains(message("[1,2]"), "JSON object"));
+    CHECK(contains(message("{}"), "'kind' is missing"));
+    CHECK(contains(message(R"({"kind":"x\u001b[2J"})"), "unknown kind 'x\\x1b"));
+    CHECK(contains(message(R"({"kind":"item"})"), "'arm' is missing"));
+    CHECK(contains(message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":null})"),
+                   "'value'"));
+    CHECK(contains(message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":"1"})"),
+                   "'value'"));
+    CHECK(contains(message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":1e999})"),
+                   "JSON"));
+    CHECK(contains(message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":1,"seen":-1})"),
+                   "'seen'"));
+    CHECK(contains(message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":1,"depth":2})"),
+                   "'depth'"));
+    CHECK(
+        contains(message(R"({"kind":"item",)" + place + R"(,"metric":5,"item":"i","value":1})"), "'metric'"));
+    CHECK(contains(message(R"({"kind":"keep_map",)" + place + R"(,"layers":1000000,"kv_heads":1,"bins":[]})"),
+                   "'layers'"));
+    CHECK(contains(message(R"({"kind":"keep_map",)" + place + R"(,"layers":1,"kv_heads":1,"bins":[0.5]})"),
+                   "found 1"));
+    CHECK(contains(message(R"({"kind":"timeline",)" + place + R"(,"points":[[1,2]]})"), "'points'"));
+    CHECK(contains(message(R"({"kind":"timeline",)" + place + R"(,"points":[[1,2,0.5]]})"), "'points'"));
+    CHECK(
+        contains(message(R"({"kind":"curve",)" + place + R"(,"metric":"m","values":[1,null]})"), "'values'"));
+    CHECK(contains(message(std::string(100'000, '[')), "nested more than"));
+    CHECK(contains(message(R"({"kind":")" + std::string(300, 'k') + "\"}"), "300 bytes"));
+    CHECK(contains(message(std::string(ab_longest_line + 1, ' ')), "a line of more than"));
+}
+
+TEST_CASE("a file that is no experiment's results says so") {
+    const test::TempFolder folder;
+    const auto message = [&](const std::string &content) {
+        return test::error_text([&] { read_ab_header(folder.write("r.jsonl", content)); });
+    };
+    CHECK(contains(message(""), "an empty file"));
+    CHECK(contains(message("\n"), "expected a line of JSON"));
+    CHECK(contains(message("{}\n"), "expected the header"));
+    CHECK(contains(message("{\"keel_ab\":2,\"config_hash\":\"x\"}\n"), "version 2"));
+    CHECK(contains(message("{\"keel_ab\":1}\n"), "'config_hash' is missing"));
+    CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"statistics\":{\"resamples\":1e9}}\n"),
+                   "resamples"));
+    CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"statistics\":{\"confidence\":1}}\n"),
+                   "confidence"));
+    CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"shards\":2,\"shard\":3}\n"), "'shard'"));
+    CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"arms\":[[\"a\"]]}\n"), "'arms'"));
+    CHECK(contains(test::error_text([&] { read_ab_header(folder / "none.jsonl"); }), "found nothing"));
+    CHECK(contains(test::error_text([&] { read_ab_header(folder.path()); }), "not a file"));
+}

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Writes ab_statistics.json: what scipy and numpy say about small samples, for tests/eval/ab_statistics_test.cpp.
+
+Needs scipy and numpy. The generator of random numbers (xoshiro256**) is written again here, so that resamples are the same ones.
+"""
+import itertools
+import json
+import math
+import os
+
+import numpy as np
+from scipy import stats
+
+MASK = (1 << 64) - 1
+
+
+class Xoshiro:
+    def __init__(self, seed):
+        self.s = []
+        for _ in range(4):
+            seed = (seed + 0x9E3779B97F4A7C15) & MASK
+            z = seed
+            z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+            z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+            self.s.append(z ^ (z >> 31))
+
+    def next(self):
+        def rotate(x, k):
+            return ((x << k) | (x >> (64 - k))) & MASK
+
+        s = self.s
+        result = (rotate((s[1] * 5) & MASK, 7) * 9) & MASK
+        t = (s[1] << 17) & MASK
+        s[2] ^= s[0]
+        s[3] ^= s[1]
+        s[1] ^= s[2]
+        s[0] ^= s[3]
+        s[2] ^= t
+        s[3] = rotate(s[3], 45)
+        return result
+
+    def below(self, n):
+        return ((self.next() >> 32) * n) >> 32
+
+
+def cluster_sums(values, clusters):
+    order = list(dict.fromkeys(clusters))
+    sums = np.array([sum(v for v, c in zip(values, clusters) if c == k) for k in order])
+    counts = np.array([sum(1.0 for c in clusters if c == k) for k in order])
+    return sums, counts
+
+
+def bootstrap(values, clusters, confidence, resamples, seed):
+    sums, counts = cluster_sums(values, clusters)
+    k, rng = len(sums), Xoshiro(seed)
+    means = []
+    for _ in range(resamples):
+        chosen = [rng.below(k) for _ in range(k)]
+        means.append(sums[chosen].sum() / counts[chosen].sum())
+    means = np.array(means)
+    tail = (1 - confidence) / 2
+    mean = sums.sum() / counts.sum()
+    near = np.isclose(means, mean, rtol=1e-12, atol=0)
+    share = ((means < mean) & ~near).mean() + 0.5 * near.mean()
+    z0 = stats.norm.ppf(share)
+    left_out = (sums.sum() - sums) / (counts.sum() - counts)
+    d = left_out.mean() - left_out
+    a = (d**3).sum() / (6 * (d**2).sum() ** 1.5)
+    z = stats.norm.ppf(tail)
+    low = stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z)))
+    high = stats.norm.cdf(z0 + (z0 - z) / (1 - a * (z0 - z)))
+    return {
+        "percentile": list(np.quantile(means, [tail, 1 - tail])),
+        "bca": list(np.quantile(means, [low, high])),
+    }
+
+
+def cluster_error(values, clusters):
+    sums, counts = cluster_sums(values, clusters)
+    residuals = sums - counts * np.mean(values)
+    k = len(sums)
+    return math.sqrt((residuals**2).sum() * k / (k - 1)) / counts.sum()
+
+
+def newcombe(both, first, second, neither, confidence):
+    n = both + first + second + neither
+    x1, x2 = both + first, both + second
+    w1 = stats.binomtest(x1, n).proportion_ci(confidence, method="wilson")
+    w2 = stats.binomtest(x2, n).proportion_ci(confidence, method="wilson")
+    p1, p2 = x1 / n, x2 / n
+    margins = x1 * (n - x1) * x2 * (n - x2)
+    phi = 0.0
+    if margins > 0:
+        cross = both * neither - first * second
+        if cross > n / 2:
+            cross -= n / 2
+        elif cross >= 0:
+            cross = 0
+        phi = cross / math.sqrt(margins)
+    down = math.sqrt((p1 - w1.low) ** 2 - 2 * phi * (p1 - w1.low) * (w2.high - p2) + (w2.high - p2) ** 2)
+    up = math.sqrt((p2 - w2.low) ** 2 - 2 * phi * (p2 - w2.low) * (w1.high - p1) + (w1.high - p1) ** 2)
+    return [p1 - p2 - down, p1 - p2 + up]
+
+
+def holm(p):
+    order = np.argsort(p, kind="stable")
+    out, most = np.empty(len(p)), 0.0
+    for rank, i in enumerate(order):
+        most = max(most, min(1.0, p[i] * (len(p) - rank)))
+        out[i] = most
+    return list(out)
+
+
+def main():
+    rng = np.random.default_rng(20261122)
+    out = {}
+    out["normal"] = [
+        {"p": p, "x": stats.norm.ppf(p)}
+        for p in [1e-300, 1e-20, 1e-6, 0.001, 0.025, 0.2, 0.5, 0.7, 0.975, 0.9999]
+    ]
+    out["student"] = [
+        {"p": p, "freedom": f, "t": stats.t.ppf(p, f)}
+        for p in [1e-9, 0.001, 0.025, 0.3, 0.5, 0.8, 0.975]
+        for f in [1, 2, 5, 30, 999]
+    ]
+    out["coin"] = [
+        {"k": k, "n": n, "p": stats.binom.cdf(k, n, 0.5)}
+        for k, n in [(0, 0), (0, 1), (0, 10), (3, 10), (5, 10), (9, 10), (40, 100), (49, 99), (480, 1000), (49000, 100000)]
+    ]
+    out["wilson"] = []
+    for k, n, c in [(0, 1, 0.95), (0, 20, 0.95), (20, 20, 0.95), (7, 20, 0.95), (450, 500, 0.99), (1, 1000, 0.9)]:
+        ci = stats.binomtest(k, n).proportion_ci(c, method="wilson")
+        out["wilson"].append({"hits": k, "n": n, "confidence": c, "low": ci.low, "high": ci.high})
+    out["paired"] = []
+    for counts in [(36, 12, 2, 0), (20, 0, 0, 0), (0, 20, 0, 0), (10, 5, 5, 10), (80, 15, 3, 2), (3, 1, 0, 0), (400, 30, 61, 9)]:
+        both, first, second, neither = counts
+        differ = first + second
+        out["paired"].append(
+            {
+                "counts": counts,
+                "mcnemar": stats.binomtest(min(first, second), differ).pvalue if differ else 1.0,
+                "newcombe": newcombe(*counts, 0.95),
+            }
+        )
+    out["bootstrap"] = []
+    for k, largest, skew in [(12, 1, False), (15, 4, False), (30, 3, True)]:
+        values, clusters = [], []
+        for c in range(k):
+            luck = rng.exponential() if skew else rng.normal()
+            for _ in range(int(rng.integers(1, largest + 1))):
+                values.append(round(float(0.3 + luck + 0.5 * rng.normal()), 6))
+                clusters.append(c)
+        out["bootstrap"].append(
+            {
+                "values": values,
+                "clusters": clusters,
+                "error": cluster_error(values, clusters),
+                "same": bootstrap(values, clusters, 0.95, 500, 7),
+            }
+        )
+    # The same interval from a library's own resamples: near, not equal.
+    values = [round(float(v), 6) for v in rng.exponential(size=40)]
+    library = {}
+    for method in ["percentile", "BCa"]:
+        ci = stats.bootstrap((values,), np.mean, n_resamples=200000, batch=10000, method=method, random_state=3).confidence_interval
+        library[method.lower()] = [ci.low, ci.high]
+    out["library"] = {"values": values, **library}
+    out["flips"] = []
+    for n, shift in [(1, 1.0), (5, 2.0), (10, 0.5), (14, 0.2), (40, 0.3)]:
+        values = [round(float(v), 6) for v in rng.normal(shift, 1, size=n)]
+        exact = n <= 14
+        if exact:
+            total, count = abs(sum(values)), 0
+            for signs in itertools.product([-1, 1], repeat=n):
+                count += abs(np.dot(signs, values)) >= total * (1 - 1e-12)
+            p = count / 2**n
+        else:
+            p = stats.permutation_test(
+                (values,), np.sum, permutation_type="samples", n_resamples=400000, batch=10000, random_state=5
+            ).pvalue
+        out["flips"].append({"values": values, "exact": exact, "p": float(p)})
+    ties = [1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 0.0]
+    out["flips"].append({"values": ties, "exact": True, "p": stats.binomtest(1, 6).pvalue})
+    p = [0.01, 0.04, 0.03, 0.005, 0.9, 0.04]
+    out["holm"] = {"p": p, "adjusted": holm(p)}
+    values = [round(float(v), 6) for v in rng.normal(0.4, 1, size=25)]
+    test = stats.ttest_1samp(values, 0)
+    ci = test.confidence_interval(0.95)
+    out["ttest"] = {"values": values, "p": test.pvalue, "low": ci.low, "high": ci.high}
+    out["detectable"] = {
+        "error": 0.02,
+        "freedom": 199,
+        "effect": 0.02 * (stats.t.ppf(0.975, 199) + stats.t.ppf(0.8, 199)),
+    }
+    rng = Xoshiro(42)
+    out["random"] = {"seed": 42, "words": [str(rng.next()) for _ in range(4)]}
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ab_statistics.json")
+    with open(path, "w") as f:
+        json.dump(out, f, indent=1, default=float)
+        f.write("\n")
+
+
+main()
