@@ -4,6 +4,7 @@
 #include "plugin/host.hpp"
 
 #include <cstring>
+#include <iterator>
 
 namespace keel {
 
@@ -188,6 +189,9 @@ void ArgsCopy::visit_linear(keel_op op) {
 
 namespace {
 constexpr const char *kv_names[5] = {"kv.k", "kv.v", "kv.block_table", "kv.lengths", "kv.positions"};
+constexpr const char *side_names[16] = {"side.0",  "side.1",  "side.2",  "side.3", "side.4",  "side.5",
+                                        "side.6",  "side.7",  "side.8",  "side.9", "side.10", "side.11",
+                                        "side.12", "side.13", "side.14", "side.15"};
 constexpr const char *to_names[5] = {"to.k", "to.v", "to.block_table", "to.lengths", "to.positions"};
 } // namespace
 
@@ -236,6 +240,7 @@ void ArgsCopy::visit_attention(keel_op op) {
     }
     case KEEL_OP_KV_GATHER: {
         auto &a = as<keel_kv_gather_args>();
+        static_assert(max_sides == std::size(side_names));
         if (a.n_sides > max_sides)
             throw_error(ErrorKind::internal, "kv_gather with {} side arrays, at most {}", a.n_sides,
                         max_sides);
@@ -245,7 +250,7 @@ void ArgsCopy::visit_attention(keel_op op) {
         add(a.count, Role::in, "count");
         for (uint32_t i = 0; i < a.n_sides; ++i) {
             sides_[i] = a.sides[i];
-            add(sides_[i], Role::in_out, "side");
+            add(sides_[i], Role::in_out, side_names[i]);
         }
         a.sides = sides_.data();
         break;

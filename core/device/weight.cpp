@@ -9,13 +9,13 @@ Weight::Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, S
     : name_(std::move(name)), dtype_(dtype), rows_(rows), cols_(cols), make_sources_(std::move(sources)),
       join_(join), use_(use), max_m_(max_m), shape_(Tensor::shape(dtype, {rows, cols})) {}
 
-void Weight::check_sources() const {
+void Weight::check(const std::vector<WeightSource> &sources) const {
     int64_t rows = 0;
-    for (const WeightSource &s : sources_) {
+    for (const WeightSource &s : sources) {
         const uint32_t block = keel_dtype_block(s.dtype);
         if (s.cols != cols_ || s.dtype != dtype_ || block == 0 || s.cols <= 0 || s.cols % block != 0 ||
             s.rows < 0 || s.mapping == nullptr || __builtin_add_overflow(rows, s.rows, &rows) ||
-            (join_ == KEEL_JOIN_INTERLEAVE && s.rows != sources_.front().rows)) {
+            (join_ == KEEL_JOIN_INTERLEAVE && s.rows != sources.front().rows)) {
             throw_error(ErrorKind::internal, "weight {}: sources that cannot be joined", name_);
         }
         uint64_t bytes = 0;
@@ -26,7 +26,7 @@ void Weight::check_sources() const {
             throw_error(ErrorKind::internal, "weight {} ends beyond its mapping", name_);
         }
     }
-    if (rows != rows_ || sources_.empty())
+    if (rows != rows_ || sources.empty())
         throw_error(ErrorKind::internal, "weight {}: sources of {} rows, expected {}", name_, rows, rows_);
 }
 
@@ -43,7 +43,7 @@ void Weight::prepare(Device &device) {
     try {
         if (sources_.empty()) {
             sources_ = make_sources_();
-            check_sources();
+            check(sources_);
         }
         entry->second.device = device.shared_from_this();
         if (!prepare_native(device, entry->second)) prepare_rows(device, entry->second);
@@ -101,27 +101,47 @@ bool Weight::prepare_native(Device &device, OnDevice &on) {
     return true;
 }
 
-// The joined rows in a plain buffer, in the sources' dtype.
-void Weight::prepare_rows(Device &device, OnDevice &on) {
-    on.tensor = Tensor::allocate(device, dtype_, {rows_, cols_});
-    const uint64_t row = keel_dtype_row_bytes(dtype_, static_cast<uint64_t>(cols_));
+namespace {
+
+// Calls visit(data, bytes) for pieces of the joined rows, in order.
+template <typename Visit>
+void for_each_piece(const std::vector<WeightSource> &sources, keel_join join, const Visit &visit) {
+    const WeightSource &first = sources.front();
+    const uint64_t row = keel_dtype_row_bytes(first.dtype, static_cast<uint64_t>(first.cols));
     const auto base = [](const WeightSource &s) {
         return static_cast<const std::byte *>(s.mapping) + s.offset;
     };
-    uint64_t to = on.tensor.offset();
-    if (join_ == KEEL_JOIN_ROWS) {
-        for (const WeightSource &s : sources_) {
-            on.tensor.buffer()->write(to, base(s), static_cast<uint64_t>(s.rows) * row);
-            to += static_cast<uint64_t>(s.rows) * row;
-        }
-    } else {
-        for (int64_t r = 0; r < sources_.front().rows; ++r) {
-            for (const WeightSource &s : sources_) {
-                on.tensor.buffer()->write(to, base(s) + static_cast<uint64_t>(r) * row, row);
-                to += row;
-            }
-        }
+    if (join == KEEL_JOIN_ROWS) {
+        for (const WeightSource &s : sources)
+            visit(base(s), static_cast<uint64_t>(s.rows) * row);
+        return;
     }
+    for (int64_t r = 0; r < first.rows; ++r) {
+        for (const WeightSource &s : sources)
+            visit(base(s) + static_cast<uint64_t>(r) * row, row);
+    }
+}
+
+} // namespace
+
+// The joined rows in a plain buffer, in the sources' dtype.
+void Weight::prepare_rows(Device &device, OnDevice &on) {
+    on.tensor = Tensor::allocate(device, dtype_, {rows_, cols_});
+    uint64_t to = on.tensor.offset();
+    for_each_piece(sources_, join_, [&](const std::byte *data, uint64_t bytes) {
+        on.tensor.buffer()->write(to, data, bytes);
+        to += bytes;
+    });
+}
+
+std::vector<std::byte> Weight::joined() const {
+    const std::vector<WeightSource> sources = sources_.empty() ? make_sources_() : sources_;
+    check(sources);
+    std::vector<std::byte> all;
+    all.reserve(static_cast<uint64_t>(rows_) * keel_dtype_row_bytes(dtype_, static_cast<uint64_t>(cols_)));
+    for_each_piece(sources, join_,
+                   [&](const std::byte *data, uint64_t bytes) { all.insert(all.end(), data, data + bytes); });
+    return all;
 }
 
 keel_weight *Weight::handle(const Device &device) const {

@@ -53,6 +53,8 @@ class Weight {
     // Bytes that a matmul with m = 1 reads.
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
+    // Its rows joined, in dtype(): what a backend without a layout of its own keeps. Makes the sources anew where nobody needs them.
+    std::vector<std::byte> joined() const;
     // True while some device reads the sources in place.
     bool sources_needed() const;
 
@@ -63,7 +65,7 @@ class Weight {
         Tensor tensor;
         keel_weight_info info{};
     };
-    void check_sources() const;
+    void check(const std::vector<WeightSource> &sources) const;
     bool prepare_native(Device &, OnDevice &);
     void prepare_rows(Device &, OnDevice &);
 

@@ -14,8 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t largest_tensor = uint64_t{64} << 20; // bytes of a file
-constexpr int64_t largest_weight = int64_t{1} << 22;    // elements
-constexpr int64_t identity_rows = 64;                   // of a weight's columns at a time
+constexpr uint64_t largest_weight = uint64_t{1} << 30;  // the same of a weight
 
 bool begins_with(std::string_view text, std::string_view start) {
     return text.substr(0, start.size()) == start;
@@ -40,6 +39,18 @@ std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op
         list.emplace_back("rope_rot", tables->rot);
         return list;
     };
+    const auto with_scores = [](std::vector<std::pair<std::string, double>> list, const keel_scores *scores) {
+        if (scores == nullptr) return list;
+        list.emplace_back("scores_window", scores->window);
+        list.emplace_back("reduce_queries", scores->reduce_queries);
+        list.emplace_back("reduce_group", scores->reduce_group);
+        list.emplace_back("accumulate", scores->accumulate);
+        return list;
+    };
+    const auto range = [](int64_t begin, int64_t end) {
+        return std::vector<std::pair<std::string, double>>{{"begin", static_cast<double>(begin)},
+                                                           {"end", static_cast<double>(end)}};
+    };
     switch (op) {
     case KEEL_OP_EMBED:
         return {{"scale", as<keel_embed_args>(args).scale}};
@@ -58,7 +69,30 @@ std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op
         return with_rope({{"eps", as<keel_qkv_args>(args).eps}}, as<keel_qkv_args>(args).tables);
     case KEEL_OP_ATTENTION: {
         const auto &a = as<keel_attention_args>(args);
-        return {{"scale", a.scale}, {"softcap", a.softcap}, {"window", static_cast<double>(a.window)}};
+        return with_scores(
+            {{"scale", a.scale}, {"softcap", a.softcap}, {"window", static_cast<double>(a.window)}},
+            a.scores);
+    }
+    case KEEL_OP_ATTENTION_SCORES: {
+        const auto &a = as<keel_attention_scores_args>(args);
+        return with_scores({{"scale", a.scale}}, a.scores);
+    }
+    case KEEL_OP_KEY_PROJECT:
+    case KEEL_OP_KEY_SUM:
+    case KEEL_OP_VALUE_NORMS: {
+        const auto &a = as<keel_keys_args>(args);
+        return with_rope(range(a.begin, a.end), a.tables);
+    }
+    case KEEL_OP_KV_REROTATE: {
+        const auto &a = as<keel_kv_rerotate_args>(args);
+        return with_rope(range(a.begin, a.end), a.tables);
+    }
+    case KEEL_OP_KV_GATHER: {
+        const auto &a = as<keel_kv_gather_args>(args);
+        const bool in_place = a.from->k->buffer == a.to->k->buffer &&
+                              a.from->block_table->buffer == a.to->block_table->buffer &&
+                              a.from->block_table->offset == a.to->block_table->offset;
+        return {{"in_place", in_place ? 1 : 0}, {"sides", a.n_sides}};
     }
     default:
         return {};
@@ -80,35 +114,6 @@ Weight *find_weight(Pipeline &pipeline, const Weight *wanted) {
     return nullptr;
 }
 
-// W's values, [rows, cols], through a product with the identity on the reference: a backend's own layout is nobody else's business.
-std::vector<float> dequantized(Pipeline &pipeline, Weight &weight) {
-    const std::shared_ptr<Device> reference = Device::open_reference(pipeline.device().host());
-    weight.prepare(*reference);
-    const int64_t n = weight.rows(), k = weight.cols();
-    std::vector<float> values(static_cast<size_t>(n * k));
-    for (int64_t begin = 0; begin < k; begin += identity_rows) {
-        const int64_t m = std::min(identity_rows, k - begin);
-        std::vector<float> identity(static_cast<size_t>(m * k));
-        for (int64_t i = 0; i < m; ++i)
-            identity[static_cast<size_t>(i * k + begin + i)] = 1;
-        const Tensor x = Tensor::allocate(*reference, KEEL_DTYPE_F32, {m, k});
-        const Tensor out = Tensor::allocate(*reference, KEEL_DTYPE_F32, {m, n});
-        x.write(identity.data());
-        keel_matmul_args args = {KEEL_HEADER(keel_matmul_args)};
-        args.x = x.c();
-        args.out = out.c();
-        set_weight(KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&args), &weight, *reference);
-        reference->check("matmul", [&] { return reference->table().matmul(reference->ctx(), &args); });
-        reference->stream().op_queued("dequantize");
-        const std::vector<float> columns = out.read<float>();
-        for (int64_t i = 0; i < m; ++i) {
-            for (int64_t row = 0; row < n; ++row)
-                values[static_cast<size_t>(row * k + begin + i)] = columns[static_cast<size_t>(i * n + row)];
-        }
-    }
-    return values;
-}
-
 void write_file(const std::filesystem::path &file, const void *data, size_t bytes) {
     std::ofstream out(file, std::ios::binary | std::ios::trunc);
     out.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
@@ -121,6 +126,36 @@ std::vector<std::byte> bytes_of(const std::vector<T> &values) {
     std::vector<std::byte> bytes(values.size() * sizeof(T));
     if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
+}
+
+} // namespace
+
+namespace {
+
+// How many slots of each head a compaction reads from: lengths say nothing to it, they may be those of before or of after.
+std::vector<int32_t> gathered_slots(Device &device, const keel_kv_gather_args &a) {
+    std::vector<int32_t> slots = read_ints(device, *a.count);
+    const std::vector<int32_t> index = read_ints(device, *a.index);
+    const auto columns = static_cast<size_t>(a.index->shape[1]);
+    for (size_t head = 0; head < slots.size(); ++head) {
+        const auto n = static_cast<size_t>(std::clamp<int64_t>(slots[head], 0, a.index->shape[1]));
+        slots[head] = n == 0 ? 0 : index[head * columns + n - 1] + 1;
+    }
+    return slots;
+}
+
+// It reads rows of a cache and leaves them as they are.
+bool only_reads(keel_op op) {
+    switch (op) {
+    case KEEL_OP_ATTENTION:
+    case KEEL_OP_ATTENTION_SCORES:
+    case KEEL_OP_KEY_PROJECT:
+    case KEEL_OP_KEY_SUM:
+    case KEEL_OP_VALUE_NORMS:
+        return true;
+    default:
+        return false;
+    }
 }
 
 } // namespace
@@ -161,6 +196,12 @@ OpDump::OpDump(Device &device, const PlannedOp &op, const keel_op_args *args)
         if (slot.role == ArgsCopy::Role::out) continue;
         add(device, **slot.tensor, slot.name, slot.role == ArgsCopy::Role::in ? "in" : "in_out");
     }
+    // What stands in the cache now will be gone.
+    if (op.op() == KEEL_OP_KV_REROTATE) add_view(device, *as<keel_kv_rerotate_args>(args).kv, {});
+    if (op.op() == KEEL_OP_KV_GATHER) {
+        const auto &a = as<keel_kv_gather_args>(args);
+        add_view(device, *a.from, gathered_slots(device, a));
+    }
 }
 
 void OpDump::add(Device &device, const keel_tensor &tensor, const char *name, const char *role) {
@@ -178,16 +219,36 @@ void OpDump::add_values(const std::string &role, const TensorValues &values) {
     entries_.push_back({values.name, role, KEEL_DTYPE_F32, values.shape, bytes_of(values.values), true});
 }
 
+void OpDump::add_shape(const keel_kv_view &view) {
+    scalars_.emplace_back("kv_heads", view.kv_heads);
+    scalars_.emplace_back("block_slots", view.block_slots);
+    scalars_.emplace_back("head_dim", view.k->shape[2]);
+    scalars_.emplace_back("v_head_dim", view.v->shape[2]);
+    scalars_.emplace_back("key_dtype", view.k->dtype);
+    scalars_.emplace_back("value_dtype", view.v->dtype);
+}
+
 // The cache as heads of rows, the slots of a head one after the other; blocks are made anew by whoever reads it.
-void OpDump::add_cache(Device &device, const keel_kv_view &view) {
-    const std::vector<int32_t> lengths = read_ints(device, *view.lengths);
+void OpDump::add_view(Device &device, const keel_kv_view &view, std::vector<int32_t> lengths) {
+    if (lengths.empty()) lengths = read_ints(device, *view.lengths);
+    add_shape(view);
+    entries_.push_back({"kv.lengths", "in", KEEL_DTYPE_I32, {std::ssize(lengths)}, bytes_of(lengths), true});
     std::vector<SlotRange> ranges;
-    for (const int32_t length : lengths)
+    uint64_t rows = 0;
+    for (const int32_t length : lengths) {
         ranges.emplace_back(0, length);
+        rows += static_cast<uint64_t>(std::max(length, 0));
+    }
     for (const bool keys : {true, false}) {
-        TensorValues rows = read_kv(device, view, keys, ranges);
-        if (rows.values.size() * sizeof(float) > largest_tensor) rows.values.clear();
-        Entry entry{rows.name, "in", KEEL_DTYPE_F32, rows.shape, bytes_of(rows.values), !rows.values.empty()};
+        const keel_tensor &arena = keys ? *view.k : *view.v;
+        Entry entry{keys ? "kv.k" : "kv.v", "in", KEEL_DTYPE_F32, {}, {}, false};
+        entry.shape = {static_cast<int64_t>(rows), arena.shape[2]};
+        if (rows * static_cast<uint64_t>(arena.shape[2]) * sizeof(float) <= largest_tensor) {
+            const TensorValues values = read_kv(device, view, keys, ranges);
+            entry.shape = values.shape;
+            entry.bytes = bytes_of(values.values);
+            entry.present = true;
+        }
         entries_.push_back(std::move(entry));
     }
     Entry positions{"kv.positions", "in", KEEL_DTYPE_I32, {}, {}, true};
@@ -203,12 +264,14 @@ void OpDump::add_cache(Device &device, const keel_kv_view &view) {
     entries_.push_back(std::move(positions));
 }
 
+// In its own dtype: a product with other bits would run another kernel.
 void OpDump::add_weight(Pipeline &pipeline, const PlannedOp &op) {
-    Weight *weight = find_weight(pipeline, op.weight());
+    const Weight *weight = find_weight(pipeline, op.weight());
     if (weight == nullptr) return;
-    Entry entry{"weight", "in", KEEL_DTYPE_F32, {weight->rows(), weight->cols()}, {}, false};
-    if (weight->rows() * weight->cols() <= largest_weight && (weight->use() & KEEL_USE_MATMUL) != 0) {
-        entry.bytes = bytes_of(dequantized(pipeline, *weight));
+    Entry entry{"weight", "in", weight->dtype(), {weight->rows(), weight->cols()}, {}, false};
+    const uint64_t row = keel_dtype_row_bytes(weight->dtype(), static_cast<uint64_t>(weight->cols()));
+    if (static_cast<uint64_t>(weight->rows()) <= largest_weight / std::max<uint64_t>(row, 1)) {
+        entry.bytes = weight->joined();
         entry.present = true;
     }
     scalars_.emplace_back("weight_dtype", weight->dtype());
@@ -221,16 +284,12 @@ void OpDump::complete(Pipeline &pipeline, const PlannedOp &op, const keel_op_arg
     for (const ArgsCopy::Slot &slot : copy.tensors()) {
         if (begins_with(slot.name, "tables.")) add(device, **slot.tensor, slot.name, "in");
     }
-    if (const keel_kv_view *view = cache_of(op.op(), args)) {
+    const keel_kv_view *view = cache_of(op.op(), args);
+    if (op.op() == KEEL_OP_QKV_PREPARE || op.op() == KEEL_OP_KV_APPEND) {
         add(device, *view->lengths, "kv.lengths", "in");
-        scalars_.emplace_back("kv_heads", view->kv_heads);
-        scalars_.emplace_back("block_slots", view->block_slots);
-        scalars_.emplace_back("head_dim", view->k->shape[2]);
-        scalars_.emplace_back("v_head_dim", view->v->shape[2]);
-        scalars_.emplace_back("key_dtype", view->k->dtype);
-        scalars_.emplace_back("value_dtype", view->v->dtype);
-        const bool only_reads = op.op() == KEEL_OP_ATTENTION || op.op() == KEEL_OP_ATTENTION_SCORES;
-        if (only_reads) add_cache(device, *view);
+        add_shape(*view);
+    } else if (only_reads(op.op())) {
+        add_view(device, *view, {});
     }
     if (op.weight() != nullptr) add_weight(pipeline, op);
 }

@@ -14,10 +14,11 @@ namespace keel {
 // is described in docs/bench.md.
 class OpDump {
   public:
-    // Reads inputs that the op may overwrite. Large tables, weights and the cache are read by complete(), if it comes to that.
+    // Reads inputs that the op may overwrite. Large tables, weights and a cache that is only read are read by complete(), if it comes to
+    // that.
     OpDump(Device &device, const PlannedOp &op, const keel_op_args *args);
 
-    // Adds the rest: RoPE tables, the cache (of ops that only read it), the weight's values if it is small. After the op ran.
+    // Adds the rest: RoPE tables, the cache (of ops that only read it), the weight up to 1 GiB. After the op ran.
     void complete(Pipeline &pipeline, const PlannedOp &op, const keel_op_args *args);
     // Adds numbers as an f32 tensor: "expected", "actual".
     void add_values(const std::string &role, const TensorValues &values);
@@ -34,7 +35,9 @@ class OpDump {
         bool present = true;
     };
     void add(Device &device, const keel_tensor &tensor, const char *name, const char *role);
-    void add_cache(Device &device, const keel_kv_view &view);
+    void add_shape(const keel_kv_view &view);
+    // `lengths`: how many slots of each head; empty: as many as are in use.
+    void add_view(Device &device, const keel_kv_view &view, std::vector<int32_t> lengths);
     void add_weight(Pipeline &pipeline, const PlannedOp &op);
 
     std::string label_, op_, kernel_;

@@ -21,6 +21,11 @@ struct SavedWeight {
 // Of matmul and embed; dtype NONE for the others. Throws Error(input).
 SavedWeight saved_weight(const SavedOp &saved);
 
+// Throws Error(input): what a save says that no op can be made of.
+[[noreturn]] void misfit(const SavedOp &saved, const std::string &what);
+// A dtype that a save names among its numbers. Throws Error(input).
+keel_dtype saved_dtype(const SavedOp &saved, const char *name);
+
 // A saved op placed on a device: tensors, cache and weight are made anew there.
 class OpStage {
   public:
@@ -36,10 +41,23 @@ class OpStage {
     const keel_tensor *input(const char *name, bool is_needed = true);
     const keel_tensor *output(const char *name, bool is_needed = true);
     const keel_rope_tables *tables();
-    const keel_kv_view *cache();
+    const keel_scores *scores();
     Tensor make(keel_dtype dtype, const std::vector<int64_t> &shape, const std::vector<std::byte> &bytes);
+
+    // op_stage_cache.cpp
+    enum class Rows { saved, none };
+    const keel_kv_view *cache(keel_kv_view &view, Rows rows);
     void fill_cache(const keel_kv_view &view, const std::vector<int32_t> &lengths);
+
+    // op_stage_args.cpp
     void build();
+    bool build_plain();
+    bool build_on_cache();
+    void build_gather();
+    void check_indices() const;
+    float number(const char *name) const;
+    int64_t whole(const char *name) const;
+    bool has(uint64_t feature) const { return (saved_.features & feature) != 0; }
     template <typename Args>
     Args &args();
 
@@ -50,7 +68,9 @@ class OpStage {
     std::unique_ptr<Weight> weight_;
     std::deque<Tensor> tensors_;
     keel_rope_tables tables_ = {KEEL_HEADER(keel_rope_tables)};
-    keel_kv_view view_ = {KEEL_HEADER(keel_kv_view)};
+    keel_scores scores_ = {KEEL_HEADER(keel_scores)};
+    keel_kv_view view_ = {KEEL_HEADER(keel_kv_view)}, to_ = {KEEL_HEADER(keel_kv_view)};
+    std::vector<const keel_tensor *> sides_;
     std::vector<std::byte> storage_;
     std::string kernel_;
 };

@@ -20,6 +20,8 @@ using Json = nlohmann::json;
 
 constexpr uint64_t largest_json = uint64_t{1} << 20;
 constexpr uint64_t largest_tensor = uint64_t{64} << 20;
+constexpr uint64_t largest_weight = uint64_t{1}
+                                    << 30; // of "weight" alone, which a file of that size has to hold
 constexpr size_t most_tensors = 64;
 constexpr int deepest = 16;
 
@@ -118,17 +120,17 @@ class Reader {
         fail(fmt::format("expected f32, f16, bf16, q8_0, q4_0 or i32 for 'dtype', found '{}'",
                          printable(name, 60)));
     }
-    // Of 1 to 4 dimensions; what it holds is at most largest_tensor bytes as f32.
-    std::vector<int64_t> shape(const Json &object) const {
+    // Of 1 to 4 dimensions; what it holds is at most largest_tensor bytes as f32, or `most` elements.
+    std::vector<int64_t> shape(const Json &object,
+                               int64_t most = static_cast<int64_t>(largest_tensor / sizeof(float))) const {
         const Json &value = member(object, "shape");
         if (!value.is_array() || value.empty() || value.size() > KEEL_MAX_RANK)
             fail(fmt::format("expected 1 to {} dimensions for 'shape'", KEEL_MAX_RANK));
-        constexpr auto most = static_cast<int64_t>(largest_tensor / sizeof(float));
         std::vector<int64_t> dims;
         int64_t elements = 1;
         for (const Json &dim : value) {
             dims.push_back(in_range(dim, "shape", 0, most));
-            elements *= dims.back(); // at most 2^24 * 2^24
+            elements *= dims.back(); // at most 2^31 * 2^31
             if (elements > most) fail("a tensor is larger than any that is saved");
         }
         return dims;
@@ -142,7 +144,7 @@ class Reader {
             op.scalars[key] = number.get<double>();
         }
     }
-    SavedTensor tensor(const Json &object) const {
+    SavedTensor tensor(const Json &object) {
         SavedTensor t;
         t.name = text_of(object, "name");
         t.role = text_of(object, "role");
@@ -150,7 +152,8 @@ class Reader {
         const Json &file = member(object, "file");
         t.present = !file.is_null();
         if (!t.present) return t; // its shape may be anything: it was too large
-        t.shape = shape(object);
+        const bool is_weight = t.role == "in" && t.name == "weight";
+        t.shape = is_weight ? shape(object, int64_t{1} << 31) : shape(object);
         const uint32_t block = keel_dtype_block(t.dtype);
         if (t.shape.back() % block != 0)
             fail(fmt::format("tensor {}: rows of {} are no whole blocks of {}", printable(t.name, 60),
@@ -160,6 +163,9 @@ class Reader {
         if (name.empty() || name != name.filename() || name == "." || name == "..")
             fail(fmt::format("expected a file's name for 'file', found '{}'", printable(name.string(), 60)));
         const uint64_t bytes = static_cast<uint64_t>(t.elements()) / block * keel_dtype_bytes(t.dtype);
+        total_ += bytes;
+        if (bytes > largest_weight || total_ > 2 * largest_weight)
+            fail(fmt::format("tensor {} is larger than any that is saved", printable(t.name, 60)));
         read_bytes(file_.parent_path() / name, bytes, t.bytes);
         return t;
     }
@@ -180,6 +186,7 @@ class Reader {
 
     fs::path file_;
     Json json_;
+    uint64_t total_ = 0; // bytes of tensors
 };
 
 } // namespace

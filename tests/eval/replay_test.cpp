@@ -138,11 +138,11 @@ TEST_CASE("hostile saves are refused before anything is allocated") {
     };
     using J = nlohmann::json;
     CHECK(contains(saved.refused_text("{"), "keel compare"));
-    CHECK(contains(saved.refused_text("[1]"), "keel-op/1"));
+    CHECK(contains(saved.refused_text("[1]"), "an object"));
     CHECK(contains(saved.refused_text(std::string(100000, '[')), "op.json"));
     CHECK(contains(change([](J &j) { j["format"] = "keel-op/9"; }), "keel-op/1"));
     CHECK(contains(change([](J &j) { j["op"] = "mat\nmul"; }), "there is no op"));
-    CHECK(contains(change([](J &j) { j["op"] = "kv_gather"; }), "cannot be repeated"));
+    CHECK(contains(change([](J &j) { j["op"] = "kv_gather"; }), "needs"));
     CHECK(contains(change([](J &j) { j["op"] = "attention"; }), "needs"));
     CHECK(contains(change([](J &j) { j.erase("outputs"); }), "earlier version"));
     CHECK(contains(change([](J &j) { j["features"] = -1; }), "features"));
