@@ -1,5 +1,7 @@
 #include "eval/logits.hpp"
 
+#include "pipeline/logprobs.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,14 +9,6 @@ namespace keel {
 
 int32_t most_likely(std::span<const float> row) {
     return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
-}
-
-double log_sum_exp(std::span<const float> row) {
-    const double largest = row[static_cast<size_t>(most_likely(row))];
-    double sum = 0;
-    for (const float v : row)
-        sum += std::exp(static_cast<double>(v) - largest);
-    return largest + std::log(sum);
 }
 
 double log_probability(std::span<const float> row, int32_t id) {

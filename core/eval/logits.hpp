@@ -7,8 +7,6 @@ namespace keel {
 
 // Numbers about rows of logits, in float64. A row is not empty and its values are finite.
 
-// log(sum(exp(row))).
-double log_sum_exp(std::span<const float> row);
 // The natural logarithm of the probability that a row gives a token.
 double log_probability(std::span<const float> row, int32_t id);
 // The place of the largest value, the lowest of equal ones.

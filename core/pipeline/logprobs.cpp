@@ -6,15 +6,18 @@
 
 namespace keel {
 
-TokenLogprobs token_logprobs(std::span<const float> logits, int32_t id, int64_t n) {
+double log_sum_exp(std::span<const float> logits) {
     const double highest = *std::max_element(logits.begin(), logits.end());
     double sum = 0;
     for (const float logit : logits)
         sum += std::exp(static_cast<double>(logit) - highest);
-    const double log_sum = std::log(sum);
+    return highest + std::log(sum);
+}
+
+TokenLogprobs token_logprobs(std::span<const float> logits, int32_t id, int64_t n) {
+    const double norm = log_sum_exp(logits);
     const auto of = [&](int32_t token) {
-        return TokenLogprob{token,
-                            static_cast<double>(logits[static_cast<size_t>(token)]) - highest - log_sum};
+        return TokenLogprob{token, static_cast<double>(logits[static_cast<size_t>(token)]) - norm};
     };
     TokenLogprobs result;
     result.chosen = of(id);

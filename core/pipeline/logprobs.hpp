@@ -18,8 +18,10 @@ struct TokenLogprobs {
     std::vector<TokenLogprob> top; // the most likely ones, likeliest first; ties: the lower id first
 };
 
-// Log-softmax of a row of logits, all of them finite, at `id` and at the `n` most likely tokens (fewer if there are not as many). In
-// double, the largest logit subtracted first, so that no row is too steep for it.
+// log(sum(exp(logits))) of a row, not empty, all of it finite; in double, the largest subtracted first, so that no row is too steep for it.
+double log_sum_exp(std::span<const float> logits);
+
+// Log-softmax of a row of logits, all of them finite, at `id` and at the `n` most likely tokens (fewer if there are not as many).
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t id, int64_t n);
 
 } // namespace keel

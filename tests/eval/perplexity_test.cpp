@@ -1,5 +1,6 @@
 #include "eval/divergence.hpp"
 #include "eval/logits.hpp"
+#include "pipeline/logprobs.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
