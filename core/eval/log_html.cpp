@@ -17,7 +17,7 @@ h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:3px 9px;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}th{background:#f4f4f4}
 svg text{font:11px system-ui,sans-serif;fill:#222}.note{color:#666}
-.panels{display:flex;flex-wrap:wrap;gap:10px}.panels figure{margin:0}figcaption{font-size:12px;color:#666}
+.panels{display:flex;flex-wrap:wrap;gap:10px;width:100%}.panels figure{margin:0}figcaption{font-size:12px;color:#666}
 .bg{fill:#eef0f3}.k1{fill:#bcd2ea}.k2{fill:#7fa9d6}.k3{fill:#3f79b8}.k4{fill:#14467f}.line{stroke:#3572b0}.limit{stroke:#d1722a}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th{background:#262626}td,th{border-color:#383838}
 svg text{fill:#ddd}.note,figcaption{color:#999}.bg{fill:#262a30}.k1{fill:#1d3a5c}.k2{fill:#2c5f9a}.k3{fill:#5b94d6}.k4{fill:#b5d4f7}}
@@ -120,7 +120,9 @@ std::string panels(const LogHistory &history, const LogView &view) {
         for (uint32_t h = 0; !means && h < layer.heads; ++h) {
             if (!view.head || *view.head == h) add(h);
         }
-        if (!row.empty()) out += "<div class=panels>" + row + "</div>\n";
+        // A line for each layer, where that fills one.
+        const bool is_line = !means && !view.head && layer.heads * width > 600;
+        if (!row.empty()) out += is_line ? "<div class=panels>" + row + "</div>\n" : row;
     }
     if (out.empty())
         return "<p class=note>The log does not say which tokens were kept; policy.log_positions: true makes "
@@ -128,7 +130,7 @@ std::string panels(const LogHistory &history, const LogView &view) {
     return "<p class=note>Evictions from left to right, the text's tokens from the bottom (its beginning) to "
            "the top. The darker, the "
            "more of a stretch was left; grey: nothing; white: not there yet.</p>\n" +
-           out;
+           std::string("<div class=panels>") + out + "</div>\n";
 }
 
 // Slots of the longest head before and after each eviction, over the tokens seen; pressure in red.
@@ -149,6 +151,7 @@ std::string slots_chart(const LogHistory &history, const LogView &view) {
     const auto x = [&](double v) { return left + width * v / tokens; };
     const auto y = [&](double v) { return top + height * (1 - v / slots); };
     std::string path, marks;
+    bool pressed = false;
     const size_t step = (chosen->lines.size() + most_marks - 1) / most_marks;
     for (size_t n = 0; n < chosen->lines.size(); n += std::max<size_t>(step, 1)) {
         const LogLine &line = history.lines[chosen->lines[n]];
@@ -156,6 +159,7 @@ std::string slots_chart(const LogHistory &history, const LogView &view) {
         path += fmt::format("{}{:.1f} {:.1f}V{:.1f}", path.empty() ? "M" : "L", x(at),
                             y(static_cast<double>(line.held)), y(static_cast<double>(line.kept_max)));
         const bool pressure = line.trigger == "pressure";
+        pressed = pressed || pressure;
         marks += fmt::format(
             "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"><title>{} at {} tokens: {} to "
             "{}{}{}</title></circle>",
@@ -178,7 +182,7 @@ std::string slots_chart(const LogHistory &history, const LogView &view) {
     return out +
            fmt::format("<path class=line d=\"{}\" fill=\"none\" stroke-width=\"1\"/>{}</svg>\n", path,
                        marks) +
-           "<p class=note>Red: memory was short.</p>\n";
+           (pressed ? "<p class=note>Red: memory was short.</p>\n" : "");
 }
 
 std::string tables(const LogTotals &t) {
@@ -206,7 +210,7 @@ std::string log_html(const LogHistory &history, const LogView &view) {
                                   "<body><h1>Evictions of {}</h1>\n",
                                   log_html_mark, style, escaped(history.file));
     out += fmt::format(
-        "<p>{} evictions in {} sequences, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
+        "<p>{} evictions, sequences: {}, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
         "lost "
         "most), {} freed | time of an eviction: median {:.0f} &micro;s, p99 {:.0f} &micro;s, longest {:.0f} "
         "&micro;s</p>\n",

@@ -83,7 +83,14 @@ CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<H
         plan_rerotation();
     }
     plan_ops();
-    if (!config_.log.empty()) log_ = std::make_unique<EvictionLog>(config_.log, config_.policy.name);
+    if (!config_.log.empty()) {
+        EvictionSource source = {config_.policy.name};
+        if (!keeps_all() && config_.allocator.table != nullptr) {
+            source.allocator = config_.allocator.name;
+            source.allocator_params = params_json(config_.allocator.params, config_.allocator.n_params);
+        }
+        log_ = std::make_unique<EvictionLog>(config_.log, std::move(source));
+    }
 }
 
 void CachePlan::check_needs() {
