@@ -19,8 +19,8 @@ namespace keel::cli {
 namespace {
 
 constexpr void (*commands[])(CLI::App &, Program &) = {
-    add_run,     add_chat,     add_bench,    add_compare, add_eval,   add_replay_op,
-    add_inspect, add_quantize, add_tokenize, add_plugins, add_config,
+    add_run,       add_chat,    add_bench,    add_compare,  add_eval,    add_ab,
+    add_replay_op, add_inspect, add_quantize, add_tokenize, add_plugins, add_config,
 };
 
 constexpr int failed = 1, usage_error = 2;

@@ -38,6 +38,7 @@ void add_run(CLI::App &app, Program &program);
 void add_chat(CLI::App &app, Program &program);
 void add_bench(CLI::App &app, Program &program);
 void add_compare(CLI::App &app, Program &program);
+void add_ab(CLI::App &app, Program &program);
 void add_eval(CLI::App &app, Program &program);
 void add_replay_op(CLI::App &app, Program &program);
 void add_inspect(CLI::App &app, Program &program);

@@ -11,10 +11,17 @@
 
 namespace keel {
 
-// The pipelines behind an experiment's runs, and sessions that have read a prompt.
+// The pipelines behind an experiment's runs, and sessions that have read a prompt. Arms that differ in their policy alone live in one
+// pipeline; those of them that evict nothing while a prompt is read share one prefill of it and go their own ways from there.
 class AbArms {
   public:
-    // What a run's session passed while it read a prompt.
+    struct Options {
+        std::shared_ptr<HostServices> host;
+        Progress progress;                // of loading
+        std::filesystem::path log_folder; // for eviction logs; empty: none
+        bool share_prefill = true;
+    };
+    // What a session's cache held while a prompt was read.
     struct Note {
         uint64_t tokens = 0, kv_bytes = 0, evicted_slots = 0; // evicted_slots: since the note before
     };
@@ -22,33 +29,64 @@ class AbArms {
     struct Opened {
         std::unique_ptr<Session> session;
         uint64_t peak_bytes = 0; // of its own cache, so far
-        double seconds = 0;      // until it stood there, a shared prefill not counted
+        int32_t next = 0; // the most likely token behind the prompt, from before the eviction at its end
+        double eviction_seconds = 0; // of the eviction at the prompt's end, where the prefill was shared
         std::vector<Note> notes;
     };
 
-    AbArms(const AbExperiment &experiment, std::shared_ptr<HostServices> host, Progress progress,
-           const std::filesystem::path &log_folder);
+    // `experiment` outlives this.
+    AbArms(const AbExperiment &experiment, Options options);
     ~AbArms();
     AbArms(const AbArms &) = delete;
     AbArms &operator=(const AbArms &) = delete;
 
-    // Under a run and one of its seeds. Throws Error(resource) for a prompt that does not fit, naming the arm.
-    Opened open(size_t run, uint64_t seed, std::span<const int32_t> prompt);
+    // Under a run and one of its seeds. `document`: policies that draw slots by lot draw anew for each. Throws Error(resource) for a
+    // prompt that does not fit, naming the arm.
+    Opened open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
+    // The same with a prefill of its own, with logits behind it.
+    Opened open_alone(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
+    // Whether a run's prefill is shared with another's.
+    bool shares(size_t run);
 
-    Pipeline &pipeline(size_t run, uint64_t seed);
-    // Of the reference.
-    const Tokenizer &tokenizer();
+    Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
+    const Tokenizer &tokenizer() { return *pipeline(0).tokenizer(); } // of the reference
     // Bytes of a full cache of the reference that holds so many tokens.
     uint64_t full_bytes(int64_t tokens);
 
     static constexpr uint32_t logit_rows = 64; // that a step hands out at most
 
   private:
+    // Runs that share a prefill.
+    struct Group {
+        CachePlan *plan = nullptr; // keeps all and collects what the arms need
+        std::vector<CachePlan *> members;
+        Gathered gathered;               // by all of them
+        std::unique_ptr<Session> parent; // behind the prompt at hand
+        std::vector<int32_t> prompt;
+        std::vector<Note> notes;
+        int32_t next = 0;
+    };
+    struct Base {
+        std::unique_ptr<Pipeline> pipeline; // under a policy that keeps all
+        std::vector<Group> groups;
+    };
+    static constexpr uint32_t sequences = 3; // a parent, an arm, and a copy of it for a question
+
+    Base &base(size_t run);
+    std::unique_ptr<Base> make_base(const pipeline::PipelineConfig &config);
+    void group_runs(size_t number, Base &base);
+    CachePlan &plan(size_t run, uint64_t seed, uint64_t document);
+    bool may_share(size_t run) const;
+    Session &parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt);
+    [[noreturn]] void blame(size_t run, size_t tokens, const Error &error) const;
+
     const AbExperiment &experiment_;
-    std::shared_ptr<HostServices> host_;
-    Progress progress_;
-    std::filesystem::path log_folder_;
-    std::map<std::pair<size_t, uint64_t>, std::unique_ptr<Pipeline>> pipelines_;
+    Options options_;
+    std::vector<size_t> base_of_;  // [runs]
+    std::vector<size_t> group_of_; // [runs], of the run's base; alone: by itself
+    static constexpr size_t alone = SIZE_MAX;
+    std::vector<std::unique_ptr<Base>> bases_;
+    std::map<std::pair<size_t, uint64_t>, CachePlan *> plans_; // of a run, under a policy's seed
 };
 
 } // namespace keel

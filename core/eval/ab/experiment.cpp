@@ -165,8 +165,10 @@ class Resolver {
             run.keeps_all = plan.keeps_all();
             run.acts_in_prefill = plan.acts_in_prefill();
             run.prefill_only = plan.prefill_only();
-            const bool seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
-            run.seeds = seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
+            run.is_seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
+            // A seed that makes a matrix is a part of the method, like any number in it.
+            run.draws_slots = run.is_seeded && (plan.needs().needs & KEEL_NEED_KEY_PROJECT) == 0;
+            run.seeds = run.is_seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
             return true;
         } catch (const Error &e) {
             throw Error(e.kind(), fmt::format("arm '{}' at {} ({}): {}", arm.name, run.budget,

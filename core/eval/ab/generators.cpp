@@ -85,7 +85,8 @@ AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes
     AbRecallDocument d;
     d.context = "There is a pass key hidden in this text. Find it and remember it.\n" + text.substr(0, cut) +
                 needle + text.substr(cut) + "\n";
-    d.questions.push_back({"What is the pass key? The pass key is", key, depth});
+    // The space is a token of its own before a digit, and the one that looks the number up: it belongs to the question.
+    d.questions.push_back({"What is the pass key? The pass key is ", key, depth});
     return d;
 }
 

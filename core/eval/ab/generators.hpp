@@ -24,7 +24,7 @@ class AbFiller {
 };
 
 struct AbRecallQuestion {
-    std::string text;     // "What is the pass key? The pass key is"
+    std::string text;     // "What is the pass key? The pass key is "
     std::string expected; // "12345"
     double depth = 0;     // where in the context the answer stands, 0 to 1
 };

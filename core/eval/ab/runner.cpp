@@ -38,8 +38,9 @@ void write_whole(const fs::path &file, const std::string &text) {
 AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
     : experiment_(experiment), options_(options) {
     const AbConfig &c = experiment.config;
-    arms_ = std::make_unique<AbArms>(experiment, options.host, options.loading,
-                                     c.eviction_logs ? c.output : fs::path{});
+    arms_ = std::make_unique<AbArms>(experiment, AbArms::Options{options.host, options.loading,
+                                                                 c.eviction_logs ? c.output : fs::path{},
+                                                                 options.share_prefill});
     plan();
 }
 
@@ -56,7 +57,7 @@ void AbRunner::plan() {
             t.items = make_task_items(task, arms_->tokenizer(), *experiment_.reference().config.model.path);
             t.documents = t.items->documents();
             t.last_metric = t.items->has_question() ? t.items->score_name() : "top1";
-            const int64_t context = arms_->pipeline(0, experiment_.reference().seeds.front()).context();
+            const int64_t context = arms_->pipeline(0).context();
             if (t.items->longest() > context)
                 throw_error(ErrorKind::input,
                             "{}: task '{}': prompts with their answers have up to {} tokens, the full cache "
@@ -98,7 +99,7 @@ void AbRunner::prepare_folder() {
     h.statistics = experiment_.config.statistics;
     h.shard = options_.shard.index;
     h.shards = options_.shard.count;
-    Pipeline &p = arms_->pipeline(0, reference.seeds.front());
+    Pipeline &p = arms_->pipeline(0);
     const KvShape &shape = p.kv_shape();
     h.facts = {{"backend", fmt::format("{} on {}", p.device().plugin(), p.device().device_info().name)},
                {"kernels", p.device().info().description},
@@ -173,26 +174,26 @@ bool AbRunner::reruns(size_t document) const {
     return document < enough;
 }
 
-void AbRunner::step() {
-    ++done_;
+// `runs` of a unit's are done.
+void AbRunner::step(uint64_t runs) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
-    if (options_.steps) options_.steps(done_, total_);
+    const uint64_t of_document = (unit_share_.unit * per_document_ + runs) / unit_share_.units;
+    if (options_.steps) options_.steps(std::min(unit_share_.before + of_document, total_), total_);
 }
 
 // ---- the loop ------------------------------------------------------------------------------------------------------
 
 void AbRunner::run() {
     open_results();
-    uint64_t per_document = 0;
     for (const AbRun &run : experiment_.runs)
-        per_document += run.seeds.size();
+        per_document_ += run.seeds.size();
     for (const Task &task : tasks_) {
         const uint64_t protocols =
             task.items && task.items->has_question() ? experiment_.config.protocols.size() : 1;
         if (task.items) {
-            total_ += protocols * task.documents * per_document / options_.shard.count;
+            total_ += protocols * task.documents * per_document_ / options_.shard.count;
         } else if (options_.shard.index == 1) {
-            total_ += task.documents * per_document;
+            total_ += task.documents * per_document_;
         }
     }
     for (const Task &task : tasks_) {
@@ -222,13 +223,12 @@ void AbRunner::run_task(const Task &task) {
 void AbRunner::run_document(const Task &task, AbProtocol protocol, size_t document) {
     const std::string name = task.items->has_question() ? ab_protocol_name(protocol) : "";
     const uint64_t before = done_;
-    for (const AbUnit &unit : task.items->units(document, protocol))
-        run_unit(task, name, document, unit);
-    uint64_t runs = 0;
-    for (const AbRun &run : experiment_.runs)
-        runs += run.seeds.size();
-    done_ = before + runs - 1;
-    step();
+    const std::vector<AbUnit> units = task.items->units(document, protocol);
+    for (size_t u = 0; u < units.size(); ++u) {
+        unit_share_ = {before, u, units.size()};
+        run_unit(task, name, document, units[u]);
+    }
+    done_ = before + per_document_;
 }
 
 void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t document, const AbUnit &unit) {
@@ -237,6 +237,7 @@ void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t do
             AbWarning{"", "", protocol, task.task->name,
                       "context and question have other tokens apart than together; they are taken apart"});
     reference_logits_.clear();
+    uint64_t done = 0;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         const AbRun &run = experiment_.runs[r];
         if (run.is_rerun && !reruns(document)) continue;
@@ -245,11 +246,11 @@ void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t do
             const bool with_maps = static_cast<int64_t>(document) < experiment_.config.maps &&
                                    seed == run.seeds.front() && !run.is_rerun;
             if (!unit.questions.empty()) {
-                ask_questions(task, place, r, unit, with_maps);
+                ask_questions(task, place, r, document, unit, with_maps);
             } else {
-                score_continuation(task, place, r, unit, with_maps);
+                score_continuation(task, place, r, document, unit, with_maps);
             }
-            step();
+            step(++done);
         }
     }
 }
@@ -302,7 +303,7 @@ AbCost AbRunner::cost() {
             cost.rows.push_back(row);
         }
     }
-    Pipeline &p = arms_->pipeline(0, experiment_.reference().seeds.front());
+    Pipeline &p = arms_->pipeline(0);
     const int64_t tokens = std::min<int64_t>(256, std::max<int64_t>(1, p.context() / 2));
     const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
     const int64_t steps = std::min<int64_t>(16, p.context() - tokens);

@@ -17,8 +17,9 @@ namespace keel {
 
 struct AbRunOptions {
     AbShard shard;
-    int64_t items = 0;  // documents of each task at most; 0: as the file says
-    bool resume = true; // go on behind what is there; false: begin anew
+    int64_t items = 0;         // documents of each task at most; 0: as the file says
+    bool resume = true;        // go on behind what is there; false: begin anew
+    bool share_prefill = true; // among arms that can
     std::shared_ptr<HostServices> host;
     Progress loading;                                         // of weights; may throw to stop
     std::function<void(uint64_t done, uint64_t total)> steps; // documents times arms; may throw to stop
@@ -63,14 +64,14 @@ class AbRunner {
     void run_task(const Task &task);
     void run_document(const Task &task, AbProtocol protocol, size_t document);
     void run_unit(const Task &task, const std::string &protocol, size_t document, const AbUnit &unit);
-    void ask_questions(const Task &task, const AbPlace &place, size_t run, const AbUnit &unit,
-                       bool with_maps);
-    void score_continuation(const Task &task, const AbPlace &place, size_t run, const AbUnit &unit,
-                            bool with_maps);
+    void ask_questions(const Task &task, const AbPlace &place, size_t run, size_t document,
+                       const AbUnit &unit, bool with_maps);
+    void score_continuation(const Task &task, const AbPlace &place, size_t run, size_t document,
+                            const AbUnit &unit, bool with_maps);
     void run_speed(const Task &task);
     bool is_finished(const AbPlace &place, const std::string &item) const;
     bool reruns(size_t document) const;
-    void step();
+    void step(uint64_t runs);
 
     const AbExperiment &experiment_;
     AbRunOptions options_;
@@ -79,7 +80,11 @@ class AbRunner {
     std::unique_ptr<AbWriter> writer_;
     std::set<std::string> finished_;
     std::vector<float> reference_logits_; // of the unit at hand, [scored, vocab]
-    uint64_t done_ = 0, total_ = 0;
+    uint64_t done_ = 0, total_ = 0;       // documents times runs
+    uint64_t per_document_ = 0;           // runs, their seeds counted
+    struct {
+        uint64_t before = 0, unit = 0, units = 1;
+    } unit_share_; // of the document at hand: what was done before it, which of its units this is
 };
 
 } // namespace keel

@@ -36,6 +36,12 @@ class TimelineNotes {
     uint64_t evicted_;
 };
 
+// The most likely token behind it.
+int32_t read_question(Session &session, std::span<const int32_t> ids) {
+    if (!session.prefill(ids, false)) throw_error(ErrorKind::runtime, "cancelled");
+    return session.greedy();
+}
+
 double mean(const std::vector<double> &values) {
     double sum = 0;
     for (const double v : values)
@@ -72,34 +78,34 @@ std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
     return map;
 }
 
-void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run, const AbUnit &unit,
-                             bool with_maps) {
+void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run, size_t document,
+                             const AbUnit &unit, bool with_maps) {
     const Tokenizer &tokenizer = arms_->tokenizer();
+    std::vector<size_t> pending;
     for (size_t q = 0; q < unit.questions.size(); ++q) {
+        if (!is_finished(place, unit.questions[q].item)) pending.push_back(q);
+    }
+    if (pending.empty()) return;
+    AbArms::Opened opened = arms_->open(run, place.seed, document, unit.prompt);
+    for (const size_t q : pending) {
         const AbQuestion &question = unit.questions[q];
-        if (is_finished(place, question.item)) continue;
-        AbArms::Opened opened = arms_->open(run, place.seed, unit.prompt);
-        Session &s = *opened.session;
+        // Each question finds the cache as the prompt left it.
+        const std::unique_ptr<Session> copy = q == pending.back() ? nullptr : opened.session->fork();
+        Session &s = copy ? *copy : *opened.session;
         TimelineNotes notes(opened.notes, s);
         const bool draws = with_maps && q == 0;
-        if (draws && s.cache().evictions() > 0) {
+        if (draws && opened.session->cache().evictions() > 0) {
             if (std::optional<AbKeepMap> map = ab_keep_map(s, std::ssize(unit.prompt))) {
                 static_cast<AbPlace &>(*map) = place;
                 map->item = question.item;
                 writer_->write(*map);
             }
         }
-        notes.add();
-        if (question.ask.size() == 1) {
-            s.decode(question.ask.front());
-        } else if (!s.prefill(question.ask, false)) {
-            throw_error(ErrorKind::runtime, "cancelled");
-        }
-        Measured measured(*arms_, s, opened.peak_bytes);
+        Measured measured(*arms_, s, opened);
+        int32_t id = question.ask.empty() ? opened.next : read_question(s, question.ask);
         std::vector<int32_t> ids;
         std::string text;
         for (;;) {
-            const int32_t id = s.greedy();
             measured.sample();
             if (draws) notes.add();
             if (tokenizer.ends_generation(id)) break;
@@ -107,6 +113,7 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
             text = tokenizer.decode(ids, DecodeOptions{.skip_special = true, .continues = true});
             if (std::ssize(ids) >= question.max_tokens || task.items->ends(text)) break;
             s.decode(id);
+            id = s.greedy();
         }
         AbItem item;
         static_cast<AbPlace &>(item) = place;
@@ -130,8 +137,8 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
     }
 }
 
-void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t run, const AbUnit &unit,
-                                  bool with_maps) {
+void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t run, size_t document,
+                                  const AbUnit &unit, bool with_maps) {
     const bool is_reference = run == 0;
     const bool finished = is_finished(place, unit.document);
     if (finished && !is_reference) return;
@@ -146,7 +153,7 @@ void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t
             });
         if (!wanted) return;
     }
-    AbArms::Opened opened = arms_->open(run, place.seed, unit.prompt);
+    AbArms::Opened opened = arms_->open(run, place.seed, document, unit.prompt);
     Session &s = *opened.session;
     const std::span<const int32_t> feed = std::span(unit.continuation).first(unit.continuation.size() - 1);
     const auto vocab = static_cast<size_t>(s.pipeline().model().vocab_size);
@@ -164,8 +171,7 @@ void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t
     TimelineNotes notes(opened.notes, s);
     std::optional<AbKeepMap> map;
     if (with_maps && s.cache().evictions() > 0) map = ab_keep_map(s, std::ssize(unit.prompt));
-    notes.add();
-    Measured measured(*arms_, s, opened.peak_bytes);
+    Measured measured(*arms_, s, opened);
     std::vector<double> nll, kld, top1;
     for (size_t at = 0; at < feed.size();) {
         size_t n = 1;

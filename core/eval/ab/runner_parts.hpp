@@ -19,8 +19,11 @@ struct AbRunner::Task {
 
 // What a session holds while it is measured: means over the steps that give numbers.
 struct AbRunner::Measured {
-    explicit Measured(AbArms &arms, Session &session, uint64_t opened_peak)
-        : arms_(arms), session_(session), peak_(opened_peak) {}
+    // `session`: that of `opened`, or a copy of it.
+    Measured(AbArms &arms, Session &session, const AbArms::Opened &opened)
+        : arms_(arms), session_(session), peak_(opened.peak_bytes),
+          eviction_seconds_(opened.eviction_seconds),
+          evictions_before_(&session == opened.session.get() ? 0 : opened.session->cache().evictions()) {}
 
     void sample() {
         const KvCache &cache = session_.cache().cache();
@@ -38,7 +41,8 @@ struct AbRunner::Measured {
         item.kept_slots = kept_ / n;
         item.peak_kv_bytes = peak_;
         item.seen = static_cast<uint64_t>(session_.tokens());
-        item.evictions = session_.cache().evictions();
+        item.evictions = evictions_before_ + session_.cache().evictions();
+        item.eviction_us = 1e6 * eviction_seconds_;
     }
     static double mean_length(const KvCache &cache) {
         const KvShape &s = cache.shape();
@@ -55,6 +59,8 @@ struct AbRunner::Measured {
     Session &session_;
     double bytes_ = 0, full_ = 0, kept_ = 0;
     uint64_t peak_ = 0, samples_ = 0;
+    double eviction_seconds_;
+    uint64_t evictions_before_;
 };
 
 // Which of a prompt's positions a cache still holds. Nothing where keys were rotated to other positions: those do not tell.

@@ -38,10 +38,10 @@ void AbRunner::run_speed(const Task &task) {
     const auto measure = [&](size_t run, uint64_t seed, int64_t depth, int64_t decode,
                              const std::string &item_name, const std::string &document) {
         const AbRun &r = experiment_.runs[run];
-        const int64_t vocabulary = arms_->pipeline(run, seed).model().vocab_size;
+        const int64_t vocabulary = arms_->pipeline(run).model().vocab_size;
         const std::vector<int32_t> prompt = random_tokens(t.seed, std::max<int64_t>(depth, 1), vocabulary);
         auto start = Clock::now();
-        AbArms::Opened opened = arms_->open(run, seed, prompt);
+        AbArms::Opened opened = arms_->open_alone(run, seed, 0, prompt);
         Session &s = *opened.session;
         int32_t id = s.greedy();
         const double first = seconds_since(start);
@@ -49,7 +49,7 @@ void AbRunner::run_speed(const Task &task) {
         if (!s.can_take(decode, &why))
             throw_error(ErrorKind::input, "{}: task '{}': arm '{}' at depth {}: {}", to_string(t.where),
                         t.name, r.arm, depth, why);
-        Measured measured(*arms_, s, opened.peak_bytes);
+        Measured measured(*arms_, s, opened);
         std::vector<double> times;
         for (int64_t i = 0; i < decode; ++i) {
             start = Clock::now();
@@ -97,10 +97,10 @@ void AbRunner::run_speed(const Task &task) {
             return is_finished({r.arm, r.budget, "", t.name, run.second}, item);
         };
         if (std::all_of(runs.begin(), runs.end(), done)) {
-            done_ += runs.size() - 1;
-            step();
+            done_ += runs.size();
             continue;
         }
+        unit_share_ = {done_, 0, 1};
         if (!warm) {
             for (const auto &[run, seed] : runs)
                 measure(run, seed, std::min<int64_t>(t.at.front(), 64), std::min<int64_t>(t.decode, 4), "",
@@ -111,8 +111,9 @@ void AbRunner::run_speed(const Task &task) {
         for (size_t i = 0; i < runs.size(); ++i) {
             const auto &run = runs[backwards ? runs.size() - 1 - i : i];
             if (!done(run)) measure(run.first, run.second, depth, t.decode, item, document);
-            step();
+            step(i + 1);
         }
+        done_ += runs.size();
     }
     if (options_.say) options_.say(fmt::format("{}: {} rounds", t.name, task.documents / depths));
 }

@@ -61,13 +61,15 @@ std::string AbShard::file_name() const {
 
 AbShard parse_ab_shard(std::string_view text) {
     const size_t slash = text.find('/');
-    const auto index = whole_number(text.substr(0, slash));
-    const auto count = slash == std::string_view::npos ? std::nullopt : whole_number(text.substr(slash + 1));
-    if (!index || !count || *index < 1 || *index > *count || *count > most_shards)
+    // Neither has 0, so that it stands for what is no number.
+    const uint32_t index = whole_number(text.substr(0, slash)).value_or(0);
+    const uint32_t count =
+        slash == std::string_view::npos ? 0 : whole_number(text.substr(slash + 1)).value_or(0);
+    if (index < 1 || index > count || count > most_shards)
         throw_error(ErrorKind::usage,
                     "--shard {}: expected I/N, for example 1/4, with I from 1 to N and N at most {}",
                     printable(text, 40), most_shards);
-    return {*index, *count};
+    return {index, count};
 }
 
 std::optional<AbShard> ab_shard_from_environment(const std::function<const char *(const char *)> &get) {

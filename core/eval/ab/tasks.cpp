@@ -134,7 +134,7 @@ class Recall : public AbTaskItems {
             asked.item = made.questions.size() == 1 ? unit.document : fmt::format("{}.{}", document, q);
             asked.expected = {question.expected};
             asked.depth = question.depth;
-            asked.max_tokens = std::ssize(encode(" " + question.expected)) + 3;
+            asked.max_tokens = std::ssize(encode(" " + question.expected)) + 2;
             ab_join_prompt(tokenizer_, begin_, made.context, question.text, protocol, unit, std::move(asked),
                            units);
         }
@@ -220,9 +220,8 @@ void ab_join_prompt(const Tokenizer &tokenizer, const std::vector<int32_t> &begi
         shared.questions.push_back(std::move(asked));
         return;
     }
-    // The last token is fed behind the eviction: logits of the prompt's end were there before anything was evicted.
-    prompt.insert(prompt.end(), asked.ask.begin(), asked.ask.end() - 1);
-    asked.ask = {asked.ask.back()};
+    prompt.insert(prompt.end(), asked.ask.begin(), asked.ask.end());
+    asked.ask.clear();
     AbUnit unit;
     unit.document = shared.document;
     unit.length = shared.length;

@@ -14,7 +14,7 @@ namespace keel {
 // What is asked once the context was read and evicted from.
 struct AbQuestion {
     std::string item;         // unique within the task
-    std::vector<int32_t> ask; // taken in on the evicted cache; at least one token
+    std::vector<int32_t> ask; // taken in on the evicted cache; empty: the question is a part of the prompt
     std::vector<std::string> expected;
     int64_t max_tokens = 0; // of the answer
     double depth = -1;      // of what has to be remembered; below 0: unknown

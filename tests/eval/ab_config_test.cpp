@@ -1,0 +1,188 @@
+#include "eval/ab/config.hpp"
+#include "eval/ab/shard.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+
+using namespace keel;
+using test::error_text;
+
+namespace {
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+constexpr const char *full = R"(title: sinks against snapkv
+base: pipeline.yaml
+arms:
+  full: {policy: none}
+  window: {policy: {plugin: sliding_window, protect: {prefix: 4}}}
+  q4cache: {kv: q4_0}
+  same:
+reference: full
+budgets: [{tokens: 128}, {ratio: 0.25}, {mib: 1.5}]
+protocol: [question_blind, query_aware]
+tasks:
+  - {kind: continuation, text: ../texts/held_out.txt, prefix: 1024, score: 256, documents: 50}
+  - {kind: passkey, lengths: [512, 1024, 1900], depths: 10, items: 20}
+  - {kind: facts, name: boxes, lengths: 512, items: 100, questions: 2}
+  - {kind: jsonl, path: my_task.jsonl, metric: f1, prompt: "{context} Q: {input} A:"}
+  - {kind: speed, depths: [0, 512, 1536], repeats: 5}
+seeds: [1, 2, 3]
+statistics: {confidence: 0.9, resamples: 2000, primary: passkey/hit, margin: 0.02}
+contrasts: [[window, q4cache]]
+output: {directory: ../out, eviction_logs: true, maps: 3}
+)";
+
+std::string refusal(const std::string &text) {
+    return error_text([&] { parse_ab_config(text, "ab.yaml", "/folder"); });
+}
+
+// `full` with one piece replaced.
+std::string with(const std::string &from, const std::string &to) {
+    std::string text = full;
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, from.size(), to);
+}
+
+} // namespace
+
+TEST_CASE("an experiment's file is read as it stands") {
+    const AbConfig c = parse_ab_config(full, "ab.yaml", "/folder");
+    CHECK(c.title == "sinks against snapkv");
+    CHECK(c.base == "/folder/pipeline.yaml");
+    REQUIRE(c.arms.size() == 4);
+    CHECK(c.arms[1].name == "window");
+    CHECK(c.arms[1].overrides.is_map());
+    CHECK(c.arms[3].overrides.is_null());
+    CHECK(c.reference == "full");
+    REQUIRE(c.budgets.size() == 3);
+    CHECK(c.budgets[0].label() == "tokens:128");
+    CHECK(c.budgets[1].label() == "ratio:0.25");
+    CHECK(c.budgets[2].label() == "mib:1.5");
+    CHECK(c.protocols == std::vector{AbProtocol::question_blind, AbProtocol::query_aware});
+    REQUIRE(c.tasks.size() == 5);
+    CHECK(c.tasks[0].name == "continuation");
+    CHECK(c.tasks[0].text == "/texts/held_out.txt");
+    CHECK(c.tasks[0].prefix == 1024);
+    CHECK(c.tasks[1].lengths == std::vector<int64_t>{512, 1024, 1900});
+    CHECK(c.tasks[1].depths == 10);
+    CHECK(c.tasks[2].name == "boxes");
+    CHECK(c.tasks[2].lengths == std::vector<int64_t>{512}); // one stands for a list of one
+    CHECK(c.tasks[2].questions == 2);
+    CHECK(c.tasks[3].metric == AbAnswerMetric::f1);
+    CHECK(c.tasks[4].at == std::vector<int64_t>{0, 512, 1536});
+    CHECK(c.seeds == std::vector<uint64_t>{1, 2, 3});
+    CHECK(c.statistics.confidence == 0.9);
+    CHECK(c.statistics.primary == "passkey/hit");
+    CHECK(c.contrasts == std::vector<std::pair<std::string, std::string>>{{"window", "q4cache"}});
+    CHECK(c.output == "/out");
+    CHECK(c.eviction_logs);
+    CHECK(c.maps == 3);
+}
+
+TEST_CASE("what an experiment leaves out has a sound default") {
+    const AbConfig c = parse_ab_config(
+        "base: p.yaml\narms: {a: {}, b: {kv: q8_0}}\ntasks: {kind: passkey, lengths: 64}\n", "my.yaml", "/f");
+    CHECK(c.reference == "a");
+    CHECK(c.budgets.empty());
+    CHECK(c.protocols == std::vector{AbProtocol::question_blind});
+    CHECK(c.seeds == std::vector<uint64_t>{1});
+    CHECK(c.output.filename() == "my-results");
+    CHECK(c.statistics.primary.empty());
+}
+
+TEST_CASE("what is wrong in an experiment is refused with its place") {
+    const std::map<std::string, std::pair<std::string, std::string>> wrong = {
+        {"ab.yaml:8:1: unknown key 'refernce' in an experiment; did you mean 'reference'?",
+         {"reference: full", "refernce: full"}},
+        {"ab.yaml:8:12: expected the name of an arm, found 'ful'; did you mean 'full'?",
+         {"reference: full", "reference: ful"}},
+        {"expected a task's kind (continuation, passkey, facts, jsonl, speed), found 'passky'; did you mean "
+         "'passkey'?",
+         {"kind: passkey", "kind: passky"}},
+        {"unknown key 'lenghts' in a task of kind passkey; did you mean 'lengths'?",
+         {"lengths: [512, 1024, 1900]", "lenghts: [1], lengths: [2]"}},
+        {"expected the key 'lengths' in this task, found none", {"lengths: [512, 1024, 1900], ", ""}},
+        {"expected a length in tokens from 1 to", {"[512, 1024, 1900]", "[512, 0]"}},
+        {"a length in tokens 512 twice", {"[512, 1024, 1900]", "[512, 512]"}},
+        {"unknown key 'token' in a budget; did you mean 'tokens'?", {"{tokens: 128}", "{token: 128}"}},
+        {"expected a ratio from 0.001 to 1, found '2'", {"ratio: 0.25", "ratio: 2"}},
+        {"the budget tokens:128 twice", {"{ratio: 0.25}", "{tokens: 128}"}},
+        {"expected one of {tokens: N}", {"{ratio: 0.25}", "{ratio: 0.25, tokens: 3}"}},
+        {"expected a protocol (question_blind, query_aware), found 'blind'", {"query_aware", "blind"}},
+        {"the task 'passkey' twice; give one of them a 'name'", {"name: boxes", "name: passkey"}},
+        {"expected a task's name of letters", {"name: boxes", "name: 'a b'"}},
+        {"expected an arm's name of letters", {"  window:", "  win#dow:"}},
+        {"expected the name of a task, or TASK/METRIC, for 'statistics.primary', found 'passkay/hit'; did "
+         "you mean 'passkey'?",
+         {"passkey/hit", "passkay/hit"}},
+        {"expected a confidence from 0.5 to 0.9999", {"confidence: 0.9", "confidence: 95"}},
+        {"the arm 'window' against itself", {"[window, q4cache]", "[window, window]"}},
+        {"expected an arm, found 'none'", {"[window, q4cache]", "[window, none]"}},
+        {"expected a prompt with {context} and, behind it, {input}",
+         {"{context} Q: {input} A:", "{input} {context}"}},
+        {"unknown key 'plots' in 'output'", {"maps: 3", "plots: 3"}},
+        {"expected keys of a pipeline for the arm 'same', found 'none'", {"  same:", "  same: none"}},
+        {"a seed 2 twice", {"[1, 2, 3]", "[1, 2, 2]"}},
+        {"remove the quotes", {"repeats: 5", "repeats: '5'"}},
+    };
+    for (const auto &[message, change] : wrong) {
+        const std::string found = refusal(with(change.first, change.second));
+        INFO(found);
+        CHECK(contains(found, message));
+        CHECK(contains(found, "ab.yaml:"));
+    }
+    CHECK(contains(refusal(""), "expected an experiment"));
+    CHECK(contains(refusal("base: p.yaml\n"), "expected the key 'arms'"));
+    CHECK(contains(refusal("base: p.yaml\narms: {a: {}}\n"), "expected the key 'tasks'"));
+}
+
+TEST_CASE("shards take each document once, and are told by --shard or by mpirun") {
+    const AbShard second = parse_ab_shard("2/3");
+    CHECK(second.index == 2);
+    CHECK(second.file_name() == "shard-2-of-3.jsonl");
+    CHECK(AbShard{}.file_name() == "results.jsonl");
+    for (uint64_t document = 0; document < 10; ++document) {
+        int takers = 0;
+        for (uint32_t i = 1; i <= 3; ++i)
+            takers += AbShard{i, 3}.takes(document) ? 1 : 0;
+        CHECK(takers == 1);
+    }
+    for (const char *wrong : {"", "2", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/99999999", "1 / 2"})
+        CHECK(contains(error_text([&] { parse_ab_shard(wrong); }, ErrorKind::usage), "expected I/N"));
+
+    std::map<std::string, std::string> environment;
+    const auto get = [&](const char *name) -> const char * {
+        const auto found = environment.find(name);
+        return found == environment.end() ? nullptr : found->second.c_str();
+    };
+    CHECK(!ab_shard_from_environment(get));
+    environment = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+    CHECK(ab_shard_from_environment(get) == AbShard{2, 4});
+    environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+    CHECK(ab_shard_from_environment(get) == AbShard{1, 2});
+    environment["PMI_SIZE"] = "1";
+    CHECK(!ab_shard_from_environment(get)); // alone
+    environment["PMI_RANK"] = "7";
+    CHECK(contains(error_text([&] { ab_shard_from_environment(get); }, ErrorKind::usage), "PMI_RANK=7"));
+}
+
+TEST_CASE("the shard that is done last merges, of whichever number it is") {
+    const test::TempFolder folder;
+    std::vector<std::filesystem::path> merged;
+    const auto merge = [&](const std::vector<std::filesystem::path> &shards) { merged = shards; };
+    CHECK_FALSE(finish_ab_shard(folder.path(), {2, 3}, "hash", merge));
+    CHECK_FALSE(finish_ab_shard(folder.path(), {3, 3}, "hash", merge));
+    folder.write("shard-1-of-3.done", "another experiment's\n");
+    CHECK_FALSE(finish_ab_shard(folder.path(), {3, 3}, "hash", merge));
+    CHECK(merged.empty());
+    CHECK(finish_ab_shard(folder.path(), {1, 3}, "hash", merge));
+    REQUIRE(merged.size() == 3);
+    CHECK(merged[1] == folder / "shard-2-of-3.jsonl");
+}

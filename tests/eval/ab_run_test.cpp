@@ -1,0 +1,295 @@
+#include "eval/ab/runner.hpp"
+#include "eval/ab/table.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <map>
+#include <set>
+
+using namespace keel;
+using test::error_text;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
+
+// A base pipeline and an experiment over it, in a folder of its own.
+struct Lab {
+    test::TempFolder folder;
+
+    Lab() { base("on: [prefill_end]"); }
+    void base(const std::string &trigger) const {
+        folder.write("base.yaml", "model: {path: " + tiny +
+                                      ", context: 512}\nbackend: {plugin: cpu, params: {threads: 1}}\n" +
+                                      "policy: {plugin: none, protect: {prefix: 4}, trigger: {" + trigger +
+                                      "}}\n");
+    }
+    AbExperiment resolve(const std::string &text) const {
+        AbResolveOptions options;
+        options.circumstances = "test";
+        options.host = host;
+        return resolve_ab(load_ab_config(folder.write("ab.yaml", "base: base.yaml\n" + text)), options);
+    }
+    // Runs it into a folder; what was written, less what may differ between runs: times.
+    std::multiset<std::string> run(const std::string &text, const std::string &output,
+                                   AbRunOptions options = {}) const {
+        const AbExperiment e = resolve(text + "output: " + output + "\n");
+        options.host = host;
+        AbRunner runner(e, options);
+        runner.run();
+        return records(runner.results());
+    }
+    static std::multiset<std::string> records(const fs::path &file) {
+        std::multiset<std::string> lines;
+        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
+            if (auto *item = std::get_if<AbItem>(&record)) item->eviction_us = 0;
+            if (!std::holds_alternative<AbTimeline>(record)) lines.insert(ab_record_line(record));
+        });
+        return lines;
+    }
+    static std::vector<AbItem> items(const fs::path &file) {
+        std::vector<AbItem> all;
+        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
+            if (const auto *item = std::get_if<AbItem>(&record)) all.push_back(*item);
+        });
+        return all;
+    }
+
+    std::shared_ptr<HostServices> host = std::make_shared<HostServices>();
+};
+
+const std::string recall = "protocol: [question_blind, query_aware]\n"
+                           "tasks:\n"
+                           "  - {kind: passkey, lengths: [160], depths: 2, items: 1}\n"
+                           "  - {kind: facts, lengths: [200], items: 1}\n"
+                           "  - {kind: continuation, text: " +
+                           tiny + "/heldout.txt, prefix: 96, score: 12, documents: 2}\n";
+
+} // namespace
+
+TEST_CASE("arms are merged over the base, and budgets spread over those that evict") {
+    const Lab lab;
+    const AbExperiment e = lab.resolve("arms:\n"
+                                       "  window: {policy: {plugin: sliding_window, protect: {recent: 2}}}\n"
+                                       "  full: {policy: none}\n"
+                                       "  random: {policy: random}\n"
+                                       "  fixed: {policy: {plugin: sliding_window, budget: {tokens: 40}}}\n"
+                                       "  q8: {kv: q8_0}\n"
+                                       "reference: full\n"
+                                       "budgets: [{tokens: 64}, {ratio: 0.5}]\n"
+                                       "tasks: [{kind: passkey, lengths: [160]}]\n"
+                                       "seeds: [3, 4]\n");
+    std::vector<std::string> names;
+    for (const AbRun &run : e.runs)
+        names.push_back(run.arm + " " + run.budget);
+    CHECK(names == std::vector<std::string>{"full full", "window tokens:64", "window ratio:0.5",
+                                            "random tokens:64", "random ratio:0.5", "fixed tokens:40",
+                                            "q8 full", "full#again full"});
+    CHECK(e.reference().keeps_all);
+    CHECK(*e.runs[1].config.policy.protect.prefix == 4); // of the base
+    CHECK(*e.runs[1].config.policy.protect.recent == 2);
+    CHECK(e.runs[1].config.policy.budget.tokens->value() == 64);
+    CHECK_FALSE(e.runs[2].config.policy.budget.tokens->has_value());
+    CHECK(e.runs[1].seeds == std::vector<uint64_t>{3}); // nothing is random about it
+    CHECK(e.runs[3].seeds == std::vector<uint64_t>{3, 4});
+    CHECK(e.differences[4] == "kv.dtype: q8_0");
+    // Read back it is the same experiment.
+    AbResolveOptions options;
+    options.circumstances = "test";
+    options.host = lab.host;
+    const AbExperiment again =
+        resolve_ab(load_ab_config(lab.folder.write("elsewhere/resolved.yaml", e.resolved)), options);
+    CHECK(again.hash == e.hash);
+    CHECK(again.config.output == e.config.output);
+    // Statistics do not change what is run; seeds and texts do.
+    options.sets = {"kv.dtype=f32"};
+    CHECK(resolve_ab(load_ab_config(lab.folder / "ab.yaml"), options).hash != e.hash);
+}
+
+TEST_CASE("arms that cannot be are refused before anything runs") {
+    const Lab lab;
+    const std::string tasks = "tasks: [{kind: passkey, lengths: [160]}]\n";
+    const auto refusal = [&](const std::string &text) {
+        return error_text([&] { lab.resolve(text + tasks); });
+    };
+    std::string found = refusal("arms: {full: {}, a: {polcy: random}}\n");
+    CHECK(contains(found, "ab.yaml:2:22: unknown key 'polcy' in a pipeline; did you mean 'policy'?"));
+    found = refusal("arms: {full: {}, a: {policy: {plugin: sliding_window, params: {widnow: 3}}}}\n");
+    CHECK(contains(found, "did you mean 'window'?"));
+    CHECK(contains(found, "ab.yaml:2:"));
+    CHECK(contains(refusal("arms: {a: {policy: {plugin: sliding_window, budget: {tokens: 64}}}}\n"),
+                   "the reference 'a' evicts"));
+    CHECK(contains(refusal("arms: {full: {}, a: {policy: random}}\n"), "policy.budget"));
+    CHECK(contains(
+        refusal("arms: {full: {}, a: {policy: {plugin: random, log: x.jsonl}}}\nbudgets: [{tokens: 64}]\n"),
+        "policy.log cannot be set in an experiment"));
+    CHECK(contains(refusal("arms: {full: {}, a: {policy: {plugin: random}}}\nbudgets: [{tokens: 2}]\n"),
+                   "arm 'a' at tokens:2"));
+    lab.folder.write("ab.yaml", "base: nowhere.yaml\narms: {a: {}}\n" + tasks);
+    CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), {}); }),
+                   "nowhere.yaml: no such file"));
+    // Prompts that the full cache does not hold.
+    const AbExperiment e = lab.resolve("arms: {full: {}}\ntasks: [{kind: passkey, lengths: [2000]}]\n");
+    AbRunOptions options;
+    options.host = lab.host;
+    CHECK(contains(error_text([&] { AbRunner(e, options); }), "the full cache holds 512"));
+}
+
+TEST_CASE("arms that share a prefill give to the bit what they give with one of their own") {
+    const Lab lab;
+    const std::string text =
+        "arms:\n"
+        "  full: {policy: none}\n"
+        "  window: {policy: sliding_window}\n"
+        "  snapkv: {policy: {plugin: snapkv, params: {window: 16}}}\n"
+        "  wide: {policy: {plugin: snapkv, params: {window: 24, kernel: 3, pool: max}}}\n"
+        "  h2o: {policy: h2o}\n"
+        "  keydiff: {policy: keydiff}\n"
+        "  expected: {policy: expected_attention}\n"
+        "  random: {policy: random}\n"
+        "reference: full\n"
+        "budgets: [{tokens: 48}]\n"
+        "seeds: [1, 2]\n" +
+        recall;
+    AbRunOptions alone;
+    alone.share_prefill = false;
+    const auto shared = lab.run(text, "shared"), own = lab.run(text, "own", alone);
+    CHECK(shared.size() > 100);
+    CHECK(shared == own);
+    // Each policy did something, and each in its own way.
+    std::map<std::string, std::set<std::string>> nll;
+    for (const AbItem &item : Lab::items(lab.folder / "shared/results.jsonl")) {
+        const bool keeps_all = item.arm.starts_with("full");
+        CHECK((item.evictions > 0) == !keeps_all);
+        CHECK(item.full_kv_bytes >= item.kv_bytes);
+        if (!keeps_all) CHECK(item.kept_slots < 80);
+        if (item.metric == "nll" && item.seed == 1) nll[item.item].insert(fmt::format("{}", item.value));
+        if (item.metric == "kld" && keeps_all) CHECK(item.value == 0); // the same twice: no noise
+    }
+    REQUIRE(nll.size() == 2);
+    for (const auto &[document, values] : nll)
+        CHECK(values.size() == 8); // the reference twice the same
+}
+
+TEST_CASE("policies that act between chunks, and in decode, do so where the trigger says so") {
+    const Lab lab;
+    lab.base("on: [prefill_end, budget]");
+    const std::string text = "arms: {full: {policy: none}, window: {policy: {plugin: sliding_window, budget: "
+                             "{tokens: 32, slack: 4}}}}\n"
+                             "tasks: [{kind: continuation, text: " +
+                             tiny + "/heldout.txt, prefix: 96, score: 24, documents: 1}]\n";
+    lab.run(text, "out");
+    for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl")) {
+        if (item.arm != "window") continue;
+        CHECK(item.evictions > 2);
+        CHECK(item.kept_slots <= 37);
+    }
+    lab.base("on: [prefill_end]");
+    lab.run(text, "frozen");
+    for (const AbItem &item : Lab::items(lab.folder / "frozen/results.jsonl")) {
+        if (item.arm == "window") CHECK(item.evictions == 1);
+    }
+}
+
+TEST_CASE("a run that was cut short goes on to the same results, in one process or in shards") {
+    const Lab lab;
+    const std::string text =
+        "arms: {full: {policy: none}, random: {policy: random}}\nbudgets: [{tokens: 48}]\nseeds: [1, 2]\n" +
+        recall;
+    const auto whole = lab.run(text, "whole");
+    // Cut at every few lines, in the middle of one.
+    std::ifstream in(lab.folder / "whole/results.jsonl");
+    const std::string all(std::istreambuf_iterator<char>(in), {});
+    for (const double share : {0.2, 0.5, 0.9}) {
+        const std::string name = fmt::format("cut{}", static_cast<int>(10 * share));
+        lab.folder.write(name + "/results.jsonl",
+                         all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
+        CHECK(lab.run(text, name) == whole);
+    }
+    AbRunOptions shard;
+    std::multiset<std::string> parts;
+    for (uint32_t i = 1; i <= 2; ++i) {
+        shard.shard = {i, 2};
+        parts.merge(lab.run(text, "shards", shard));
+    }
+    CHECK(parts == whole);
+    // Fewer items are some of them.
+    AbRunOptions few;
+    few.items = 1;
+    const auto some = lab.run(text, "few", few);
+    CHECK(some.size() < whole.size());
+    CHECK(std::includes(whole.begin(), whole.end(), some.begin(), some.end()));
+    CHECK(lab.run(text, "few") == whole);
+    // Another experiment's results are not mixed with.
+    const std::string other = text + "title: x\n";
+    CHECK(lab.run(other, "few") == whole); // a title changes nothing
+    CHECK(contains(error_text([&] { lab.run("arms: {full: {policy: none}}\n" + recall, "few"); }),
+                   "another experiment"));
+    AbRunOptions again;
+    again.resume = false;
+    CHECK(lab.run("arms: {full: {policy: none}}\n" + recall, "few", again).size() < whole.size());
+}
+
+TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
+    const Lab lab;
+    const std::string text =
+        "arms: {full: {policy: none}, window: {policy: sliding_window}}\nbudgets: [{tokens: 48}]\n" + recall;
+    AbRunOptions stopped;
+    stopped.steps = [&](uint64_t done, uint64_t total) {
+        CHECK(done <= total);
+        if (done >= 4) lab.host->request_cancel();
+    };
+    CHECK(contains(error_text([&] { lab.run(text, "out", stopped); }, ErrorKind::runtime), "cancelled"));
+    lab.host->clear_cancel();
+    const size_t before = Lab::records(lab.folder / "out/results.jsonl").size();
+    CHECK(before > 0);
+    CHECK(lab.run(text, "out") == lab.run(text, "whole"));
+}
+
+TEST_CASE("speeds are measured in turns") {
+    const Lab lab;
+    const std::string text =
+        "arms: {full: {policy: none}, window: {policy: sliding_window}}\nbudgets: [{tokens: 48}]\n"
+        "tasks: [{kind: speed, depths: [0, 64], repeats: 2, decode: 4}]\n";
+    lab.run(text, "out");
+    std::map<std::string, int> metrics;
+    std::vector<std::string> order;
+    for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl")) {
+        ++metrics[item.metric];
+        CHECK(item.value > 0);
+        if (item.metric == "ttft_ms" && item.length == 64) order.push_back(item.arm);
+    }
+    const int arms = 3; // the reference twice
+    CHECK(metrics == std::map<std::string, int>{{"decode_ms_p50", 4 * arms},
+                                                {"decode_ms_p99", 4 * arms},
+                                                {"decode_tokens_per_second", 4 * arms},
+                                                {"prefill_tokens_per_second", 2 * arms},
+                                                {"ttft_ms", 4 * arms}});
+    CHECK(order == std::vector<std::string>{"full", "window", "full#again", "full#again", "window", "full"});
+}
+
+TEST_CASE("an eviction log is written for each arm that evicts, if asked for") {
+    const Lab lab;
+    const AbExperiment e = lab.resolve(
+        "arms: {full: {policy: none}, window: {policy: sliding_window}}\nbudgets: [{tokens: 48}]\n"
+        "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 1}]\n"
+        "output: {directory: out, eviction_logs: true}\n");
+    AbRunOptions options;
+    options.host = lab.host;
+    AbRunner runner(e, options);
+    CHECK(runner.cost().prefill_tokens > 100);
+    runner.run();
+    const fs::path log = lab.folder / "out/evictions-window-tokens-48-1.jsonl";
+    REQUIRE(fs::exists(log));
+    CHECK(fs::file_size(log) > 100);
+    CHECK(fs::exists(lab.folder / "out/resolved.yaml"));
+}

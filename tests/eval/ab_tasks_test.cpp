@@ -1,0 +1,265 @@
+#include "eval/ab/answers.hpp"
+#include "eval/ab/generators.hpp"
+#include "eval/ab/tasks.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <numeric>
+#include <set>
+
+using namespace keel;
+using test::error_text;
+
+namespace {
+
+const std::filesystem::path tiny = std::filesystem::path(KEEL_SOURCE_DIR) / "models/tiny";
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+const Tokenizer &tokenizer() {
+    static const std::unique_ptr<Tokenizer> one = load_tokenizer(tiny);
+    return *one;
+}
+
+AbTask task_of(AbTaskKind kind) {
+    AbTask t;
+    t.kind = kind;
+    t.name = ab_task_kind_name(kind);
+    t.lengths = {256};
+    t.depths = kind == AbTaskKind::passkey ? 5 : 0;
+    t.items = 2;
+    return t;
+}
+
+std::string text_of(const std::vector<int32_t> &ids) {
+    return tokenizer().decode(ids, DecodeOptions{.skip_special = true, .continues = true});
+}
+
+} // namespace
+
+TEST_CASE("the pass-key stands in the words of the training corpus, at its depth") {
+    const AbFiller filler("One sentence. Another one. A third. And a fourth one that is longer.\n", "text");
+    for (const double depth : {0.0, 0.5, 1.0}) {
+        const AbRecallDocument d = ab_passkey(AbDraws(7), filler, 400, depth);
+        REQUIRE(d.questions.size() == 1);
+        const std::string &key = d.questions[0].expected;
+        CHECK(key.size() == 5);
+        const std::string head = "There is a pass key hidden in this text. Find it and remember it.\n";
+        const std::string needle = "The pass key is " + key + ". Remember it. " + key + " is the pass key.\n";
+        CHECK(d.context.starts_with(head));
+        CHECK(d.context.ends_with("\n"));
+        const size_t at = d.context.find(needle);
+        REQUIRE(at != std::string::npos);
+        const double found = static_cast<double>(at - head.size()) /
+                             static_cast<double>(d.context.size() - head.size() - needle.size() - 1);
+        CHECK(found == Approx(depth).margin(0.15));
+        CHECK((at == head.size() || d.context.substr(at - 2, 2) == ". ")); // between sentences
+        CHECK(d.questions[0].text == "What is the pass key? The pass key is ");
+        // The same draws give the same document.
+        CHECK(ab_passkey(AbDraws(7), filler, 400, depth).context == d.context);
+        CHECK(ab_passkey(AbDraws(8), filler, 400, depth).context != d.context);
+    }
+}
+
+TEST_CASE("facts stand in the words of the training corpus, with a question for each") {
+    const AbFiller filler("One sentence. Another one.\nA third. And a fourth.\n", "text");
+    std::set<size_t> counts;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+        const AbRecallDocument d = ab_facts(AbDraws(seed), filler, 300);
+        counts.insert(d.questions.size());
+        CHECK(d.context.starts_with("Remember these facts.\nFact: In "));
+        for (const AbRecallQuestion &q : d.questions) {
+            INFO(q.text);
+            REQUIRE(q.text.starts_with("Question: What is in "));
+            REQUIRE(q.text.ends_with("? Answer:"));
+            const std::string place = q.text.substr(21, q.text.size() - 21 - 9);
+            const std::string fact = "Fact: In " + place + " there is " + q.expected + ".\n";
+            const size_t at = d.context.find(fact);
+            REQUIRE(at != std::string::npos);
+            CHECK(q.depth == Approx(static_cast<double>(at) / static_cast<double>(d.context.size())));
+        }
+    }
+    CHECK(counts == std::set<size_t>{2, 3, 4, 5, 6});
+}
+
+TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in a character") {
+    AbDraws draws(1);
+    const AbFiller marked("First text.\nIts second line.\n<|endoftext|>\nSecond text. \n", "text");
+    const std::string long_one = marked.make(draws, 200);
+    CHECK(contains(long_one, "First text. Its second line."));
+    CHECK(long_one.find('\n') == std::string::npos);
+    CHECK(long_one.size() <= 200);
+    CHECK(long_one.ends_with(". "));
+    const AbFiller accents("\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\n", "text");
+    for (size_t bytes = 1; bytes < 30; ++bytes) {
+        const std::string text = accents.make(draws, bytes);
+        CHECK(text.size() <= bytes);
+        int open = 0;
+        for (const char c : text)
+            open += static_cast<unsigned char>(c) == 0xC3   ? 1
+                    : static_cast<unsigned char>(c) == 0xA9 ? -1
+                                                            : 0;
+        CHECK(open == 0);
+    }
+    CHECK(marked.make(draws, 0).empty());
+    CHECK(contains(error_text([] { AbFiller("\n \n", "empty.txt"); }), "empty.txt"));
+}
+
+TEST_CASE("a task's prompts have the length that was asked for, and both protocols the same tokens") {
+    for (const AbTaskKind kind : {AbTaskKind::passkey, AbTaskKind::facts}) {
+        AbTask task = task_of(kind);
+        task.lengths = {160, 512};
+        const auto items = make_task_items(task, tokenizer(), tiny);
+        CHECK(items->has_question());
+        CHECK(items->score_name() == "hit");
+        REQUIRE(items->documents() == (kind == AbTaskKind::passkey ? 20U : 4U));
+        for (size_t d = 0; d < items->documents(); ++d) {
+            const auto blind = items->units(d, AbProtocol::question_blind),
+                       aware = items->units(d, AbProtocol::query_aware);
+            REQUIRE(blind.size() == 1); // one prompt, all questions behind it
+            const AbUnit &unit = blind[0];
+            CHECK(unit.length == task.lengths[d % 2]);
+            REQUIRE(aware.size() == unit.questions.size());
+            CHECK_FALSE(unit.split_changes_tokens);
+            size_t longest = 0;
+            for (size_t q = 0; q < aware.size(); ++q) {
+                std::vector<int32_t> together = unit.prompt;
+                together.insert(together.end(), unit.questions[q].ask.begin(), unit.questions[q].ask.end());
+                CHECK(aware[q].questions[0].ask.empty()); // it is a part of the prompt
+                CHECK(together == aware[q].prompt);
+                CHECK(aware[q].questions[0].item == unit.questions[q].item);
+                CHECK(aware[q].document == unit.document);
+                longest = std::max(longest, together.size());
+            }
+            CHECK(longest <= static_cast<size_t>(unit.length));
+            CHECK(longest * 10 >= static_cast<size_t>(unit.length) * 6); // it ends behind a sentence
+            CHECK(unit.prompt.front() == *tokenizer().bos_id());
+        }
+        CHECK(items->longest() > 512);
+    }
+    AbTask small = task_of(AbTaskKind::passkey);
+    small.lengths = {20};
+    CHECK(
+        contains(error_text([&] { make_task_items(small, tokenizer(), tiny); }), "the shortest prompt has"));
+    AbTask nowhere = task_of(AbTaskKind::facts);
+    CHECK(contains(error_text([&] { make_task_items(nowhere, tokenizer(), "/nowhere/model.gguf"); }),
+                   "expected 'filler: FILE'"));
+}
+
+TEST_CASE("an answer to a recall question is its first sentence") {
+    const auto items = make_task_items(task_of(AbTaskKind::passkey), tokenizer(), tiny);
+    CHECK(items->clean(" 12345.\nWhat") == "12345");
+    CHECK(items->score("12345", {"12345"}) == 1);
+    CHECK(items->score("12346", {"12345"}) == 0);
+    CHECK(items->ends(" 12345."));
+    CHECK_FALSE(items->ends(" 12"));
+    CHECK_FALSE(items->ends("\n 12")); // what stands before it does not end it
+    CHECK(ab_first_sentence("  a red ball \n") == "a red ball");
+    CHECK(ab_first_sentence("") == "");
+}
+
+TEST_CASE("a continuation is stretches of a text, with one token between prefix and what is scored") {
+    AbTask task;
+    task.kind = AbTaskKind::continuation;
+    task.name = "continuation";
+    task.text = tiny / "heldout.txt";
+    task.prefix = 100;
+    task.score = 20;
+    task.documents = 7;
+    const auto items = make_task_items(task, tokenizer(), tiny);
+    CHECK_FALSE(items->has_question());
+    CHECK(items->longest() == 120);
+    std::set<std::vector<int32_t>> different;
+    for (size_t d = 0; d < 7; ++d) {
+        const auto units = items->units(d, AbProtocol::question_blind);
+        REQUIRE(units.size() == 1);
+        CHECK(units[0].prompt.size() == 100); // the token that begins a text among them
+        CHECK(units[0].prompt.front() == *tokenizer().bos_id());
+        CHECK(units[0].continuation.size() == 21); // 20 are fed, 20 are scored
+        CHECK(units[0].questions.empty());
+        different.insert(units[0].prompt);
+    }
+    CHECK(different.size() == 7);
+    task.documents = 1'000'000;
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }), "1000000 are asked for"));
+    task.text = "/nowhere.txt";
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }), "task 'continuation'"));
+}
+
+TEST_CASE("RULER's and LongBench's files become prompts with answers") {
+    const test::TempFolder folder;
+    AbTask task;
+    task.kind = AbTaskKind::jsonl;
+    task.name = "mine";
+    task.max_tokens = 8;
+    task.prompt = "{context}\nQuestion: {input} Answer:";
+    task.path = folder.write(
+        "ruler.jsonl",
+        R"({"index": 0, "input": "A long text.\nMore of it.\nWhat is it? It is", "outputs": ["x", "y"], "length": 9})"
+        "\n\n"
+        R"({"index": 1, "input": "Text.\nWhat? ", "answer_prefix": "It is", "outputs": [12]})"
+        "\n");
+    {
+        const auto items = make_task_items(task, tokenizer(), tiny);
+        REQUIRE(items->documents() == 2);
+        CHECK(items->score_name() == "substring_all");
+        const AbUnit unit = items->units(0, AbProtocol::question_blind).at(0);
+        CHECK(text_of(unit.prompt) == "A long text.\nMore of it.\n");
+        CHECK(text_of(unit.questions.at(0).ask) == "What is it? It is");
+        CHECK(unit.questions[0].expected == std::vector<std::string>{"x", "y"});
+        CHECK(unit.questions[0].max_tokens == 8);
+        const AbUnit second = items->units(1, AbProtocol::question_blind).at(0);
+        CHECK(text_of(second.questions.at(0).ask) == "What? It is");
+        CHECK(second.questions[0].expected == std::vector<std::string>{"12"});
+    }
+    task.path = folder.write(
+        "longbench.jsonl", R"({"context": "Some context.", "input": "Who?", "answers": ["He"], "length": 3})"
+                           "\n"
+                           R"({"context": "Some context.", "input": "Where?", "answers": ["There"]})"
+                           "\n");
+    task.metric = AbAnswerMetric::f1;
+    {
+        const auto items = make_task_items(task, tokenizer(), tiny);
+        REQUIRE(items->documents() == 2);
+        const AbUnit unit = items->units(0, AbProtocol::question_blind).at(0);
+        CHECK(text_of(unit.prompt) == "Some context.");
+        CHECK(text_of(unit.questions.at(0).ask) == "\nQuestion: Who? Answer:");
+        // Questions over one context share its luck.
+        CHECK(items->units(1, AbProtocol::question_blind).at(0).document == unit.document);
+    }
+    for (const auto &[line, message] : std::vector<std::pair<std::string, std::string>>{
+             {"[1]", "expected a JSON object"},
+             {"{\"input\": \"a\\nb\"}", "expected 'outputs' (RULER's form) or 'answers'"},
+             {"{\"outputs\": [\"x\"]}", "expected a text for 'input'"},
+             {"{\"input\": \"one line\", \"outputs\": [\"x\"]}", "found one line"},
+             {"{\"input\": \"a\\nb\", \"outputs\": []}", "expected 1 to"},
+             {"{\"input\": \"a\\nb\", \"outputs\": [{}]}", "expected texts in 'outputs'"},
+             {"{\"input\": 3, \"outputs\": [\"x\"]}", "expected a text for 'input'"},
+             {"{\"input\": \"a\\nb\", \"outputs\": [\"\"]}", "an empty answer"}}) {
+        task.path = folder.write("wrong.jsonl", "\n" + line + "\n");
+        const std::string found = error_text([&] { make_task_items(task, tokenizer(), tiny); });
+        INFO(found);
+        CHECK(contains(found, message));
+        CHECK(contains(found, "wrong.jsonl:2: "));
+    }
+    task.path = folder.write("empty.jsonl", "\n");
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }), "found none"));
+}
+
+TEST_CASE("answers are held against what was expected as the field's scripts do") {
+    const std::vector<std::string> two = {"Red ball", "key"};
+    CHECK(ab_answer_score(AbAnswerMetric::substring_all, "a red BALL.", two) == 0.5);
+    CHECK(ab_answer_score(AbAnswerMetric::substring_all, "key and red ball", two) == 1);
+    CHECK(ab_answer_score(AbAnswerMetric::substring_any, "a red BALL.", two) == 1);
+    CHECK(ab_answer_score(AbAnswerMetric::substring_any, "nothing", two) == 0);
+    CHECK(ab_answer_score(AbAnswerMetric::exact, " The red ball! ", two) == 1);
+    CHECK(ab_answer_score(AbAnswerMetric::exact, "red balls", two) == 0);
+    CHECK(ab_answer_score(AbAnswerMetric::f1, "the red car", std::vector<std::string>{"a red ball"}) ==
+          Approx(0.5));
+    CHECK(ab_answer_score(AbAnswerMetric::f1, "", std::vector<std::string>{"a red ball"}) == 0);
+    CHECK(ab_answer_score(AbAnswerMetric::f1, "x", {}) == 0);
+}
