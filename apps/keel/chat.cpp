@@ -32,6 +32,7 @@ int run_chat(ChatArguments &a, const Program &program) {
     a.settings.quiet = program.quiet;
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
+    a.settings.trace.open();
     LineReader reader(a.no_history ? "" : "chat_history");
     Chat chat(config, host, a.settings);
     return chat.run(reader);
@@ -70,6 +71,7 @@ void add_chat(CLI::App &app, Program &program) {
         ->take_all();
     command.add_option("--load", a->settings.load, "Go on with a chat that /save wrote")->type_name("FILE");
     command.add_flag("--stats", a->settings.stats, "Print speeds and cache behind each answer");
+    a->settings.trace.add_to(command);
     command.add_flag("--no-history", a->no_history, "Keep no history of lines that were typed");
     set_action(command, program, [a, &program] { return run_chat(*a, program); });
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "line_reader.hpp"
+#include "trace_option.hpp"
 
 #include "pipeline/conversation.hpp"
 
@@ -20,6 +21,7 @@ struct ChatSettings {
     std::vector<std::string> stop;      // empty: the pipeline's
     std::string load;                   // a saved chat to go on with
     bool stats = false, quiet = false;
+    TraceOption trace; // of each model that is loaded
 };
 
 // A chat on the terminal, or over pipes: a question a line, lines that begin with '/' are commands.

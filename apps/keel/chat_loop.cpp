@@ -84,8 +84,10 @@ Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::stri
     options.has_system_prompt = true;
     ChatTemplate chat = choose_chat_template(*config.model.path, chat_template); // before weights are read
     Running running;
+    settings_.trace.loading();
     running.pipeline = std::make_unique<Pipeline>(config, options);
     console().clear_progress();
+    settings_.trace.watch(*running.pipeline);
     running.session = std::make_unique<Session>(*running.pipeline);
     running.conversation = std::make_unique<Conversation>(*running.session, std::move(chat), system);
     return running;

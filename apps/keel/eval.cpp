@@ -18,7 +18,7 @@ struct EvalArguments {
     PipelineArguments pipeline;
     std::string text;
     ScoringOptions scoring;
-    TraceOption trace; // perplexity
+    TraceOption trace;
     bool no_bos = false, json = false;
     std::string against; // kl
     std::vector<std::string> against_sets;
@@ -73,11 +73,13 @@ int run_kl(const EvalArguments &a) {
     const pipeline::PipelineConfig config = a.pipeline.load();
     const pipeline::PipelineConfig against = load_target(a.against, a.against_sets);
     const std::string text = read_scored_text(a.text);
+    a.trace.open();
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
     Pipeline first(config, pipeline_options(config, host));
     Pipeline reference(against, pipeline_options(against, host));
     console().clear_progress();
+    a.trace.watch(first); // one pipeline a trace: the one that is judged
     const DivergenceReport report = measure_divergence(first, reference, text, scoring_options(a, first));
     console().clear_progress();
     if (a.json) {
@@ -147,6 +149,7 @@ void add_kl(CLI::App &eval, Program &program) {
         ->expected(1)
         ->take_all();
     add_scoring(command, *a);
+    a->trace.add_to(command);
     set_action(command, program, [a] { return run_kl(*a); });
 }
 

@@ -15,6 +15,10 @@ void TraceOption::open() const {
     state_->opened = state_->trace->now();
 }
 
+void TraceOption::loading() const {
+    if (state_->trace) state_->opened = state_->trace->now();
+}
+
 void TraceOption::watch(Pipeline &pipeline) const {
     if (!state_->trace) return;
     Trace &trace = *state_->trace;

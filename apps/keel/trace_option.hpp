@@ -18,6 +18,8 @@ class TraceOption {
     bool is_given() const { return !state_->file.empty(); }
     // Makes the file, where one was asked for: before weights are loaded, so that a bad name costs no time.
     void open() const;
+    // The next pipeline's load begins now, where it is not the first: its span in the trace.
+    void loading() const;
     // What the pipeline does from now on is recorded.
     void watch(Pipeline &pipeline) const;
 

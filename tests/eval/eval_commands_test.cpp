@@ -187,6 +187,18 @@ TEST_CASE("A trace is whole JSON, after an interruption and an error too") {
     INFO(bench.err);
     REQUIRE(bench.code == 0);
     CHECK(read_json(file).at("traceEvents").size() > 100);
+    const ProcessResult kl = run_keel({"eval", "kl", tiny, "--against", tiny, "--text", heldout,
+                                       "--max-tokens", "40", "--window", "32", "--trace", file});
+    INFO(kl.err);
+    REQUIRE(kl.code == 0);
+    CHECK(read_json(file).at("traceEvents").size() > 100);
+    ProcessOptions question;
+    question.input = "Who are you?\n";
+    const ProcessResult chat =
+        run_keel({"chat", tiny, "--template", "chatml", "-n", "4", "--trace", file}, question);
+    INFO(chat.err);
+    REQUIRE(chat.code == 0);
+    CHECK(read_json(file).at("traceEvents").size() > 100);
     // Killed while it works.
     ProcessOptions kill;
     kill.timeout = std::chrono::seconds(2);
