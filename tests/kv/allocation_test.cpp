@@ -1,35 +1,8 @@
 #include "kv/rig.hpp"
 #include "kv/scripted_policy.hpp"
+#include "support/count_allocations.hpp"
 
 #include <catch2/catch.hpp>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}
-
-void *operator new(size_t size) {
-    ++allocations;
-    if (void *memory = std::malloc(size == 0 ? 1 : size)) return memory;
-    throw std::bad_alloc();
-}
-// Catch allocates this way; a sanitizer's own form would not match the delete below.
-void *operator new(size_t size, const std::nothrow_t &) noexcept {
-    ++allocations;
-    return std::malloc(size == 0 ? 1 : size);
-}
-void operator delete(void *memory, const std::nothrow_t &) noexcept {
-    std::free(memory);
-}
-void operator delete(void *memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void *memory, size_t) noexcept {
-    std::free(memory);
-}
 
 using namespace keel;
 using namespace keel::test;
@@ -62,9 +35,9 @@ TEST_CASE("A decode step of a warm cache allocates no memory and writes only wha
     const auto writes = rig.executor().stream().counters().writes;
     uint64_t in_steps = 0, in_block_steps = 0;
     for (int token = 18; token < 64; ++token) {
-        const uint64_t before = allocations;
+        const uint64_t before = allocations();
         step(StepKind::decode, 1);
-        (token % 8 == 0 ? in_block_steps : in_steps) += allocations - before;
+        (token % 8 == 0 ? in_block_steps : in_steps) += allocations() - before;
     }
     CHECK(in_steps == 0);
     // A note of what is committed, for K and V of each head's new block.
