@@ -16,8 +16,7 @@ void CacheManager::start_extras() {
     pins_ = PinnedTokens(rows, config.pinned);
     const bool is_logged = plan_.log() != nullptr && config.log_positions;
     const bool replays = (plan_.needs().needs & KEEL_NEED_REPLAY) != 0; // piece by piece of the text
-    if ((is_logged || replays) && plan_.may_move_keys())
-        numbers_ = std::make_unique<TokenNumbers>(rows);
+    if ((is_logged || replays) && plan_.may_move_keys()) numbers_ = std::make_unique<TokenNumbers>(rows);
     if (config.pressure) {
         pressure_ = std::make_unique<PressureWatch>(*config.pressure,
                                                     config.monitor ? config.monitor : system_monitor());

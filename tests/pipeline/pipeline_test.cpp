@@ -94,9 +94,9 @@ TEST_CASE("memory pressure is refused where the policy cannot answer it, and whe
     CHECK_FALSE(pressure->critical);
     CHECK(pressure->steps == std::vector<double>{0.5});
     CHECK_THAT(mini.refusal(window + "{on: [budget], pressure: {steps: [0.5]}}\n"),
-               StartsWith("f.yaml:6:46: expected pressure in 'policy.trigger.on'"));
+               StartsWith("f.yaml:6:45: expected pressure in 'policy.trigger.on'"));
     CHECK_THAT(mini.refusal(window + "{on: [pressure], pressure: {available_mib: 5, critical_mib: 6}}\n"),
-               StartsWith("f.yaml:6:76: expected 'policy.trigger.pressure.critical_mib' to be at most"));
+               StartsWith("f.yaml:6:72: expected 'policy.trigger.pressure.critical_mib' to be at most"));
 }
 
 TEST_CASE("spans of the config are protected, and count against the budget") {
