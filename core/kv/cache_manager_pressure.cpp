@@ -25,8 +25,8 @@ void CacheManager::start_extras() {
 
 void CacheManager::copy_extras(const CacheManager &parent) {
     pins_ = parent.pins_;
-    if (numbers_) *numbers_ = *parent.numbers_;
-    if (pressure_) *pressure_ = *parent.pressure_;
+    if (numbers_ && parent.numbers_) *numbers_ = *parent.numbers_;
+    if (pressure_ && parent.pressure_) *pressure_ = *parent.pressure_;
     pressure_facts_ = parent.pressure_facts_;
 }
 
