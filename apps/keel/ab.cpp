@@ -186,6 +186,7 @@ int run_ab(const AbArguments &a, const Program &program) {
     options.shard = shard;
     options.items = a.items;
     options.resume = !a.again;
+    options.cost_only = a.dry_run;
     options.host = host;
     options.loading = [](const char *stage, uint64_t done, uint64_t total) {
         check_interrupt();

@@ -91,7 +91,12 @@ void check_trigger(const TriggerSection &trigger) {
 
 void check_pressure(const TriggerSection &trigger) {
     const PressureSection &p = trigger.pressure;
-    if (!trigger.has(Trigger::pressure) && !p.where().file.empty())
+    // A resolved pipeline says what the defaults are; they ask for nothing.
+    const auto asks = [&] {
+        const std::string least[] = {"model.path=/", "backend.plugin=none"};
+        return !p.where().file.empty() && !(p == config_from_overrides(least).policy.trigger.pressure);
+    };
+    if (!trigger.has(Trigger::pressure) && asks())
         throw_error(
             ErrorKind::input,
             "{}: expected pressure in 'policy.trigger.on' beside 'policy.trigger.pressure', found none; "

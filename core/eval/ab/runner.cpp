@@ -38,9 +38,11 @@ void write_whole(const fs::path &file, const std::string &text) {
 AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
     : experiment_(experiment), options_(options) {
     const AbConfig &c = experiment.config;
-    arms_ = std::make_unique<AbArms>(experiment, AbArms::Options{options.host, options.loading,
-                                                                 c.eviction_logs ? c.output : fs::path{},
-                                                                 options.share_prefill});
+    const bool logs = c.eviction_logs && !options.cost_only;
+    if (logs) make_folder(); // before plans look whether their logs can be written
+    arms_ = std::make_unique<AbArms>(
+        experiment,
+        AbArms::Options{options.host, options.loading, logs ? c.output : fs::path{}, options.share_prefill});
     plan();
 }
 
@@ -80,12 +82,15 @@ fs::path AbRunner::results() const {
     return experiment_.config.output / options_.shard.file_name();
 }
 
-void AbRunner::prepare_folder() {
+void AbRunner::make_folder() const {
     const fs::path &folder = experiment_.config.output;
     std::error_code error;
     fs::create_directories(folder, error);
     if (error || !fs::is_directory(folder, error))
         throw_error(ErrorKind::usage, "{}: cannot be made a folder", printable(folder.string(), 300));
+}
+
+void AbRunner::fill_header() {
     AbHeader &h = options_.header;
     h.config_hash = experiment_.hash;
     const AbRun &reference = experiment_.reference();
@@ -119,35 +124,39 @@ void AbRunner::prepare_folder() {
 // What stands there, less items whose numbers were not all written: they are computed again.
 std::set<std::string> AbRunner::finished_items() const {
     std::set<std::string> all, whole;
-    read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
+    const auto each = [&](const auto &take) {
+        read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
+            std::visit(
+                [&](const auto &r) {
+                    if constexpr (requires { r.item; }) {
+                        take(record, item_key(r, r.item));
+                    } else {
+                        take(record, std::string{});
+                    }
+                },
+                record);
+        });
+    };
+    each([&](const AbRecord &record, const std::string &key) {
+        if (!key.empty()) all.insert(key);
         const auto *item = std::get_if<AbItem>(&record);
         if (item == nullptr) return;
         const auto task = std::find_if(tasks_.begin(), tasks_.end(),
                                        [&](const Task &t) { return t.task->name == item->task; });
-        all.insert(item_key(*item, item->item));
-        if (task != tasks_.end() && task->last_metric == item->metric)
-            whole.insert(item_key(*item, item->item));
+        if (task != tasks_.end() && task->last_metric == item->metric) whole.insert(key);
     });
     if (whole.size() == all.size()) return whole;
     std::string text = ab_header_line(read_ab_header(results())) + "\n";
-    read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
-        const bool keep = std::visit(
-            [&](const auto &r) {
-                if constexpr (requires { r.item; }) {
-                    return whole.contains(item_key(r, r.item));
-                } else {
-                    return true;
-                }
-            },
-            record);
-        if (keep) text += ab_record_line(record) + "\n";
+    each([&](const AbRecord &record, const std::string &key) {
+        if (key.empty() || whole.contains(key)) text += ab_record_line(record) + "\n";
     });
     write_whole(results(), text);
     return whole;
 }
 
 void AbRunner::open_results() {
-    prepare_folder();
+    make_folder();
+    fill_header();
     std::error_code error;
     const bool exists = fs::exists(results(), error);
     if (exists && !options_.resume) {

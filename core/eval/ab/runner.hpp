@@ -20,6 +20,7 @@ struct AbRunOptions {
     int64_t items = 0;         // documents of each task at most; 0: as the file says
     bool resume = true;        // go on behind what is there; false: begin anew
     bool share_prefill = true; // among arms that can
+    bool cost_only = false;    // cost() alone is wanted: nothing is written
     std::shared_ptr<HostServices> host;
     Progress loading;                                         // of weights; may throw to stop
     std::function<void(uint64_t done, uint64_t total)> steps; // documents times arms; may throw to stop
@@ -58,7 +59,8 @@ class AbRunner {
     struct Task;
     struct Measured;
     void plan();
-    void prepare_folder();
+    void make_folder() const;
+    void fill_header();
     void open_results();
     std::set<std::string> finished_items() const;
     void run_task(const Task &task);
