@@ -12,6 +12,7 @@
 #include "eval/bench_matrix.hpp"
 #include "pipeline/pipeline.hpp"
 #include "platform/machine.hpp"
+#include "platform/new_file.hpp"
 #include "platform/paths.hpp"
 
 #include <cstdio>
@@ -46,21 +47,6 @@ std::string now_utc() {
     char text[32];
     std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
     return text;
-}
-
-// What is written stands there whole or not at all.
-void write_file(const fs::path &file, const std::string &text) {
-    const fs::path half = file.string() + ".part";
-    std::ofstream out(half, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    std::error_code error;
-    if (out) fs::rename(half, file, error);
-    if (!out || error) {
-        std::error_code ignored;
-        fs::remove(half, ignored);
-        throw_error(ErrorKind::runtime, "{}: cannot be written", file.string());
-    }
 }
 
 // Size and time of a file, or of the files in a folder: changed weights are another model, though it lies in the same place.
@@ -223,9 +209,9 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
             continue;
         }
         ++done;
-        write_file(file, run_json(run, key, arguments, std::move(result))
-                                 .dump(2, ' ', false, Json::error_handler_t::replace) +
-                             "\n");
+        write_whole_file(file, run_json(run, key, arguments, std::move(result))
+                                       .dump(2, ' ', false, Json::error_handler_t::replace) +
+                                   "\n");
     }
     if (a.dry_run) return 0;
     console().out(fmt::format("{} measured, {} done before, {} failed; results are in {}\n", done, skipped,
@@ -261,7 +247,7 @@ int run_report(const ReportArguments &a, const Program &program) {
                     "it is not replaced",
                     a.output);
     const std::vector<BenchLine> lines = load_bench_lines(paths);
-    write_file(output, bench_html(lines, a.title));
+    write_whole_file(output, bench_html(lines, a.title));
     if (!program.quiet)
         console().message("keel: ",
                           fmt::format("wrote {}: {} lines; open it in a browser", a.output, lines.size()));

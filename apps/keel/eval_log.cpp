@@ -5,7 +5,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/log_history.hpp"
-#include "pipeline/new_file.hpp"
+#include "platform/new_file.hpp"
 
 #include <filesystem>
 #include <fstream>

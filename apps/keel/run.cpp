@@ -11,8 +11,8 @@
 #include "base/log.hpp"
 #include "pipeline/config_writer.hpp"
 #include "pipeline/generate.hpp"
-#include "pipeline/new_file.hpp"
 #include "pipeline/session_file.hpp"
+#include "platform/new_file.hpp"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

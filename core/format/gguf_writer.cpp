@@ -1,14 +1,10 @@
 #include "format/gguf_writer.hpp"
 
-#include "base/display.hpp"
 #include "base/error.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
-#include <unistd.h>
 
 namespace keel {
 namespace {
@@ -31,24 +27,11 @@ void append_text(std::string &to, std::string_view text) {
     to.append(text);
 }
 
-[[noreturn]] void refuse(const fs::path &path, const char *action) {
-    const int error = errno;
-    throw_error(ErrorKind::runtime, "{}: cannot {}: {}", printable(path.string(), 400), action,
-                error != 0 ? std::generic_category().message(error) : "the system gives no reason");
-}
-
 } // namespace
 
-GgufWriter::GgufWriter(fs::path target) : target_(std::move(target)), temporary_(target_) {
-    temporary_ += ".part-" + std::to_string(::getpid());
-}
+GgufWriter::GgufWriter(fs::path target) : target_(std::move(target)) {}
 
-GgufWriter::~GgufWriter() {
-    if (!begun_ || done_) return;
-    out_.close();
-    std::error_code ignored;
-    fs::remove(temporary_, ignored);
-}
+GgufWriter::~GgufWriter() = default;
 
 void GgufWriter::key(std::string_view key, GgufType type) {
     append_text(metadata_, key);
@@ -134,16 +117,11 @@ uint64_t GgufWriter::file_bytes() const {
 }
 
 void GgufWriter::put(const void *data, uint64_t bytes) {
-    errno = 0;
-    out_.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
-    if (!out_) refuse(temporary_, "write");
+    out_->write({static_cast<const std::byte *>(data), static_cast<size_t>(bytes)});
 }
 
 void GgufWriter::begin() {
-    errno = 0;
-    out_.open(temporary_, std::ios::binary | std::ios::trunc);
-    if (!out_) refuse(temporary_, "create the file");
-    begun_ = true;
+    out_.emplace(target_, NewFile::Readers::as_usual);
     std::string head = "GGUF";
     append(head, uint32_t{3});
     append(head, static_cast<uint64_t>(tensors_.size()));
@@ -176,18 +154,7 @@ void GgufWriter::finish() {
     if (next_ != tensors_.size())
         throw_error(ErrorKind::internal, "{}: tensor '{}' has no data", target_.string(),
                     tensors_[next_].name);
-    errno = 0;
-    out_.close();
-    if (!out_) refuse(temporary_, "write");
-    std::error_code error;
-    fs::rename(temporary_, target_, error);
-    if (error) {
-        std::error_code ignored;
-        fs::remove(temporary_, ignored);
-        throw_error(ErrorKind::runtime, "{}: cannot rename it to {}: {}", temporary_.string(),
-                    target_.string(), error.message());
-    }
-    done_ = true;
+    out_->publish();
 }
 
 } // namespace keel

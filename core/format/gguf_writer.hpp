@@ -1,10 +1,11 @@
 #pragma once
 
 #include "format/gguf.hpp"
+#include "platform/new_file.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,7 +15,8 @@ namespace keel {
 
 // Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(), the data of the tensors in the order of
 // the list. The content goes to a file beside the target, which takes the target's place in finish(): nobody ever sees half a file, and
-// what stood there stays until then. Without finish() nothing remains. All members throw Error(runtime) where the system refuses.
+// what stood there stays until then. Without finish() nothing remains. All members throw Error(runtime) where the system
+// refuses; begin() Error(input) where there is no place for a file.
 class GgufWriter {
   public:
     explicit GgufWriter(std::filesystem::path target);
@@ -54,15 +56,14 @@ class GgufWriter {
     void put(const void *data, uint64_t bytes);
     uint64_t header_bytes() const;
 
-    std::filesystem::path target_, temporary_;
-    std::ofstream out_;
+    std::filesystem::path target_;
+    std::optional<NewFile> out_;
     std::string metadata_, infos_;
     uint64_t keys_ = 0;
     std::vector<Declared> tensors_;
-    uint64_t data_bytes_ = 0;           // of all tensors, padded
-    size_t next_ = 0;                   // the tensor whose data comes next
-    uint64_t written_ = 0;              // of it
-    bool begun_ = false, done_ = false; // the temporary file is there; it has taken its place
+    uint64_t data_bytes_ = 0; // of all tensors, padded
+    size_t next_ = 0;         // the tensor whose data comes next
+    uint64_t written_ = 0;    // of it
 };
 
 } // namespace keel

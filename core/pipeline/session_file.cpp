@@ -2,8 +2,8 @@
 
 #include "base/display.hpp"
 #include "kv/plugin_state.hpp"
-#include "pipeline/new_file.hpp"
 #include "platform/mapped_file.hpp"
+#include "platform/new_file.hpp"
 
 #include <algorithm>
 #include <array>

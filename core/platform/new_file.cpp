@@ -1,4 +1,4 @@
-#include "pipeline/new_file.hpp"
+#include "platform/new_file.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -7,19 +7,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <system_error>
 #include <unistd.h>
 
 namespace keel {
 
-NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
+NewFile::NewFile(std::filesystem::path path, Readers readers) : path_(std::move(path)) {
     std::error_code error;
     const auto status = std::filesystem::status(path_, error);
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
         throw_error(ErrorKind::input, "{}: not a file; nothing is written over it",
                     printable(path_.string(), 400));
-    beside_ = path_.string() + ".XXXXXX";
-    fd_ = ::mkstemp(beside_.data());
+    const mode_t mode = readers == Readers::owner ? 0600 : 0666;
+    for (int attempt = 0; attempt < 100; ++attempt) { // names of programs that were killed may be taken
+        beside_ = fmt::format("{}.part-{}-{}", path_.string(), ::getpid(), attempt);
+        fd_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd_ >= 0 || errno != EEXIST) break;
+    }
     if (fd_ < 0) {
         const int reason = errno;
         throw_error(ErrorKind::input, "{}: cannot be written: {}", printable(path_.string(), 400),
@@ -53,6 +58,12 @@ void NewFile::publish() {
     if (::rename(beside_.c_str(), path_.c_str()) != 0) fail("put in its place");
     ::close(fd_);
     fd_ = -1;
+}
+
+void write_whole_file(const std::filesystem::path &path, std::string_view text) {
+    NewFile file(path, NewFile::Readers::as_usual);
+    file.write(std::as_bytes(std::span(text)));
+    file.publish();
 }
 
 } // namespace keel
