@@ -148,7 +148,7 @@ TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it")
     folder.write("bad.yaml", "models: " + tiny + "\nlengths: 8\nset: {model.contxt: 9}\n");
     const ProcessResult bad = run_in(here, {"bench", "matrix", "bad.yaml"});
     CHECK(bad.code == 2);
-    CHECK(contains(bad.err, "bad.yaml:1:"));
+    CHECK(contains(bad.err, "bad.yaml:3:"));
     CHECK(contains(bad.err, "contxt"));
     CHECK_FALSE(std::filesystem::exists(folder / "bench-results"));
     const ProcessResult stray = run_in(here, {"bench", "--repeat", "5", "matrix", "m.yaml"});
