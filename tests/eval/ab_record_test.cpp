@@ -142,6 +142,19 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
     CHECK(read(file, &result).size() == 2);
     CHECK_FALSE(result.dropped_tail);
 
+    // How it is judged may change on the way; when it began does not.
+    AbHeader other = header();
+    other.statistics.margin = 0.5;
+    other.date = "later";
+    std::ofstream(file, std::ios::app | std::ios::binary) << "{half";
+    {
+        AbWriter writer(file, other, AbWriter::Mode::resume);
+        writer.write(item("i3", 0));
+    }
+    CHECK(read(file, &result).size() == 3);
+    CHECK(result.header.statistics.margin == 0.5);
+    CHECK(result.header.date == header().date);
+
     // A run that was killed at its first line lost nothing.
     const auto early = folder.write("early.jsonl", R"({"keel_ab":1,"config)");
     CHECK(contains(test::error_text([&] { read_ab_header(early); }), "half a line"));

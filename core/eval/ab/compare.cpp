@@ -116,7 +116,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
         out.notes.push_back(
             fmt::format("{} items are in one of the experiments alone and left out of the pairs", missing));
     if (!out.same_config)
-        out.notes.emplace_back("the two were configured differently: their config hashes are not equal");
+        out.notes.emplace_back("the config hashes differ: another commit, model, text or experiment");
     return out;
 }
 

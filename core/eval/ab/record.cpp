@@ -109,6 +109,24 @@ void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wan
                     shown(path), there.shard, there.shards, wanted.shard, wanted.shards);
 }
 
+// The same records below another header.
+void replace_header(const fs::path &path, const std::string &header) {
+    const fs::path half = path.string() + ".part";
+    {
+        const File out(std::fopen(half.c_str(), "wb"));
+        if (!out) throw_error(ErrorKind::runtime, "{}: {}", shown(half), std::strerror(errno));
+        append_line(out.get(), half, header);
+        Lines lines(path);
+        std::string line;
+        lines.next(line); // the header that goes
+        while (lines.next(line))
+            append_line(out.get(), half, line);
+    }
+    std::error_code error;
+    fs::rename(half, path, error);
+    if (error) throw_error(ErrorKind::runtime, "{}: {}", shown(path), error.message());
+}
+
 } // namespace
 
 AbReadResult read_ab_records(const fs::path &path,
@@ -154,6 +172,12 @@ AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : pa
             check_same(path, there.header, header);
             whole = there.bytes;
             has_header = true;
+            AbHeader wanted = header;
+            wanted.date = there.header.date; // of the beginning
+            if (ab_header_line(wanted) != ab_header_line(there.header)) {
+                replace_header(path, ab_header_line(wanted));
+                whole = whole - first.size() + ab_header_line(wanted).size();
+            }
         }
         if (whole != fs::file_size(path)) {
             fs::resize_file(path, whole, error);

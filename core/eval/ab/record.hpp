@@ -119,7 +119,8 @@ class AbWriter {
   public:
     enum class Mode {
         create, // the file must not be there
-        resume, // goes on behind what is there, whose config_hash and shard must be equal; half a last line is cut off.
+        resume, // goes on behind what is there, whose config_hash and shard must be equal; half a last line is cut off, the header
+                // is replaced where it differs otherwise (statistics, contrasts, title).
         // A file that is not there is created.
     };
     // Throws Error(input) for a file that is there and does not fit, Error(runtime) where the system refuses.

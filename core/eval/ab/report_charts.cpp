@@ -35,19 +35,17 @@ function bytes(v){
  if(v<1024)return v.toFixed(0)+" B";
  const units=["KiB","MiB","GiB","TiB"];let i=-1;do{v/=1024;i++}while(v>=1024&&i<3);
  return(v>=100?v.toFixed(0):v>=10?v.toFixed(1):v.toFixed(2))+" "+units[i]}
-function byteTick(v){
- if(v<1024)return v.toFixed(0)+" B";
- const units=["KiB","MiB","GiB","TiB"];let i=-1;do{v/=1024;i++}while(v>=1024&&i<3);
- return tick(v)+" "+units[i]}
-const percent=v=>(v>=0?"+":"")+(100*v).toFixed(Math.abs(v)<0.1?2:1)+"%";
-const signed=(v,ratio)=>v===null?"-":ratio?percent(v):(v>=0?"+":"")+num(v);
+// In the unit of the axis, so that neighbours can be compared.
+function byteTick(v,unit){return tick(v/unit)+" "+["B","KiB","MiB","GiB","TiB","PiB"][Math.round(Math.log2(unit)/10)]}
+const percent=v=>(v>0?"+":"")+(100*v).toFixed(Math.abs(v)<0.1?2:1)+"%";
+const signed=(v,ratio)=>v===null?"-":ratio?percent(v):(v>0?"+":"")+num(v);
 const pText=p=>p===null?"-":p<0.0001?"<0.0001":p<0.01?p.toFixed(4):p.toFixed(3);
 
-function nice(low,high,count,unit){
+function nice(low,high,count,unit,least){
  if(!(high>low)){const d=Math.abs(low)||1;low-=d*0.05;high+=d*0.05}
  unit=unit||1;
  const raw=(high-low)/unit/count,power=Math.pow(10,Math.floor(Math.log10(raw))),f=raw/power;
- const step=(f<1.5?1:f<3?2:f<7?5:10)*power*unit,out=[];
+ const step=Math.max(least||0,(f<1.5?1:f<3?2:f<7?5:10)*power*unit),out=[];
  for(let v=Math.ceil(low/step-1e-9)*step;v<=high+step*1e-9;v+=step)out.push(Math.abs(v)<step*1e-9?0:v);
  return out}
 function powers(low,high,room){
@@ -79,10 +77,10 @@ function lineChart(host,width,o){
  const room=Math.max(2,Math.floor((width-left)/(o.xBytes?95:70)));
  for(const v of nice(y0,y1,5,o.yBytes?unitOf(y1):1)){
   svg.append(sv("line",{x1:left,x2:width-right,y1:fy(v),y2:fy(v),class:"grid"}),
-   sv("text",{x:left-7,y:fy(v)+4,"text-anchor":"end",text:o.yBytes?byteTick(v):tick(v)}))}
- const xs=log?powers(x0,x1,room):nice(x0,x1,room,o.xBytes?unitOf(x1):1);
+   sv("text",{x:left-7,y:fy(v)+4,"text-anchor":"end",text:o.yBytes?byteTick(v,unitOf(y1)):tick(v)}))}
+ const xs=log?powers(x0,x1,room):nice(x0,x1,room,o.xBytes?unitOf(x1):1,o.xBytes?0:1);
  for(const v of xs)svg.append(sv("line",{x1:fx(v),x2:fx(v),y1:height-bottom,y2:height-bottom+4,class:"axis"}),
-   sv("text",{x:Math.min(fx(v),width-30),y:height-bottom+17,"text-anchor":"middle",text:o.xBytes?byteTick(v):tick(v)}));
+   sv("text",{x:Math.min(fx(v),width-30),y:height-bottom+17,"text-anchor":"middle",text:o.xBytes?byteTick(v,log?unitOf(v):unitOf(x1)):tick(v)}));
  svg.append(sv("path",{d:"M"+left+" "+top+"V"+(height-bottom)+"H"+(width-right),class:"axis",fill:"none"}),
   sv("text",{x:(left+width-right)/2,y:height-8,"text-anchor":"middle",text:o.xName}),
   sv("text",{x:-(top+height-bottom)/2,y:13,transform:"rotate(-90)","text-anchor":"middle",text:o.yName}));
@@ -130,7 +128,7 @@ function diverging(t){
 // rows: depths from the beginning of the prompt; columns: lengths. values row by row, null where nothing was asked.
 function heatMap(host,width,o){
  const nx=o.lengths.length,ny=o.depths.length,left=52,top=6,bottom=58;
- const cw=Math.min(90,(width-left-8)/nx),ch=Math.max(14,Math.min(30,300/ny)),w=left+cw*nx+8,h=top+ch*ny+bottom;
+ const cw=Math.min(90,(width-left-8)/nx),ch=Math.max(14,Math.min(30,300/ny)),w=Math.max(left+cw*nx+8,Math.min(width,270)),h=top+ch*ny+bottom;
  const svg=sv("svg",{width:w,height:h,viewBox:"0 0 "+w+" "+h,role:"img","aria-label":o.name});
  const colour=v=>o.centred?diverging(o.reach>0?v/o.reach:0):sequential(o.high>o.low?(v-o.low)/(o.high-o.low):0.5);
  for(let y=0;y<ny;y++){
@@ -145,7 +143,7 @@ function heatMap(host,width,o){
      style:"fill:"+inkOn(c)+";font-size:11px",text:(o.centred&&v>0?"+":"")+Number(v.toFixed(Math.abs(v)<10?2:0))}))}}
  const every=Math.ceil(40/cw);
  for(let x=0;x<nx;x+=every)svg.append(sv("text",{x:left+cw*(x+0.5),y:top+ch*ny+15,"text-anchor":"middle",text:o.lengths[x]}));
- const bar=Math.min(150,cw*nx*0.6),by=top+ch*ny+34;
+ const bar=Math.min(150,w-left-110),by=top+ch*ny+34;
  svg.append(sv("text",{x:left,y:by-4,text:"tokens →"}));
  for(let i=0;i<30;i++){const t=i/29;
   svg.append(sv("rect",{x:left+bar*i/30+50,y:by,width:bar/30+0.5,height:9,fill:rgb(o.centred?diverging(2*t-1):sequential(t))}))}

@@ -75,7 +75,7 @@ function verdictChip(c){
  const equal=c.identical===c.n;
  const chip=el("span",{class:"chip "+["better","worse","same"][c.verdict],text:equal?"= equal":["▲ better","▼ worse","○ not distinguishable"][c.verdict]});
  return chip}
-const lessThan=(c)=>c.seen===null?"nothing":c.ratio?percent(c.seen).slice(1):num(c.seen);
+const lessThan=(c)=>c.seen===null?"nothing":c.ratio?percent(c.seen).replace("+",""):num(c.seen);
 function reaches(list){
  const out=new Map(),key=c=>c.metric+c.ratio,groups=new Map();
  for(const c of list)if(c.n)(groups.get(key(c))||groups.set(key(c),[]).get(key(c))).push(Math.max(Math.abs(c.effect),Math.abs(c.low||0),Math.abs(c.high||0)));
@@ -83,10 +83,9 @@ function reaches(list){
  return c=>out.get(key(c))||1}
 function verdictTable(host,list,bytesColumn,first){
  const reach=reaches(list);
- const columns=[{name:"arm",key:c=>at(c.a,c.aBudget)},{name:"against",key:c=>at(c.b,c.bBudget)}];
+ const columns=[{name:"arm",key:c=>at(c.a,c.aBudget)},{name:"verdict",key:c=>c.verdict,node:verdictChip},{name:"against",key:c=>at(c.b,c.bBudget)}];
  if(bytesColumn)columns.push({name:"KV bytes",key:c=>c.bytes,text:c=>bytes(c.bytes),right:1});
  columns.push({name:"on",key:asked},
-  {name:"verdict",key:c=>c.verdict,node:verdictChip},
   {name:"effect",key:c=>c.effect,text:c=>signed(c.effect,c.ratio),right:1,title:"A - B; for speeds A / B - 1"},
   {name:(100*H.statistics.confidence)+"% interval",text:c=>c.low===null?"-":"["+signed(c.low,c.ratio)+", "+signed(c.high,c.ratio)+"]"},
   {name:"",node:c=>forest(c,reach(c)),title:"the interval around 0; shaded: the margin"},
@@ -205,11 +204,11 @@ if(D.maps.length){
  // The first one shown evicts something.
  let now=(all.find(m=>Array.from(m.bins).some(c=>c!=="_"))||all[0]);
  const again=drawn(host,(h,w)=>{
-  const rows=now.layers*now.heads,left=46,tall=Math.max(3,Math.min(16,Math.floor(420/rows)));
+  const rows=now.layers*now.heads,left=58,tall=Math.max(3,Math.min(16,Math.floor(420/rows)));
   const canvas=el("canvas",{width:64,height:rows,style:"height:"+tall*rows+"px","aria-label":"share of positions kept"}),g=canvas.getContext("2d"),image=g.createImageData(64,rows);
   for(let i=0;i<now.bins.length;i++){const c=sequential(value.get(now.bins[i]));image.data.set([c[0],c[1],c[2],255],4*i)}
   g.putImageData(image,0,0);
-  const says=el("p",{class:"note",text:now.items+" items; point at the map for numbers"});
+  const says=el("p",{class:"note",text:(now.items===1?"one item":"mean of "+now.items+" items")+"; point at the map for numbers"});
   canvas.addEventListener("pointermove",e=>{const r=canvas.getBoundingClientRect(),x=Math.max(0,Math.min(63,Math.floor((e.clientX-r.left)/r.width*64))),y=Math.max(0,Math.min(rows-1,Math.floor((e.clientY-r.top)/r.height*rows)));
    says.textContent="layer "+Math.floor(y/now.heads)+", head "+y%now.heads+", "+(100*x/64).toFixed(0)+"% to "+(100*(x+1)/64).toFixed(0)+"% of the prompt: "+(100*value.get(now.bins[y*64+x])).toFixed(0)+"% kept"});
   const every=Math.ceil(14/(tall*now.heads)),labels=sv("svg",{width:left,height:tall*rows});
@@ -226,7 +225,7 @@ if(D.maps.length){
  const s=section("All results"),bar=el("div",{class:"bar"}),host=el("div");s.append(bar,host);
  const questions=primaryFirst(uniq(list.map(question)));let q=questions[0];
  const go=()=>{host.replaceChildren();dataTable(host,list.filter(c=>!q||question(c)===q),[{name:"arm",key:c=>c.arm},{name:"budget",key:c=>c.budget},{name:"of",key:question},
-  {name:"mean",key:c=>c.mean,text:c=>num(c.mean),right:1},{name:"interval",text:c=>c.low===null?"-":"["+num(c.low)+", "+num(c.high)+"]"},{name:"median",key:c=>c.median===undefined?null:c.median,text:c=>num(c.median),right:1},
+  {name:"mean",key:c=>c.mean,text:c=>num(c.mean),right:1},{name:"interval",text:c=>c.low===null?"-":"["+num(c.low)+", "+num(c.high)+"]"},
   {name:"n",key:c=>c.n,text:c=>c.n+(c.docs!==c.n?" / "+c.docs:""),right:1,title:"items / documents"},
   {name:"slots a head",key:c=>c.kept,text:c=>num(c.kept),right:1},{name:"of tokens",key:c=>c.seen,text:c=>num(c.seen),right:1},
   {name:"KV bytes",key:c=>c.bytes,text:c=>bytes(c.bytes),right:1},{name:"saved",key:c=>c.full>0?1-c.bytes/c.full:null,text:c=>c.full>0?(100*(1-c.bytes/c.full)).toFixed(1)+"%":"-",right:1},
@@ -247,7 +246,7 @@ if(speeds.length){
  for(const t of ["Items are paired: both arms answered the same question of the same document. Items of one document share its luck, so intervals and tests take documents, not items, as independent.",
   "Hits (0 or 1), one item a document: McNemar's exact test and Newcombe's interval. Anything else: a sign-flip test over documents and the BCa bootstrap; Student's t for fewer than 10 or more than 1000 documents.",
   "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items would have shown in 80% of such experiments. “Within margin” means that the interval excludes a loss as large as the margin ("+H.statistics.margin+").",
-  "KV bytes are what was held when the item was scored, as a mean over the items; peak is the most that was held at any time."])
+  "KV bytes are what was held while an item was scored, as a mean over the items; peak is the most that was held at any time, the prompt before the eviction included."])
   s.append(el("p",{class:"note",text:t}))}
 )js";
 

@@ -1,0 +1,327 @@
+#include "ab_results.hpp"
+#include "eval/ab/compare.hpp"
+#include "eval/ab/merge.hpp"
+#include "eval/ab/report.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace keel;
+using test::ab_header;
+using test::ab_item;
+using test::write_ab;
+
+namespace {
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::string text_of(const std::filesystem::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What the page draws from.
+nlohmann::json data_of(const std::string &html) {
+    const std::string begin = "<script type=\"application/json\" id=data>";
+    const size_t at = html.find(begin) + begin.size();
+    return nlohmann::json::parse(html.substr(at, html.find("</script>", at) - at));
+}
+
+std::vector<AbRecord> small_experiment(double window_hits = 0.5) {
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 40; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        AbItem item = ab_item("full", "full", name, 1);
+        item.depth = (i % 4) / 3.0;
+        item.length = 512 + i % 2;
+        records.emplace_back(item);
+        item = ab_item("window", "tokens:128", name, i < 40 * window_hits ? 1 : 0);
+        item.depth = (i % 4) / 3.0;
+        item.length = 512 + i % 2;
+        records.emplace_back(item);
+    }
+    return records;
+}
+
+void add_pictures(std::vector<AbRecord> &records) {
+    AbKeepMap map;
+    static_cast<AbPlace &>(map) = ab_item("window", "tokens:128", "i0", 0);
+    map.layers = 2;
+    map.kv_heads = 3;
+    map.bins.assign(2 * 3 * 64, 0.25F);
+    records.emplace_back(map);
+    map.bins.assign(2 * 3 * 64, 0.75F);
+    records.emplace_back(map);
+    AbTimeline line;
+    static_cast<AbPlace &>(line) = map;
+    for (uint64_t i = 0; i < 5000; ++i)
+        line.points.push_back({i, 100 + i % 50, i % 50 == 0 ? 50U : 0U});
+    records.emplace_back(line);
+    AbCurve curve;
+    static_cast<AbPlace &>(curve) = map;
+    curve.metric = "nll";
+    curve.values.assign(200, 1.5);
+    records.emplace_back(curve);
+    curve.values.assign(100, 2.5);
+    records.emplace_back(curve);
+}
+
+} // namespace
+
+TEST_CASE("an experiment's report is one page without any reference to another place") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records = small_experiment();
+    add_pictures(records);
+    const auto dir = write_ab(folder / "out", ab_header(), records);
+    const std::string text = write_ab_report(dir);
+    CHECK(contains(text, "worse"));
+    CHECK(contains(text, (dir / "report.html").string()));
+    const std::string html = text_of(dir / "report.html");
+    for (const char *outside : {"http:", "https:", "src=", "@import", "url(", "<link"}) {
+        INFO(outside);
+        size_t count = 0;
+        for (size_t at = html.find(outside); at != std::string::npos; at = html.find(outside, at + 1))
+            // the name space of SVG is a name, not a place
+            count += html.compare(at, 26, "http://www.w3.org/2000/svg") == 0 ? 0 : 1;
+        CHECK(count == 0);
+    }
+    CHECK(contains(html, "default-src 'none'"));
+    CHECK(contains(html, "name=viewport"));
+
+    const auto data = data_of(html);
+    REQUIRE(data.at("maps").size() == 1);
+    CHECK(data.at("maps")[0][3] == 2); // items
+    const std::string bins = data.at("maps")[0][4];
+    CHECK(bins == std::string(2 * 3 * 64, 'W')); // a half of 63 steps
+    REQUIRE(data.at("timelines").size() == 1);
+    CHECK(data.at("timelines")[0][2].size() <= 301);
+    uint64_t evicted = 0;
+    for (const auto &point : data.at("timelines")[0][2])
+        evicted += point[2].get<uint64_t>();
+    CHECK(evicted == 100 * 50); // thinned out, but no eviction is lost
+    REQUIRE(data.at("curves").size() == 1);
+    CHECK(data.at("curves")[0][2].size() <= 64);
+    CHECK(data.at("curves")[0][2][0][1] == 2.0);
+    CHECK(data.at("curves")[0][2].back()[1] == 1.5);
+    REQUIRE(data.at("heat").size() == 1);
+    CHECK(data.at("heat")[0].at("lengths").size() == 1); // 512 and 513 are one
+    CHECK(data.at("heat")[0].at("depths").size() == 4);
+    for (const auto &row : data.at("contrasts").at("rows"))
+        CHECK(row.size() == data.at("contrasts").at("columns").size());
+    for (const auto &row : data.at("cells").at("rows"))
+        CHECK(row.size() == data.at("cells").at("columns").size());
+
+    const auto summary = nlohmann::json::parse(text_of(dir / "summary.json"));
+    CHECK(summary.at("format") == "keel-ab-summary/1");
+    CHECK(summary.at("contrasts")[0].at("verdict") == "worse");
+    CHECK(summary.at("contrasts")[0].at("items") == 40);
+    CHECK(summary.at("header").at("config_hash") == ab_header().config_hash);
+    // Written again, it is the same.
+    write_ab_report(dir);
+    CHECK(text_of(dir / "report.html") == html);
+}
+
+TEST_CASE("hostile names stay text in every output") {
+    const test::TempFolder folder;
+    const std::string evil = "</script><img src=x onerror=alert(1)>\"'&\x1b[2J";
+    AbHeader header = ab_header();
+    header.title = evil;
+    header.machine = evil;
+    header.facts = {{evil, evil}};
+    header.arms.push_back({evil, evil});
+    std::vector<AbRecord> records = small_experiment();
+    for (int i = 0; i < 12; ++i) {
+        AbItem item = ab_item(evil, evil, fmt::format("i{}", i), 1);
+        item.protocol = evil;
+        item.task = evil;
+        records.emplace_back(item);
+    }
+    records.emplace_back(AbWarning{evil, evil, evil, evil, evil});
+    const auto dir = write_ab(folder / "out", header, records);
+    const std::string text = write_ab_report(dir);
+    CHECK_FALSE(contains(text, "\x1b"));
+    const std::string html = text_of(dir / "report.html");
+    CHECK_FALSE(contains(html, "<img"));
+    CHECK_FALSE(contains(html, "\x1b"));
+    CHECK(data_of(html).at("header").at("machine") == evil);
+    size_t ends = 0;
+    for (size_t at = html.find("</script>"); at != std::string::npos; at = html.find("</script>", at + 1))
+        ++ends;
+    CHECK(ends == 2);
+}
+
+TEST_CASE("a page that would be too large leaves pictures out and says so") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records = small_experiment();
+    add_pictures(records);
+    const auto dir = write_ab(folder / "out", ab_header(), records);
+    AbNames names;
+    const AbTable table = load_ab_table(dir, names);
+    const AbSummary summary = summarize_ab(table, names);
+    const auto data = data_of(ab_report_html(table, summary, 1));
+    CHECK(data.at("maps").empty());
+    CHECK(data.at("timelines").empty());
+    CHECK(data.at("heat").empty());
+    CHECK(contains(data.at("notes").dump(), "keep maps are left out"));
+    CHECK_FALSE(data_of(ab_report_html(table, summary)).at("maps").empty());
+}
+
+TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
+    const test::TempFolder folder;
+    AbHeader header = ab_header();
+    header.statistics.resamples = 100;
+    header.arms = {{"full", ""}};
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 20; ++i)
+        records.emplace_back(ab_item("full", "full", fmt::format("i{}", i), 1));
+    for (int arm = 0; arm < 20; ++arm)
+        for (int budget = 0; budget < 6; ++budget) {
+            AbItem item = ab_item(fmt::format("arm{}", arm), fmt::format("tokens:{}", 32 << budget), "", 0);
+            for (int i = 0; i < 20; ++i) {
+                item.item = fmt::format("i{}", i);
+                item.value = (i * 7 + arm) % 20 < budget * 3 ? 1 : 0;
+                item.depth = (i % 10) / 9.0;
+                item.kv_bytes = static_cast<uint64_t>(1000) << budget;
+                records.emplace_back(item);
+            }
+            AbKeepMap map;
+            static_cast<AbPlace &>(map) = item;
+            map.layers = 32;
+            map.kv_heads = 8;
+            map.bins.assign(size_t{32} * 8 * 64, 0.5F);
+            records.emplace_back(map);
+            AbTimeline line;
+            static_cast<AbPlace &>(line) = item;
+            for (uint64_t i = 0; i < 1000; ++i)
+                line.points.push_back({i, i, 1});
+            records.emplace_back(line);
+        }
+    const auto dir = write_ab(folder / "out", header, records);
+    const std::string text = write_ab_report(dir);
+    CHECK(std::filesystem::file_size(dir / "report.html") < 5'000'000);
+    CHECK(std::count(text.begin(), text.end(), '\n') < 120);
+    const auto data = data_of(text_of(dir / "report.html"));
+    CHECK(contains(data.at("notes").dump(), "keep maps are left out"));
+    CHECK(data.at("maps").size() > 10);
+}
+
+TEST_CASE("a folder without results, and results without items, are told") {
+    const test::TempFolder folder;
+    CHECK(contains(test::error_text([&] { write_ab_report(folder.path()); }), "no results.jsonl"));
+    CHECK(contains(test::error_text([&] { write_ab_report(folder / "nowhere"); }), "found nothing"));
+    const auto dir = write_ab(folder / "empty", ab_header(), {});
+    CHECK(contains(test::error_text([&] { write_ab_report(dir); }), "hold no item"));
+}
+
+TEST_CASE("shards are merged in their order; equal records once, missing shards named") {
+    const test::TempFolder folder;
+    const auto shard = [&](uint32_t index, const std::vector<AbRecord> &records) {
+        AbHeader header = ab_header();
+        header.shard = index;
+        header.shards = 3;
+        header.machine = fmt::format("machine {}", index);
+        return write_ab(folder / (fmt::format("s{}", index)), header, records);
+    };
+    const AbRecord shared = ab_item("full", "full", "i0", 1);
+    const auto one = shard(1, {shared, ab_item("full", "full", "i1", 1)});
+    const auto two = shard(2, {shared, ab_item("full", "full", "i2", 0)});
+    const AbMergeResult part = merge_ab_shards({two, one / "results.jsonl"}, folder / "part");
+    CHECK(part.missing == std::vector<uint32_t>{3});
+    CHECK(part.duplicates == 1);
+    AbNames names;
+    const AbTable table = load_ab_table(folder / "part", names);
+    CHECK(table.header.shards == 1);
+    CHECK(table.header.machine == "machine 1; machine 2");
+    CHECK(contains(table.header.facts.back().second, "missing: 3"));
+    REQUIRE(table.warnings.size() == 1);
+    CHECK(contains(table.warnings[0].text, "of 3 shards one is missing: 3"));
+    REQUIRE(table.cells.size() == 1);
+    CHECK(table.cells[0].points.size() == 3);
+
+    const auto three = shard(3, {ab_item("full", "full", "i3", 0)});
+    merge_ab_shards({three, two, one}, folder / "a");
+    merge_ab_shards({one, two, three}, folder / "b");
+    CHECK(text_of(folder / "a" / "results.jsonl") == text_of(folder / "b" / "results.jsonl"));
+    CHECK(load_ab_table(folder / "a", names).warnings.empty());
+
+    const auto refused = [&](const std::vector<std::filesystem::path> &shards, const char *part_of_text) {
+        CHECK(contains(test::error_text([&] { merge_ab_shards(shards, folder / "c"); }), part_of_text));
+        CHECK_FALSE(std::filesystem::exists(folder / "c" / "results.jsonl"));
+        CHECK_FALSE(std::filesystem::exists(folder / "c" / "results.jsonl.part"));
+    };
+    refused({one, one}, "are both shard 1 of 3");
+    CHECK(contains(test::error_text([&] { merge_ab_shards({one, two}, folder / "a"); }), "is there already"));
+    AbHeader other = ab_header();
+    other.shards = 3;
+    other.shard = 3;
+    other.config_hash = "other";
+    refused({one, write_ab(folder / "x", other, {})}, "are not of one experiment");
+    other = ab_header();
+    other.shards = 4;
+    other.shard = 3;
+    refused({one, write_ab(folder / "y", other, {})}, "a shard of 3");
+    other.shards = 3;
+    refused({one, write_ab(folder / "z", other, {ab_item("full", "full", "i0", 0)})},
+            "z/results.jsonl:2: another record");
+    CHECK(contains(test::error_text([&] { merge_ab_shards({}, folder / "c"); }, ErrorKind::usage),
+                   "nothing to merge"));
+    // Half a line at a shard's end.
+    std::ofstream(three / "results.jsonl", std::ios::app) << "{\"kind\":";
+    merge_ab_shards({one, two, three}, folder / "d");
+    CHECK(contains(load_ab_table(folder / "d", names).warnings.at(0).text, "ends in half a line"));
+}
+
+TEST_CASE("two experiments: equal, worse, and too small to say") {
+    const test::TempFolder folder;
+    const auto first = write_ab(folder / "first", ab_header(), small_experiment());
+    const auto same = write_ab(folder / "same", ab_header(), small_experiment());
+    const auto worse = write_ab(folder / "worse", ab_header(), small_experiment(0.2));
+    const auto near = write_ab(folder / "near", ab_header(), small_experiment(0.475));
+    AbCompareOptions options;
+    const AbComparison equal = compare_ab(first, same, options);
+    CHECK(equal.passed());
+    CHECK(equal.same_config);
+    CHECK(equal.decided == 2);
+    CHECK(contains(ab_comparison_text(equal), "2 of 2 contrasts are equal in every item"));
+    options.strict = true;
+    CHECK(compare_ab(first, same, options).passed());
+    options.strict = false;
+
+    const AbComparison lost = compare_ab(first, worse, options);
+    CHECK_FALSE(lost.passed());
+    CHECK(lost.worse == 1);
+    CHECK(contains(ab_comparison_text(lost), "worse: of 2 contrasts that decide, 1 are worse"));
+    CHECK(ab_comparison_json(lost).at("passed") == false);
+    CHECK(compare_ab(worse, first, options).passed());
+    options.margin = 0.5;
+    CHECK(compare_ab(first, worse, options).passed());
+    options.margin.reset();
+    options.arms = {"full"};
+    CHECK(compare_ab(first, worse, options).passed());
+    options.arms = {"nobody"};
+    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }), "--arm nobody"));
+    options.arms.clear();
+
+    // One item of forty lost: not shown to be worse, not shown to be as good.
+    const AbComparison unsure = compare_ab(first, near, options);
+    CHECK(unsure.passed());
+    CHECK(unsure.unproven == 1);
+    options.strict = true;
+    CHECK_FALSE(compare_ab(first, near, options).passed());
+    options.strict = false;
+
+    const auto other = write_ab(folder / "other", ab_header(), {ab_item("x", "full", "i", 1)});
+    CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }), "nothing in common") ==
+          false);
+    CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }), "in common"));
+    const auto half = write_ab(folder / "half", ab_header(), {ab_item("full", "full", "i0", 1)});
+    const AbComparison lacking = compare_ab(first, half, options);
+    CHECK(lacking.lost == 1);
+    CHECK(contains(ab_comparison_text(lacking), "1 of the first experiment's cells are not in the second"));
+}

@@ -1,0 +1,417 @@
+#include "ab_results.hpp"
+#include "eval/ab/equal_bytes.hpp"
+#include "eval/ab/summary.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+using namespace keel;
+using test::ab_header;
+using test::ab_item;
+
+namespace {
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+AbPairs pairs(const std::vector<double> &a, const std::vector<double> &b) {
+    AbPairs out;
+    out.a = a;
+    out.b = b;
+    for (uint32_t i = 0; i < a.size(); ++i)
+        out.clusters.push_back(i);
+    return out;
+}
+
+AbContrast judged(const AbPairs &p, const std::string &metric, AbStatistics s = {}) {
+    AbContrast c;
+    c.a = "a";
+    c.b = "b";
+    c.a_budget = "tokens:128";
+    c.b_budget = "full";
+    c.task = "t";
+    c.metric = metric;
+    c.meaning = ab_metric(metric);
+    s.resamples = 1000;
+    measure_contrast(c, p, s);
+    std::vector<AbContrast> all{c};
+    settle_verdicts(all, s);
+    return all[0];
+}
+
+std::vector<double> repeated(size_t n, double value) {
+    return std::vector<double>(n, value);
+}
+
+struct Loaded {
+    AbNames names;
+    AbTable table;
+    AbSummary summary;
+};
+
+std::unique_ptr<Loaded> load(const test::TempFolder &folder, const AbHeader &header,
+                             const std::vector<AbRecord> &records) {
+    static int number = 0;
+    auto out = std::make_unique<Loaded>();
+    out->table =
+        load_ab_table(test::write_ab(folder / (fmt::format("r{}", number++)), header, records), out->names);
+    out->summary = summarize_ab(out->table, out->names);
+    return out;
+}
+
+const AbContrast *find(const std::vector<AbContrast> &all, const std::string &a, const std::string &b,
+                       const std::string &metric = "hit") {
+    for (const AbContrast &c : all)
+        if (c.a == a && c.b == b && c.metric == metric) return &c;
+    return nullptr;
+}
+
+bool warned(const AbSummary &s, const std::string &part) {
+    for (const AbWarning &w : s.warnings)
+        if (contains(w.text, part)) return true;
+    return false;
+}
+
+} // namespace
+
+TEST_CASE("a metric's name says what is better") {
+    CHECK(ab_metric("hit").higher_is_better);
+    CHECK(ab_metric("top1").kind == AbMetric::Kind::quality);
+    CHECK_FALSE(ab_metric("nll").higher_is_better);
+    CHECK_FALSE(ab_metric("kld").higher_is_better);
+    CHECK(ab_metric("perplexity").ratio);
+    CHECK(ab_metric("decode_tokens_per_second").higher_is_better);
+    CHECK(ab_metric("decode_tokens_per_second").ratio);
+    CHECK_FALSE(ab_metric("ttft_ms").higher_is_better);
+    CHECK_FALSE(ab_metric("decode_ms_p99").higher_is_better);
+    CHECK(ab_metric("decode_ms_p99").kind == AbMetric::Kind::speed);
+    CHECK(ab_metric("peak_kv_bytes").kind == AbMetric::Kind::memory);
+    CHECK(ab_metric("terms").kind == AbMetric::Kind::quality); // "ms" has to be a word
+}
+
+TEST_CASE("hits: McNemar's test, an interval that does not collapse, a verdict") {
+    // 40 items: 10 lost, none won.
+    std::vector<double> a = repeated(40, 1);
+    for (size_t i = 0; i < 10; ++i)
+        a[i] = 0;
+    const AbContrast lost = judged(pairs(a, repeated(40, 1)), "hit");
+    CHECK(lost.test == "McNemar exact");
+    CHECK(*lost.p == Approx(2 * std::pow(0.5, 10)));
+    CHECK(lost.interval_method == "newcombe");
+    CHECK(lost.effect == Approx(-0.25));
+    CHECK(lost.verdict == AbVerdict::worse);
+    CHECK(lost.beyond_margin);
+    CHECK_FALSE(lost.within_margin);
+    REQUIRE(lost.bca);
+    CHECK(lost.bca->high < 0);
+    CHECK(contains(verdict_line(lost), "a at tokens:128 is worse than b on t hit: -0.250 [-0.4"));
+    CHECK(contains(verdict_line(lost),
+                   "40 items in 40 documents; an experiment of this size could have seen 0."));
+
+    const AbContrast equal = judged(pairs(repeated(40, 1), repeated(40, 1)), "hit");
+    CHECK(equal.verdict == AbVerdict::not_distinguishable);
+    CHECK(equal.identical == 40);
+    CHECK(equal.within_margin); // bit for bit
+    CHECK(equal.interval->low < -0.05);
+    CHECK(*equal.detectable > 0.05);
+
+    // Two of forty differ, one each way: no proof of anything.
+    std::vector<double> one = repeated(40, 1), other = repeated(40, 1);
+    one[0] = 0;
+    other[1] = 0;
+    const AbContrast close = judged(pairs(one, other), "hit");
+    CHECK(close.verdict == AbVerdict::not_distinguishable);
+    CHECK_FALSE(close.within_margin);
+    CHECK(close.effect == 0);
+
+    AbStatistics loose;
+    loose.margin = 0.2;
+    CHECK(judged(pairs(one, other), "hit", loose).within_margin);
+}
+
+TEST_CASE("lower is better for divergences, and a gain is a gain") {
+    std::vector<double> a, b;
+    for (int i = 0; i < 30; ++i) {
+        b.push_back(3 + 0.1 * (i % 7));
+        a.push_back(b.back() + 0.2 + 0.01 * (i % 5));
+    }
+    const AbContrast worse = judged(pairs(a, b), "nll");
+    CHECK(worse.verdict == AbVerdict::worse);
+    CHECK(worse.effect == Approx(0.22));
+    CHECK(worse.gain() < 0);
+    CHECK(worse.test == "sign flip");
+    CHECK(worse.interval_method == "bca");
+    CHECK(*worse.worst_gain() == -worse.interval->high);
+    const AbContrast better = judged(pairs(b, a), "nll");
+    CHECK(better.verdict == AbVerdict::better);
+    CHECK(better.within_margin);
+}
+
+TEST_CASE("speeds are compared as ratios, by Student's t since repeats are few") {
+    const AbContrast c =
+        judged(pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
+    CHECK(c.ratio);
+    CHECK(c.test == "Student");
+    CHECK(c.interval_method == "student");
+    CHECK(c.effect == Approx(0.1).margin(0.002));
+    CHECK(c.verdict == AbVerdict::better);
+    CHECK(contains(verdict_line(c), "+10.0%"));
+    // Numbers without a logarithm are compared as differences.
+    CHECK_FALSE(judged(pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
+}
+
+TEST_CASE("a few documents can show nothing, and it is said") {
+    const AbContrast none = judged(pairs({}, {}), "hit");
+    CHECK(none.items == 0);
+    CHECK_FALSE(none.p);
+    CHECK_FALSE(none.interval);
+    CHECK_FALSE(none.within_margin);
+    CHECK(contains(verdict_line(none), "no item of t hit in common"));
+    const AbContrast one = judged(pairs({1}, {0}), "hit");
+    CHECK(one.verdict == AbVerdict::not_distinguishable);
+    CHECK_FALSE(one.detectable);
+    CHECK(contains(verdict_line(one), "can show nothing"));
+    const AbContrast three = judged(pairs({1, 1, 1.1}, {5, 5, 5}), "nll");
+    CHECK(three.verdict == AbVerdict::not_distinguishable);
+    CHECK_FALSE(three.detectable);
+    // Many items of one document are one document.
+    AbPairs same = pairs(repeated(50, 0), repeated(50, 1));
+    same.clusters.assign(50, 7);
+    const AbContrast clustered = judged(same, "hit");
+    CHECK(clustered.clusters == 1);
+    CHECK(clustered.verdict == AbVerdict::not_distinguishable);
+    CHECK(clustered.interval->high > -1);
+}
+
+TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdicts back") {
+    std::vector<double> a = repeated(30, 1);
+    for (size_t i = 0; i < 7; ++i)
+        a[i] = 0;
+    AbContrast c;
+    c.task = "t";
+    c.metric = "hit";
+    c.meaning = ab_metric("hit");
+    c.family = "x";
+    measure_contrast(c, pairs(a, repeated(30, 1)), {});
+    std::vector<AbContrast> one{c}, four(4, c), noisy{c}, two_families{c, c};
+    settle_verdicts(one, {});
+    CHECK(one[0].verdict == AbVerdict::worse);
+    settle_verdicts(four, {});
+    CHECK(four[0].p_adjusted == Approx(4 * *c.p));
+    CHECK(four[0].family_size == 4);
+    CHECK(four[0].verdict == AbVerdict::not_distinguishable);
+    noisy[0].noise = 0.5;
+    settle_verdicts(noisy, {});
+    CHECK(noisy[0].verdict == AbVerdict::not_distinguishable);
+    two_families[1].family = "y";
+    settle_verdicts(two_families, {});
+    CHECK(two_families[0].p_adjusted == *c.p);
+}
+
+TEST_CASE("pairs are matched by item; what one arm lacks is counted, never dropped in silence") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 20; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        if (i != 3) records.emplace_back(ab_item("full", "full", name, 1));
+        if (i < 18) records.emplace_back(ab_item("window", "tokens:128", name, i % 2));
+    }
+    const auto loaded = load(folder, ab_header(), records);
+    const AbContrast *c = find(loaded->summary.contrasts, "window", "full");
+    REQUIRE(c != nullptr);
+    CHECK(c->items == 17);
+    CHECK(c->only_a == 1);
+    CHECK(c->only_b == 2);
+    CHECK(warned(loaded->summary, "3 of 20 items of hit are not in both"));
+    CHECK(warned(loaded->summary, "noise floor is not known"));
+}
+
+TEST_CASE("seeds are averaged before items are paired, and a record that comes twice counts once") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 12; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 1));
+        for (const uint64_t seed : {1, 2, 3, 4}) {
+            AbItem item = ab_item("window", "tokens:128", name, seed == 1 ? 1 : 0);
+            item.seed = seed;
+            records.emplace_back(item);
+        }
+    }
+    AbItem again = ab_item("full", "full", "i0", 1);
+    records.emplace_back(again);
+    again.value = 0;
+    records.emplace_back(again);
+    const auto loaded = load(folder, ab_header(), records);
+    const AbContrast *c = find(loaded->summary.contrasts, "window", "full");
+    REQUIRE(c != nullptr);
+    CHECK(c->items == 12);
+    CHECK(c->mean_a == Approx(0.25));
+    CHECK(c->mean_b == 1);
+    CHECK_FALSE(c->yes_no);
+    CHECK(c->test == "sign flip exact");
+    CHECK(warned(loaded->summary, "recorded twice with different hit (item 'i0')"));
+}
+
+TEST_CASE("the numbers' own warnings: nothing evicted, nothing saved, a reference that fails") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 12; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, i % 2));
+        AbItem idle = ab_item("window", "tokens:900", name, i % 2);
+        idle.evictions = 0;
+        records.emplace_back(idle);
+        AbItem masked = ab_item("snapkv", "tokens:128", name, i % 2);
+        masked.kv_bytes = masked.full_kv_bytes;
+        records.emplace_back(masked);
+        records.emplace_back(ab_item("full#again", "full", name, i == 0 ? 1 : i % 2));
+    }
+    const auto loaded = load(folder, ab_header(), records);
+    CHECK(warned(loaded->summary, "nothing was evicted"));
+    CHECK(warned(loaded->summary, "no memory was saved"));
+    CHECK(warned(loaded->summary, "reaches only 0.500"));
+    CHECK(warned(loaded->summary, "differs from itself in 1 of 12"));
+    REQUIRE(loaded->summary.noise.size() == 1);
+    CHECK(find(loaded->summary.contrasts, "window", "full")->noise > 0);
+    CHECK(find(loaded->summary.contrasts, "full#again", "full") == nullptr);
+    const std::string text = ab_summary_text(loaded->summary);
+    CHECK(contains(text, "warning: window, tokens:900, passkey: nothing was evicted"));
+    for (const char *line = text.c_str(); *line != 0; ++line)
+        CHECK(((*line >= ' ') || *line == '\n'));
+}
+
+TEST_CASE("divergence from the reference is held against nothing, where the reference has none") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 12; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 3, "nll"));
+        records.emplace_back(ab_item("window", "tokens:128", name, 3.1, "nll"));
+        records.emplace_back(ab_item("window", "tokens:128", name, 0.1 + 0.01 * i, "kld"));
+        records.emplace_back(ab_item("window", "tokens:128", name, 0.5, "f1"));
+    }
+    const auto loaded = load(folder, ab_header(), records);
+    const AbContrast *c = find(loaded->summary.contrasts, "window", "full", "kld");
+    REQUIRE(c != nullptr);
+    CHECK(c->implied);
+    CHECK(c->mean_b == 0);
+    CHECK(c->verdict == AbVerdict::worse);
+    CHECK(find(loaded->summary.contrasts, "window", "full", "f1") == nullptr);
+    CHECK(contains(loaded->summary.notes.back(), "no results for continuation f1"));
+}
+
+TEST_CASE("declared contrasts are made in their direction, all pairs where none are") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 12; ++i)
+        for (const char *arm : {"full", "window", "snapkv", "q4cache"})
+            records.emplace_back(
+                ab_item(arm, std::string(arm) == "full" ? "full" : "tokens:128", fmt::format("i{}", i), 1));
+    AbHeader header = ab_header();
+    const auto all = load(folder, header, records);
+    const auto count = [](const AbSummary &s, AbContrast::Kind kind) {
+        return std::count_if(s.contrasts.begin(), s.contrasts.end(),
+                             [&](const AbContrast &c) { return c.kind == kind; });
+    };
+    CHECK(count(all->summary, AbContrast::Kind::reference) == 3);
+    CHECK(count(all->summary, AbContrast::Kind::pair) == 3);
+    header.contrasts = {{"window", "snapkv"}};
+    header.statistics.primary = "passkey";
+    const auto declared = load(folder, header, records);
+    CHECK(count(declared->summary, AbContrast::Kind::pair) == 1);
+    const AbContrast *c = find(declared->summary.contrasts, "window", "snapkv");
+    REQUIRE(c != nullptr);
+    CHECK(c->family == "primary");
+    CHECK(c->family_size == 4);
+}
+
+TEST_CASE("at equal bytes an arm between two budgets is taken between its items") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes, double value) {
+        for (int i = 0; i < 20; ++i) {
+            AbItem item = ab_item(arm, budget, fmt::format("i{}", i), value + 0.01 * (i % 3), "nll");
+            item.kv_bytes = bytes;
+            records.emplace_back(item);
+        }
+    };
+    add("full", "full", 8000, 3);
+    add("window", "tokens:64", 1000, 3.8);
+    add("window", "tokens:128", 2000, 3.4);
+    add("window", "tokens:256", 4000, 3.2);
+    add("q4cache", "full", 3000, 3.1);
+    add("snapkv", "tokens:400", 6000, 3.0);
+    const auto loaded = load(folder, ab_header(), records);
+    const AbContrast *c = find(loaded->summary.equal_bytes, "q4cache", "window", "nll");
+    REQUIRE(c != nullptr);
+    CHECK(c->at_bytes == 3000);
+    CHECK(c->mean_b == Approx(3.3 + 0.0095));
+    CHECK(c->effect == Approx(-0.2));
+    CHECK(c->verdict == AbVerdict::better);
+    CHECK(contains(verdict_line(*c), "where both hold 2.9 KiB"));
+    // 6000 bytes are beyond all that the window was given: nothing is said.
+    CHECK(find(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);
+    const auto apart = [&](const AbApart &one) { return one.a == "snapkv" && one.b == "window"; };
+    const auto &list = loaded->summary.apart;
+    CHECK(std::any_of(list.begin(), list.end(), apart));
+    CHECK(contains(ab_summary_text(loaded->summary),
+                   "not compared at equal bytes: snapkv (5.9 KiB) and window"));
+    // On the front: the cheapest, and whoever is better than all that are cheaper.
+    for (const AbCellSummary &cell : loaded->summary.cells)
+        CHECK(cell.on_front == (cell.cell->arm != "full" && cell.cell->budget != "tokens:256"));
+}
+
+TEST_CASE("the Pareto front keeps equals and leaves out what is beaten") {
+    using Points = std::vector<std::pair<double, double>>;
+    CHECK(pareto_front(Points{}, true).empty());
+    CHECK(pareto_front(Points{{1, 5}, {2, 5}, {2, 6}, {1, 5}}, true) ==
+          std::vector<bool>{true, false, true, true});
+    CHECK(pareto_front(Points{{1, 5}, {2, 6}}, false) == std::vector<bool>{true, false});
+}
+
+TEST_CASE("speeds are compared at each length on its own") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (const int64_t length : {0, 512})
+        for (int i = 0; i < 5; ++i)
+            for (const char *arm : {"full", "window"}) {
+                AbItem item = ab_item(
+                    arm, std::string(arm) == "full" ? "full" : "tokens:128", fmt::format("{}/{}", length, i),
+                    (length == 512 && arm[0] == 'w' ? 150 : 100) + i, "decode_tokens_per_second");
+                item.length = length;
+                records.emplace_back(item);
+            }
+    const auto loaded = load(folder, ab_header(), records);
+    REQUIRE(loaded->summary.contrasts.size() == 2);
+    CHECK(loaded->summary.contrasts[0].length == 0);
+    CHECK(loaded->summary.contrasts[0].verdict == AbVerdict::not_distinguishable);
+    CHECK(loaded->summary.contrasts[1].length == 512);
+    CHECK(loaded->summary.contrasts[1].verdict == AbVerdict::better);
+    CHECK(loaded->summary.contrasts[1].family == "speed and memory");
+    CHECK(loaded->summary.speeds.size() == 4);
+}
+
+TEST_CASE("rates of items that share documents have the interval of fewer items") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int document = 0; document < 12; ++document)
+        for (int i = 0; i < 5; ++i) {
+            AbItem item = ab_item("full", "full", fmt::format("{}/{}", document, i), document % 2);
+            records.emplace_back(item);
+            item.arm = "window";
+            item.document = fmt::format("d{}", document);
+            records.emplace_back(item);
+        }
+    const auto loaded = load(folder, ab_header(), records);
+    REQUIRE(loaded->summary.cells.size() == 2);
+    const AbCellSummary &alone = loaded->summary.cells[0], &shared = loaded->summary.cells[1];
+    CHECK(alone.clusters == 60);
+    CHECK(shared.clusters == 12);
+    CHECK(shared.interval->high - shared.interval->low > 1.8 * (alone.interval->high - alone.interval->low));
+}
