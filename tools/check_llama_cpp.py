@@ -4,9 +4,10 @@
     tools/check_llama_cpp.py --keel BUILD/bin/keel --llama LLAMA_CPP/build/bin --model models/tiny
 
 For each type: writes the model, lets `llama-simple` and `keel run --greedy` go on from the same prompts with that file, and
-counts the prompts whose texts are the same; then lets `llama-quantize --pure` make the type from Keel's f32 file, and compares
-the bytes of each tensor. Prints Markdown. Exit code 1 if a byte differs, or a text of the f32 file. (llama.cpp rounds activations
-to f16, bf16 or q8_0 where the weights are f16, bf16, or q8_0 and q4_0: near-ties may fall otherwise there.)
+counts the prompts whose texts are the same: tales, which have near-ties, and sayings, facts and pass-keys to be recalled, where
+models/tiny has no doubt; then lets `llama-quantize --pure` make the type from Keel's f32 file, and compares
+the bytes of each tensor. Prints Markdown. Exit code 1 if a byte differs, a recalled text, or a tale of the f32 file. (llama.cpp
+rounds activations to f16, bf16 or q8_0 where the weights are f16, bf16, or q8_0 and q4_0: near-ties may fall otherwise there.)
 
 Needs Python 3.8 or later and programs of llama.cpp: llama-simple, llama-quantize.
 """
@@ -36,6 +37,27 @@ PROMPTS = [
     "The old man sat by the fire and told",
     "One day the cat went to the mill and",
 ]
+WORDS = ("Lily box red key 72 Tom jar stone Anna 508 garden blue ring Ben hat coin cup 9 Mia leaf cave green doll Sam 314 boat "
+         "kite Lucy yellow bell tree toy 66 Max map rope house lamp Sue white spoon chest feather Tim 120 drawer button").split()
+
+
+def recall_prompts():
+    """(prompt, tokens to generate): what the answer is stands in the prompt, and no more tokens are asked for than it has."""
+    prompts = []
+    for i in range(8):
+        saying = " ".join((WORDS[i * 5:] + WORDS)[:24])
+        prompts.append(("Say: %s.\nSay: %s.\nSay:" % (saying, saying), 24))
+    for i in range(4):
+        owners, things, colors, items = ("Tom", "Anna", "Leo"), ("bag", "hat", "boat"), ("red", "green", "white"), ("key", "ring", "doll")
+        order = [(i + j) % 3 for j in range(3)]
+        facts = "".join("Fact: In %s's %s there is a %s %s.\n" % (owners[j], things[j], colors[order[j]], items[j]) for j in range(3))
+        prompts.append(("Remember these facts.\n%sQuestion: What is in %s's %s? Answer: a" % (facts, owners[i % 3], things[i % 3]), 3))
+    for key in ("48213", "90576", "11702", "63958"):
+        prompts.append(("There is a pass key hidden in this text. Find it and remember it.\nThe king went to the wood. The pass key is %s. "
+                        "Remember it. %s is the pass key.\nThe wolf ran home. The sun rose.\nWhat is the pass key? The pass key is" % (key, key), 6))
+    return prompts
+
+
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 30: (1, 2)}  # ggml type: elements, bytes
 
@@ -97,9 +119,9 @@ def run(command):
     return done.stdout
 
 
-def keel_tokens(args, file, prompt):
+def keel_tokens(args, file, prompt, tokens):
     """Of each token that Keel generates: its text, and how much likelier (nats) it is than the next."""
-    command = [args.keel, "run", file, "-p", prompt, "--greedy", "-n", str(args.tokens), "--json", "-q", "--logprobs", "2"]
+    command = [args.keel, "run", file, "-p", prompt, "--greedy", "-n", str(tokens), "--json", "-q", "--logprobs", "2"]
     for setting in args.set:
         command += ["--set", setting]
     tokens = json.loads(run(command))["logprobs"]
@@ -116,9 +138,9 @@ def first_difference(tokens, theirs):
     return None if text.rstrip("\n") == theirs else (len(tokens), tokens[-1][1] if tokens else 0.0)
 
 
-def llama_text(args, file, prompt):
+def llama_text(args, file, prompt, tokens):
     program = os.path.join(args.llama, "llama-simple")
-    out = run([program, "-m", file, "-n", str(args.tokens), "-ngl", "0", prompt])
+    out = run([program, "-m", file, "-n", str(tokens), "-ngl", "0", prompt])
     out = out.decode(errors="replace")
     at = out.find(prompt)  # it prints the prompt's tokens first, the one that begins a text too
     if at < 0:
@@ -137,8 +159,14 @@ def main():
     parser.add_argument("--set", action="append", default=[], help="passed to keel run")
     args = parser.parse_args()
     failed = False
-    print("| type | same text | first token that differs (its lead over the next, nats) | tensors with the same bytes |")
-    print("|---|---|---|---|")
+    print("| type | recalled: same text | tales: same text | first token that differs (its lead over the next, nats) | tensors with the same bytes |")
+    print("|---|---|---|---|---|")
+    recalls, tales = recall_prompts(), [(prompt, args.tokens) for prompt in PROMPTS[:args.prompts]]
+
+    def places(file, prompts):
+        found = [first_difference(keel_tokens(args, file, p, n), llama_text(args, file, p, n)) for p, n in prompts]
+        return [place for place in found if place is not None]
+
     with tempfile.TemporaryDirectory() as folder:
         plain = os.path.join(folder, "f32.gguf")
         run([args.keel, "quantize", args.model, plain, "--type", "f32"])
@@ -147,11 +175,7 @@ def main():
             if kind != "f32":
                 file = os.path.join(folder, kind + ".gguf")
                 run([args.keel, "quantize", args.model, file, "--type", kind])
-            parted = []
-            for prompt in PROMPTS[:args.prompts]:
-                place = first_difference(keel_tokens(args, file, prompt), llama_text(args, file, prompt))
-                if place is not None:
-                    parted.append(place)
+            recalled, parted = places(file, recalls), places(file, tales)
             bytes_same = "(made from this one)"
             if kind != "f32":
                 peer = os.path.join(folder, kind + "-peer.gguf")
@@ -160,10 +184,10 @@ def main():
                 same = sum(1 for name in ours if ours[name][1] is not None and ours[name] == others.get(name))
                 bytes_same = "%d of %d" % (same, max(len(ours), len(others)))
                 failed = failed or same != len(ours) or len(ours) != len(others)
-            failed = failed or (bool(parted) and kind == "f32")
-            total = len(PROMPTS[:args.prompts])
+            failed = failed or bool(recalled) or (bool(parted) and kind == "f32")
             where = ", ".join("%d (%.3f)" % place for place in sorted(parted)) or "none"
-            print("| %s | %d of %d | %s | %s |" % (kind, total - len(parted), total, where, bytes_same), flush=True)
+            print("| %s | %d of %d | %d of %d | %s | %s |" % (kind, len(recalls) - len(recalled), len(recalls), len(tales) - len(parted),
+                                                             len(tales), where, bytes_same), flush=True)
     return 1 if failed else 0
 
 
