@@ -36,7 +36,13 @@ KvArena::KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind plac
 }
 
 bool KvArena::can_take(uint64_t blocks) const {
-    return shape_.max_bytes == 0 || (blocks_in_use_ + blocks) * shape_.block_bytes() <= shape_.max_bytes;
+    return shape_.max_bytes == 0 ||
+           (blocks_in_use_ + blocks) * shape_.block_bytes() + extra_bytes_ <= shape_.max_bytes;
+}
+
+void KvArena::count_extra(uint64_t now, uint64_t before) noexcept {
+    extra_bytes_ = extra_bytes_ - before + now;
+    peak_bytes_ = std::max(peak_bytes_, bytes_in_use());
 }
 
 int32_t KvArena::take(uint32_t index) {
@@ -73,7 +79,8 @@ int32_t KvArena::take(uint32_t index) {
     layer.owners[block] = 1;
     ++layer.first_free; // only now: a block without memory stays free
     ++layer.in_use;
-    peak_blocks_ = std::max(peak_blocks_, ++blocks_in_use_);
+    ++blocks_in_use_;
+    peak_bytes_ = std::max(peak_bytes_, bytes_in_use());
     return static_cast<int32_t>(block);
 }
 
@@ -168,7 +175,7 @@ void KvArena::copy_block(uint32_t index, int32_t from, int32_t to) {
 
 uint64_t KvArena::bytes_resident() const {
     if (reserved_) return bytes_in_use();
-    uint64_t bytes = 0;
+    uint64_t bytes = extra_bytes_;
     for (const Layer &layer : layers_)
         bytes += layer.owners.size() * shape_.block_bytes();
     return bytes;

@@ -40,10 +40,12 @@ class KvArena {
     void copy_block(uint32_t layer, int32_t from, int32_t to);
 
     uint64_t bytes_in_use() const {
-        return blocks_in_use_ * shape_.block_bytes();
-    }                                // shared blocks counted once
+        return blocks_in_use_ * shape_.block_bytes() + extra_bytes_;
+    } // shared blocks counted once, and what is kept beside blocks
+    // What a sequence keeps beside its blocks is `now` bytes and was `before`: they count as cache memory.
+    void count_extra(uint64_t now, uint64_t before) noexcept;
     uint64_t bytes_resident() const; // memory behind the arenas
-    uint64_t peak_bytes() const { return peak_blocks_ * shape_.block_bytes(); }
+    uint64_t peak_bytes() const { return peak_bytes_; }
 
   private:
     struct Layer {
@@ -63,7 +65,7 @@ class KvArena {
     keel_buffer_kind placement_;
     bool reserved_ = false;
     std::vector<Layer> layers_;
-    uint64_t blocks_in_use_ = 0, peak_blocks_ = 0;
+    uint64_t blocks_in_use_ = 0, extra_bytes_ = 0, peak_bytes_ = 0;
     OpHandle copy_k_, copy_v_; // planned when first needed
 };
 

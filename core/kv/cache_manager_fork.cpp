@@ -15,11 +15,11 @@ CacheManager::CacheManager(CacheManager &parent, CachePlan &plan, std::unique_pt
     start();
     if (inputs_ && parent.inputs_) inputs_->copy_from(*parent.inputs_, *cache_);
     if (rerotation_ && parent.rerotation_ && parent.has_evicted())
-        rerotation_ = parent.rerotation_->fork(plan);
+        rerotation_ = parent.rerotation_->fork(plan, *cache_);
     if (is_same) {
         copy_extras(parent);
         if (parent.policy_) policy_ = parent.policy_->fork();
-        if (parent.rerotation_) rerotation_ = parent.rerotation_->fork(plan);
+        if (parent.rerotation_) rerotation_ = parent.rerotation_->fork(plan, *cache_);
     } else if (!plan.keeps_all()) {
         adopt_extras(parent);
     }

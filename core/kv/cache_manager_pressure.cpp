@@ -97,14 +97,6 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
             "slots; at least {} are needed: raise policy.budget, or pin less",
             what, pinned, prefix_, config.protect_recent, room, least);
     }
-    const bool scatters = keel_dtype_block(plan_.shape().key_dtype) > 1 && rerotation_ != nullptr;
-    if (scatters && plan_.rerotate() == nullptr) {
-        throw_error(
-            ErrorKind::input,
-            "{}: pinned tokens come to lie behind gaps, and rotating {} keys again and again would add up "
-            "rounding; use policy.positions: absolute or kv.key_dtype: f16",
-            what, keel_dtype_name(plan_.shape().key_dtype));
-    }
     if (from >= seen_) {
         pins_.add(run);
     } else {

@@ -12,10 +12,6 @@ namespace {
 
 constexpr double mib = 1048576;
 
-bool is_quantized(keel_dtype dtype) {
-    return keel_dtype_block(dtype) > 1;
-}
-
 keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
     keel_geometry geometry = {KEEL_HEADER(keel_geometry)};
     geometry.layers = shape.layers;
@@ -175,9 +171,14 @@ int64_t CachePlan::peak_slots(int64_t chunk) const {
     return std::min(capacity, now.tokens + now.slack + chunk);
 }
 
+uint64_t CachePlan::slot_row_bytes() const {
+    const uint64_t block = shape_.block_bytes() + (keeps_pristine() ? shape_.key_block_bytes() : 0);
+    return uint64_t{shape_.layers} * shape_.kv_heads * block;
+}
+
 int64_t CachePlan::capacity_slots() const {
     if (shape_.max_bytes == 0) return shape_.max_slots;
-    const uint64_t row = uint64_t{shape_.layers} * shape_.kv_heads * shape_.block_bytes();
+    const uint64_t row = slot_row_bytes();
     const uint64_t blocks = std::min<uint64_t>(shape_.max_bytes / row, uint64_t{1} << 30);
     return std::min(shape_.max_slots, static_cast<int64_t>(blocks) * shape_.block_slots);
 }
@@ -218,8 +219,7 @@ void CachePlan::check_budget() {
         break;
     case BudgetUnit::mib: {
         key = "policy.budget.mib";
-        const auto row =
-            static_cast<double>(uint64_t{shape_.layers} * shape_.kv_heads * shape_.block_bytes());
+        const auto row = static_cast<double>(slot_row_bytes());
         const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * mib / row);
         if (blocks < 1) {
             throw_error(
@@ -261,16 +261,6 @@ void CachePlan::check_positions() {
     if (config_.rope_frequencies.empty() || 2 * config_.rope_frequencies.size() > shape_.head_dim) {
         throw_error(ErrorKind::internal, "re-rotation with {} RoPE frequencies of heads of {}",
                     config_.rope_frequencies.size(), shape_.head_dim);
-    }
-    // Pinned tokens come to lie behind gaps under any policy.
-    const bool contiguous =
-        needs_.granularity == KEEL_KEEP_TOKEN && needs_.output == KEEL_OUTPUT_KEEP && pinned_slots() == 0;
-    if (is_quantized(shape_.key_dtype) && !contiguous) {
-        throw_error(
-            ErrorKind::input,
-            "policy.positions: policy {} may keep scattered slots, and rotating {} keys again and again "
-            "would add up rounding; use positions: absolute or kv.key_dtype: f16",
-            config_.policy.name, keel_dtype_name(shape_.key_dtype));
     }
 }
 
@@ -349,26 +339,45 @@ void CachePlan::plan_rerotation() {
     turn.tables = &tables;
     turn.row = turn.new_positions = index.c();
     turn.end = shape_.max_slots;
-    if (!is_quantized(shape_.key_dtype))
-        rerotate_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation");
+    if (!keeps_pristine()) rerotate_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation");
     // How long a system prompt is comes to light when a conversation begins.
-    const int64_t prefix = config_.protect_system_prompt ? shape_.max_slots : config_.protect_prefix;
+    const int64_t prefix =
+        keeps_pristine() || config_.protect_system_prompt ? shape_.max_slots : config_.protect_prefix;
     if (prefix == 0) return;
     const Tensor copy = Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, prefix, shape_.head_dim});
     turn.features = KEEL_REROTATE_SOURCE;
     turn.source = copy.c();
     turn.end = prefix;
-    restore_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation of the protected prefix");
+    restore_ =
+        executor_.plan(KEEL_OP_KV_REROTATE, turn,
+                       keeps_pristine() ? "kv: re-rotation" : "kv: re-rotation of the protected prefix");
     keel_keys_args keys = {KEEL_HEADER(keel_keys_args)};
     keys.kv = kv.view();
     keys.out = copy.c();
     keys.end = prefix;
-    capture_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: copy of the protected prefix");
+    capture_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: copy of keys that are rotated again");
+    if (!keeps_pristine()) return;
+    const Tensor codes = Tensor::shape(shape_.key_dtype, {shape_.kv_heads, slots, shape_.head_dim});
+    keel_move_args cast = {KEEL_HEADER(keel_move_args)};
+    cast.out = codes.c();
+    const Tensor same = Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, slots, shape_.head_dim});
+    cast.x = same.c();
+    write_pristine_ = executor_.plan(KEEL_OP_CAST, cast, "kv: copy of keys that are rotated again");
+    const Tensor ids = Tensor::shape(KEEL_DTYPE_I32, {slots}),
+                 rows = Tensor::shape(shape_.key_dtype, {slots, shape_.head_dim}),
+                 values = Tensor::shape(KEEL_DTYPE_F32, {slots, shape_.head_dim});
+    keel_embed_args embed = {KEEL_HEADER(keel_embed_args)};
+    embed.ids = ids.c();
+    embed.w = rows.c();
+    embed.out = values.c();
+    embed.scale = 1;
+    read_pristine_ = executor_.plan(KEEL_OP_EMBED, embed, "kv: keys as they were before rotations");
 }
 
 std::vector<const PlannedOp *> CachePlan::ops() const {
     std::vector<const PlannedOp *> out = inputs_.list();
-    for (const OpHandle *op : {&gather_, &capture_, &rerotate_, &restore_}) {
+    for (const OpHandle *op :
+         {&gather_, &capture_, &rerotate_, &restore_, &read_pristine_, &write_pristine_}) {
         if (*op) out.push_back(op->get());
     }
     return out;

@@ -50,6 +50,8 @@ class CachePlan {
     bool keeps_all() const { return (needs_.flags & KEEL_POLICY_KEEPS_ALL) != 0; }
     bool acts_in_prefill() const { return (needs_.flags & KEEL_POLICY_BLOCKWISE) != 0; }
     bool prefill_only() const { return (needs_.flags & KEEL_POLICY_PREFILL_ONLY) != 0; }
+    // Are quantized keys rotated again? Then a copy of those that move is kept, see PristineKeys.
+    bool keeps_pristine() const { return may_move_keys() && keel_dtype_block(shape_.key_dtype) > 1; }
     bool may_move_keys() const { return !keeps_all() && config_.positions != KvPositions::absolute; }
     // The budget when `seen` tokens were seen (they matter for a ratio) of a sequence whose first `prefix` slots are protected, which are
     // at least CacheConfig::protect_prefix. Not for a policy that keeps all.
@@ -75,11 +77,13 @@ class CachePlan {
     // For CacheManager.
     PlannedOp *gather() const { return gather_.get(); }
     const InputOps &inputs() const { return inputs_; }
-    std::span<const float> projection() const { return projection_; } // [head_dim, projection_cols]
-    PlannedOp *capture() const { return capture_.get(); }             // key_project of the protected prefix
-    PlannedOp *rerotate() const { return rerotate_.get(); }           // in place
-    PlannedOp *restore() const { return restore_.get(); }             // from the captured prefix
-    static constexpr int64_t rerotate_rows = 256;                     // distinct rotations of a call
+    std::span<const float> projection() const { return projection_; }   // [head_dim, projection_cols]
+    PlannedOp *capture() const { return capture_.get(); }               // key_project of the protected prefix
+    PlannedOp *rerotate() const { return rerotate_.get(); }             // in place
+    PlannedOp *restore() const { return restore_.get(); }               // from the captured prefix
+    PlannedOp *read_pristine() const { return read_pristine_.get(); }   // rows of a copy, by number
+    PlannedOp *write_pristine() const { return write_pristine_.get(); } // f32 to the K dtype
+    static constexpr int64_t rerotate_rows = 256;                       // distinct rotations of a call
 
   private:
     void check_needs();
@@ -108,7 +112,8 @@ class CachePlan {
     InputOps inputs_;
     uint64_t sequences_ = 0;
     std::unique_ptr<EvictionLog> log_;
-    OpHandle gather_, capture_, rerotate_, restore_;
+    OpHandle gather_, capture_, rerotate_, restore_, read_pristine_, write_pristine_;
+    uint64_t slot_row_bytes() const; // of a block of each head of all layers
 };
 
 } // namespace keel

@@ -297,11 +297,14 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
     // A fork's shared blocks have to be copied: if kv.max_mib has no room for that, nothing is moved at all.
     std::string why;
     if (!cache_->can_compact(keep_, &why)) throw_error(ErrorKind::resource, "{}", why);
+    if (rerotation_ && !rerotation_->can_hold(*cache_, keep_, &why))
+        throw_error(ErrorKind::resource, "{}", why);
     for (EvictionRecord &record : records) {
         const auto begin = Clock::now();
         const KeepLists &keep = keep_[record.layer];
         note_tail(record.layer, keep);
         note_compact(record.layer, keep);
+        if (rerotation_) rerotation_->note_compact(record.layer, keep);
         record.kept_min = shortest_kept(keep);
         for (const auto &list : keep)
             record.kept_max = std::max(record.kept_max, std::ssize(list));

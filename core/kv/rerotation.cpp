@@ -9,7 +9,8 @@
 namespace keel {
 
 Rerotation::Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix)
-    : plan_(plan), placement_(placement), prefix_(prefix), captured_(plan.shape().layers, 0) {
+    : plan_(plan), placement_(placement), prefix_(plan.keeps_pristine() ? 0 : prefix),
+      captured_(plan.shape().layers, 0) {
     const size_t rows = size_t{plan.shape().layers} * plan.shape().kv_heads;
     origin_.assign(rows * static_cast<size_t>(prefix_), 0);
 }
@@ -68,25 +69,51 @@ int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
         }
     }
     if (moved_end == 0) return 0;
-    if (moved_end > prefix_ && plan_.rerotate() == nullptr) {
-        throw_error(
-            ErrorKind::input,
-            "policy.positions: policy {} kept scattered slots of layer {}, and rotating {} keys again "
-            "and again would add up rounding; use positions: absolute or kv.key_dtype: f16",
-            plan_.config().policy.name, layer, keel_dtype_name(s.key_dtype));
-    }
+    if (plan_.keeps_pristine()) return close_quantized(cache, layer, moved_end);
     make_buffers();
     int64_t moved = 0;
     if (prefix_ > 0) {
         capture(cache, layer);
-        moved += move(cache, layer, 0, std::min(prefix_, moved_end), true);
+        const Tensor whole = pristine_.rows(int64_t{layer} * s.kv_heads, s.kv_heads);
+        const size_t first = size_t{layer} * s.kv_heads * static_cast<size_t>(prefix_);
+        const Source source = {
+            *whole.c(), [this, first](uint32_t head, int64_t slot) {
+                return origin_[first + head * static_cast<size_t>(prefix_) + static_cast<size_t>(slot)];
+            }};
+        moved += move(cache, layer, 0, std::min(prefix_, moved_end), &source);
     }
-    if (moved_end > prefix_) moved += move(cache, layer, prefix_, moved_end, false);
+    if (moved_end > prefix_) moved += move(cache, layer, prefix_, moved_end, nullptr);
     return moved;
 }
 
+int64_t Rerotation::close_quantized(KvCache &cache, uint32_t layer, int64_t end) {
+    make_buffers();
+    if (!copies_) copies_ = std::make_unique<PristineKeys>(plan_, cache, placement_);
+    std::vector<int64_t> ends; // behind the last slot of each head that has to move
+    for (uint32_t h = 0; h < plan_.shape().kv_heads; ++h) {
+        const auto positions = cache.positions(layer, h);
+        const int64_t length = std::ssize(positions);
+        int64_t j = std::min(length, end);
+        while (j > 0 && positions[static_cast<size_t>(j - 1)] == positions.back() - (length - j))
+            --j;
+        ends.push_back(j);
+    }
+    const Source source = {
+        *copies_->take(cache, layer, ends).c(),
+        [this, layer](uint32_t head, int64_t slot) { return copies_->origin(layer, head, slot); }};
+    return move(cache, layer, 0, end, &source);
+}
+
+void Rerotation::note_compact(uint32_t layer, const KeepLists &keep) {
+    if (copies_) copies_->note_compact(layer, keep);
+}
+
+bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const {
+    return !plan_.keeps_pristine() || PristineKeys::fits(plan_, cache, keep, why);
+}
+
 // Turns slots begin..end-1 to where they belong, `rerotate_rows` different turns at a time.
-int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy) {
+int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, const Source *source) {
     const KvShape &s = plan_.shape();
     const auto width = static_cast<size_t>(end);
     const size_t cells = s.kv_heads * width;
@@ -94,20 +121,23 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
     host_positions_.assign(cells, 0);
     turns_.clear();
     int64_t moved = 0;
+    size_t last = 0;
     const auto row_of = [&](int64_t turn) {
+        // Neighbours turn alike, as a rule.
+        if (last < turns_.size() && turns_[last] == turn) return static_cast<int32_t>(last);
         auto found = std::find(turns_.begin(), turns_.end(), turn);
         if (found == turns_.end() && std::ssize(turns_) == CachePlan::rerotate_rows) {
-            run_move(cache, layer, begin, end, from_copy);
+            run_move(cache, layer, begin, end, source);
             std::fill(host_row_.begin(), host_row_.end(), -1);
             turns_.clear();
             found = turns_.end();
         }
         if (found == turns_.end()) found = turns_.insert(found, turn);
-        return static_cast<int32_t>(found - turns_.begin());
+        last = static_cast<size_t>(found - turns_.begin());
+        return static_cast<int32_t>(last);
     };
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const int64_t length = cache.length(layer, h);
-        const size_t origin = (size_t{layer} * s.kv_heads + h) * static_cast<size_t>(prefix_);
         for (int64_t j = begin; j < std::min(end, length); ++j) {
             const auto slot = static_cast<size_t>(j);
             const auto positions = cache.positions(layer, h);
@@ -115,17 +145,17 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
             const int32_t now = positions[slot];
             if (target == now) continue;
             host_row_[h * width + slot] =
-                row_of(int64_t{target} - (from_copy ? origin_[origin + slot] : now));
+                row_of(int64_t{target} - (source != nullptr ? source->origin(h, j) : now));
             host_positions_[h * width + slot] = target;
             cache.set_positions(layer, h, j, {&target, 1});
             ++moved;
         }
     }
-    if (!turns_.empty()) run_move(cache, layer, begin, end, from_copy);
+    if (!turns_.empty()) run_move(cache, layer, begin, end, source);
     return moved;
 }
 
-void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy) {
+void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, const Source *source) {
     const KvShape &s = plan_.shape();
     write_tables(layer);
     const Tensor row(row_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
@@ -144,22 +174,14 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
     args.new_positions = positions.c();
     args.begin = begin;
     args.end = end;
-    if (!from_copy) {
+    if (source == nullptr) {
         plan_.executor().run(*plan_.rerotate(), args);
         return;
     }
     // The op's source has exactly the range's slots; the copy may have more.
-    const Tensor whole = pristine_.rows(int64_t{layer} * s.kv_heads, s.kv_heads);
-    args.features = KEEL_REROTATE_SOURCE;
-    args.end = prefix_;
-    if (end == prefix_) {
-        args.source = whole.c();
-        plan_.executor().run(*plan_.restore(), args);
-        return;
-    }
-    keel_tensor part = *whole.c();
+    keel_tensor part = source->keys;
     part.shape[1] = end;
-    args.end = end;
+    args.features = KEEL_REROTATE_SOURCE;
     args.source = &part;
     plan_.executor().run(*plan_.restore(), args);
 }
@@ -185,9 +207,10 @@ void Rerotation::truncate(const KvCache &cache) {
         for (uint32_t h = 0; h < s.kv_heads; ++h)
             captured_[l] = std::min(captured_[l], cache.length(l, h));
     }
+    if (copies_) copies_->truncate(cache);
 }
 
-std::unique_ptr<Rerotation> Rerotation::fork(CachePlan &plan) const {
+std::unique_ptr<Rerotation> Rerotation::fork(CachePlan &plan, KvCache &cache) const {
     auto copy = std::make_unique<Rerotation>(plan, placement_, prefix_);
     copy->captured_ = captured_;
     copy->origin_ = origin_;
@@ -195,10 +218,19 @@ std::unique_ptr<Rerotation> Rerotation::fork(CachePlan &plan) const {
         copy->make_buffers();
         copy->pristine_.write(pristine_.read<float>().data());
     }
+    if (copies_) {
+        copy->copies_ = std::make_unique<PristineKeys>(plan, cache, placement_);
+        copy->copies_->copy_from(*copies_);
+    }
     return copy;
 }
 
 void Rerotation::save(StateWriter &out) const {
+    if (plan_.keeps_pristine()) {
+        out.put(uint8_t{copies_ != nullptr});
+        if (copies_) copies_->save(out);
+        return;
+    }
     const KvShape &s = plan_.shape();
     const std::vector<float> rows = pristine_.empty() ? std::vector<float>{} : pristine_.read<float>();
     for (uint32_t l = 0; l < s.layers; ++l) {
@@ -213,7 +245,14 @@ void Rerotation::save(StateWriter &out) const {
     }
 }
 
-void Rerotation::load(StateReader &in, const KvCache &cache) {
+void Rerotation::load(StateReader &in, KvCache &cache) {
+    if (plan_.keeps_pristine()) {
+        copies_.reset();
+        if (in.get<uint8_t>("keys that were rotated") == 0) return;
+        copies_ = std::make_unique<PristineKeys>(plan_, cache, placement_);
+        copies_->load(in, cache);
+        return;
+    }
     const KvShape &s = plan_.shape();
     std::vector<float> rows, read;
     std::vector<int32_t> origins;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "kv/cache_plan.hpp"
+#include "kv/pristine_keys.hpp"
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,8 +17,9 @@ namespace keel {
 // Guarantees:
 // - The protected prefix is made again each time from an f32 copy of what was first written, rotated once by the whole difference
 //   (computed in float64): one rounding to f32 and one to the K dtype, however often it moves.
-// - Other keys left of a gap (a policy that keeps scattered slots) are rotated in place, which rounds to the K dtype once per move:
-//   f32, f16 and bf16 only. Quantized keys outside the prefix are never rotated: close() refuses them by name.
+// - Other keys left of a gap (a policy that keeps scattered slots) are rotated in place, which rounds to the K dtype once per move: f32,
+//   f16 and bf16.
+// - Quantized keys, the prefix too, are made again from a copy of their codes (PristineKeys).
 class Rerotation {
   public:
     // `prefix`: protected slots at the front.
@@ -24,23 +27,36 @@ class Rerotation {
 
     // After compact(): moves the keys of a layer so that its positions are contiguous up to the newest. The keys moved.
     int64_t close(KvCache &cache, uint32_t layer);
+    // A layer was compacted to these slots; before close().
+    void note_compact(uint32_t layer, const KeepLists &keep);
+    // Is there memory to go on if only these slots are left? If not: why, in words.
+    bool can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const;
     // The sequence was cut: protected slots from the shortest head's length on will be written anew.
     void truncate(const KvCache &cache);
-    std::unique_ptr<Rerotation> fork(CachePlan &plan) const;
+    // `cache`: the fork's.
+    std::unique_ptr<Rerotation> fork(CachePlan &plan, KvCache &cache) const;
     // Writes the pristine copy of the protected prefix, and takes it in again; `cache` holds the sequence by then.
     void save(StateWriter &out) const;
-    void load(StateReader &in, const KvCache &cache);
+    void load(StateReader &in, KvCache &cache);
 
   private:
     void capture(KvCache &cache, uint32_t layer);
-    int64_t move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy);
-    void run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, bool from_copy);
+    // Where keys come from that are not rotated in place: f32 [kv_heads, n, head_dim] for slots 0..n-1, and the position that each was
+    // first written for.
+    struct Source {
+        keel_tensor keys;
+        std::function<int32_t(uint32_t head, int64_t slot)> origin;
+    };
+    int64_t close_quantized(KvCache &cache, uint32_t layer, int64_t end);
+    int64_t move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, const Source *source);
+    void run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, const Source *source);
     void write_tables(uint32_t layer);
     void make_buffers();
 
     CachePlan &plan_;
     keel_buffer_kind placement_;
-    int64_t prefix_;
+    std::unique_ptr<PristineKeys> copies_; // of quantized keys; made when the first one moves
+    int64_t prefix_;                       // 0 where keys are quantized: the prefix is among the copies
     Tensor pristine_;               // f32 [layers * kv_heads, prefix, head_dim]; made at the first move
     std::vector<int64_t> captured_; // [layers] slots of pristine_ that hold something
     std::vector<int32_t> origin_;   // [layers, kv_heads, prefix] position that a pristine key is rotated for

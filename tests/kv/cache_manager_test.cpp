@@ -350,11 +350,6 @@ TEST_CASE("Configs that cannot work are refused with the key to change") {
     config = tokens_budget(32);
     config.log = "/no/such/folder/log.jsonl";
     CHECK_THAT(refusal(shape, script, config), Contains("policy.log"));
-    config = tokens_budget(32);
-    config.positions = KvPositions::rerotated;
-    config.rope_frequencies = {1, 0.5};
-    CHECK_THAT(refusal(test_shape(KEEL_DTYPE_Q8_0), script, config),
-               Contains("policy.positions") && Contains("kv.key_dtype"));
     script.needs.flags = KEEL_POLICY_PREFILL_ONLY;
     config = tokens_budget(32);
     config.at_prefill_end = false;

@@ -160,27 +160,37 @@ TEST_CASE("Pins that leave no room are refused, with the numbers and the key") {
     CHECK(own.plan->budget(0).tokens == 70);
 }
 
-TEST_CASE("Scattered keys that cannot be rotated without loss are not pinned") {
-    Script script = newest_are_best();
-    script.needs.granularity = KEEL_KEEP_TOKEN;
-    script.needs.output = KEEL_OUTPUT_KEEP;
-    script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
-        out.keep_count[0] = 0;
-        for (int32_t s = std::max(0, in.lengths[0] - in.budgets[0]); s < in.lengths[0]; ++s)
-            out.keep[out.keep_count[0]++] = s;
-        return KEEL_OK;
-    };
-    CacheConfig config = budget_of(script, 40);
-    config.positions = KvPositions::rerotated;
-    config.rope_frequencies = frequencies();
-    ManagerRun run("reference", pin_shape(KEEL_DTYPE_Q8_0), config);
-    if (run.plan->rerotate() == nullptr) {
-        CHECK_THAT(error_text([&] { run.manager->pin(10, 20, "/pin"); }, ErrorKind::input),
-                   Contains("q8_0") && Contains("absolute"));
+TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding") {
+    for (const keel_dtype dtype : {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
+        Script script = newest_are_best();
+        CacheConfig config = budget_of(script, 40);
+        config.slack = 1;
+        config.positions = KvPositions::rerotated;
+        config.rope_frequencies = frequencies();
         config.pinned = {{3, 5}};
-        CHECK_THAT(error_text([&] { ManagerRun("reference", pin_shape(KEEL_DTYPE_Q8_0), config); },
-                              ErrorKind::input),
-                   Contains("policy.positions"));
+        ManagerRun run("reference", pin_shape(dtype), config);
+        run.manager->pin(10, 12, "/pin");
+        run.step(60, StepKind::prefill_end);
+        const auto error = [&] { // of the pinned keys, turned to where they are
+            const KvCache &cache = run.manager->cache();
+            const auto keys = run.rig.keys(run.manager->cache(), 0);
+            const size_t dim = run.plan->shape().head_dim;
+            double sum = 0;
+            for (const auto &[slot, token] : {std::pair<size_t, int64_t>{0, 3}, {1, 4}, {2, 10}, {3, 11}}) {
+                const auto truth = run.rig.tokens().key(token, 0, 0, cache.positions(0, 0)[slot]);
+                for (size_t d = 0; d < dim; ++d)
+                    sum += std::pow(double{keys[slot * dim + d]} - double{truth[d]}, 2);
+            }
+            return std::sqrt(sum);
+        };
+        double early = 0, late = 0;
+        for (int i = 0; i < 240; ++i) {
+            run.step(1, StepKind::decode);
+            if (i < 40) early += error();
+            if (i >= 200) late += error();
+        }
+        CHECK(run.manager->evictions() > 100);
+        CHECK(late < 1.25 * early);
     }
 }
 
