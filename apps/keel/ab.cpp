@@ -113,7 +113,7 @@ std::string cost_text(const AbExperiment &e, const AbCost &cost) {
     out += table(rows);
     return out + fmt::format("\nabout {}: {} tokens to prefill at {:.0f} tokens/s, {} to decode at {:.0f} "
                              "tokens/s (measured just "
-                             "now{}; shared prefills not counted)\nreference {}, results go to {}\n",
+                             "now{})\nreference {}, results go to {}\n",
                              duration_text(cost.seconds), cost.prefill_tokens, cost.prefill_rate,
                              cost.decode_tokens, cost.decode_rate,
                              cost.counted_by_sample ? ", tokens from the first documents" : "",

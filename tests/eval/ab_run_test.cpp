@@ -78,22 +78,25 @@ const std::string recall = "protocol: [question_blind, query_aware]\n"
 
 TEST_CASE("arms are merged over the base, and budgets spread over those that evict") {
     const Lab lab;
-    const AbExperiment e = lab.resolve("arms:\n"
-                                       "  window: {policy: {plugin: sliding_window, protect: {recent: 2}}}\n"
-                                       "  full: {policy: none}\n"
-                                       "  random: {policy: random}\n"
-                                       "  fixed: {policy: {plugin: sliding_window, budget: {tokens: 40}}}\n"
-                                       "  q8: {kv: q8_0}\n"
-                                       "reference: full\n"
-                                       "budgets: [{tokens: 64}, {ratio: 0.5}]\n"
-                                       "tasks: [{kind: passkey, lengths: [160]}]\n"
-                                       "seeds: [3, 4]\n");
+    const AbExperiment e =
+        lab.resolve("arms:\n"
+                    "  window: {policy: {plugin: sliding_window, protect: {recent: 2}}}\n"
+                    "  full: {policy: none}\n"
+                    "  random: {policy: random}\n"
+                    "  fixed: {policy: {plugin: sliding_window, budget: {tokens: 40}}}\n"
+                    "  sweep: {policy: sliding_window, budgets: [{tokens: 32}, {mib: 0.5}]}\n"
+                    "  q8: {kv: q8_0}\n"
+                    "reference: full\n"
+                    "budgets: [{tokens: 64}, {ratio: 0.5}]\n"
+                    "tasks: [{kind: passkey, lengths: [160]}]\n"
+                    "seeds: [3, 4]\n");
     std::vector<std::string> names;
     for (const AbRun &run : e.runs)
         names.push_back(run.arm + " " + run.budget);
     CHECK(names == std::vector<std::string>{"full full", "window tokens:64", "window ratio:0.5",
                                             "random tokens:64", "random ratio:0.5", "fixed tokens:40",
-                                            "q8 full", "full#again full"});
+                                            "sweep tokens:32", "sweep mib:0.5", "q8 full",
+                                            "full#again full"});
     CHECK(e.reference().keeps_all);
     CHECK(*e.runs[1].config.policy.protect.prefix == 4); // of the base
     CHECK(*e.runs[1].config.policy.protect.recent == 2);
@@ -101,7 +104,7 @@ TEST_CASE("arms are merged over the base, and budgets spread over those that evi
     CHECK_FALSE(e.runs[2].config.policy.budget.tokens->has_value());
     CHECK(e.runs[1].seeds == std::vector<uint64_t>{3}); // nothing is random about it
     CHECK(e.runs[3].seeds == std::vector<uint64_t>{3, 4});
-    CHECK(e.differences[4] == "kv.dtype: q8_0");
+    CHECK(e.differences[5] == "kv.dtype: q8_0");
     // Read back it is the same experiment.
     AbResolveOptions options;
     options.circumstances = "test";

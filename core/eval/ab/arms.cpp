@@ -24,14 +24,6 @@ PipelineConfig base_config(const PipelineConfig &arm) {
     return config;
 }
 
-// Whether a policy may be asked before a prompt has ended.
-bool acts_while_reading(const AbRun &run) {
-    const pipeline::TriggerSection &t = run.config.policy.trigger;
-    return run.acts_in_prefill && std::any_of(t.on.value.begin(), t.on.value.end(), [](pipeline::Trigger on) {
-               return on != pipeline::Trigger::prefill_end;
-           });
-}
-
 uint64_t bytes_of(Session &session) {
     return session.cache().cache().bytes_in_use();
 }
@@ -79,7 +71,7 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
 bool AbArms::may_share(size_t run) const {
     const AbRun &r = experiment_.runs[run];
     // Under a cap on the cache's bytes, copies would take from each other what each has for itself alone.
-    return options_.share_prefill && !r.is_rerun && !acts_while_reading(r) && !r.config.kv.max_bytes();
+    return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill && !r.config.kv.max_bytes();
 }
 
 // Puts the runs of a base into as few groups as can share a prefill each: what one prefill collects it collects in one form.
@@ -129,6 +121,23 @@ uint64_t AbArms::full_bytes(int64_t tokens) {
 bool AbArms::shares(size_t run) {
     base(run);
     return group_of_[run] != alone;
+}
+
+uint64_t AbArms::prefills() {
+    uint64_t count = 0;
+    for (size_t r = 0; r < experiment_.runs.size(); ++r)
+        count += shares(r) || experiment_.runs[r].is_rerun ? 0 : experiment_.runs[r].seeds.size();
+    for (const auto &base : bases_)
+        count += base->groups.size();
+    return count;
+}
+
+void AbArms::check_prompt(size_t run, int64_t tokens) {
+    const uint64_t seed = experiment_.runs[run].seeds.front();
+    Base &b = base(run);
+    std::string why;
+    if (!Session(*b.pipeline, plan(run, seed, 0)).can_take(tokens, &why))
+        blame(run, static_cast<size_t>(tokens), Error(ErrorKind::input, why));
 }
 
 // ---- sessions ------------------------------------------------------------------------------------------------------

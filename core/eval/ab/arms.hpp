@@ -47,6 +47,10 @@ class AbArms {
     Opened open_alone(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
     // Whether a run's prefill is shared with another's.
     bool shares(size_t run);
+    // Prefills that all runs with all their seeds take for one prompt.
+    uint64_t prefills();
+    // Throws Error(input) naming the arm if a run cannot take a prompt of so many tokens in.
+    void check_prompt(size_t run, int64_t tokens);
 
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
     const Tokenizer &tokenizer() { return *pipeline(0).tokenizer(); } // of the reference

@@ -46,40 +46,6 @@ std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64
 
 // ---- arms, budgets, protocol ---------------------------------------------------------------------------------------
 
-void read_arms(const YamlNode &root, AbConfig &c) {
-    const YamlEntry &arms = need(root, "arms", "an experiment", "arms: {full: {policy: none}}");
-    if (!arms.value.is_map() || arms.value.entries.empty())
-        fail(arms.value.where(),
-             fmt::format("expected a map of names and what they change for 'arms', found {}",
-                         describe(arms.value)));
-    if (arms.value.entries.size() > AbConfig::most_arms)
-        fail(arms.value.where(),
-             fmt::format("{} arms, at most {} are compared", arms.value.entries.size(), AbConfig::most_arms));
-    for (const YamlEntry &entry : arms.value.entries) {
-        check_name(entry.key, entry.where, "an arm's name");
-        if (!entry.value.is_map() && !entry.value.is_null())
-            fail(entry.value.where(), fmt::format("expected keys of a pipeline for the arm '{}', found {}",
-                                                  entry.key, describe(entry.value)));
-        c.arms.push_back({entry.key, entry.value, entry.where});
-    }
-}
-
-std::vector<std::string> arm_names(const AbConfig &c) {
-    std::vector<std::string> names;
-    for (const AbArmEntry &arm : c.arms)
-        names.push_back(arm.name);
-    return names;
-}
-
-std::string arm_name(const YamlNode &node, const AbConfig &c, std::string_view what) {
-    const std::string &name = scalar(node, what);
-    const std::vector<std::string> names = arm_names(c);
-    if (std::find(names.begin(), names.end(), name) == names.end())
-        fail(node.where(),
-             fmt::format("expected {}, found {}{}", what, describe(node), did_you_mean(name, names)));
-    return name;
-}
-
 AbBudget read_budget(const YamlNode &node) {
     static const std::vector<std::string> units = {"tokens", "ratio", "mib"};
     if (!node.is_map() || node.entries.size() != 1)
@@ -102,17 +68,56 @@ AbBudget read_budget(const YamlNode &node) {
     return b;
 }
 
-void read_budgets(const YamlNode &root, AbConfig &c) {
-    const YamlEntry *entry = root.find("budgets");
-    if (entry == nullptr) return;
-    for (const YamlNode *item : items(entry->value, "budgets", AbConfig::most_budgets)) {
+std::vector<AbBudget> read_budget_list(const YamlNode &node) {
+    std::vector<AbBudget> budgets;
+    for (const YamlNode *item : items(node, "budgets", AbConfig::most_budgets)) {
         AbBudget budget = read_budget(*item);
-        for (const AbBudget &other : c.budgets) {
+        for (const AbBudget &other : budgets) {
             if (other.label() == budget.label())
                 fail(item->where(), fmt::format("the budget {} twice", budget.label()));
         }
-        c.budgets.push_back(std::move(budget));
+        budgets.push_back(std::move(budget));
     }
+    return budgets;
+}
+
+void read_arms(const YamlNode &root, AbConfig &c) {
+    const YamlEntry &arms = need(root, "arms", "an experiment", "arms: {full: {policy: none}}");
+    if (!arms.value.is_map() || arms.value.entries.empty())
+        fail(arms.value.where(),
+             fmt::format("expected a map of names and what they change for 'arms', found {}",
+                         describe(arms.value)));
+    if (arms.value.entries.size() > AbConfig::most_arms)
+        fail(arms.value.where(),
+             fmt::format("{} arms, at most {} are compared", arms.value.entries.size(), AbConfig::most_arms));
+    for (const YamlEntry &entry : arms.value.entries) {
+        check_name(entry.key, entry.where, "an arm's name");
+        if (!entry.value.is_map() && !entry.value.is_null())
+            fail(entry.value.where(), fmt::format("expected keys of a pipeline for the arm '{}', found {}",
+                                                  entry.key, describe(entry.value)));
+        AbArmEntry arm = {entry.key, entry.value, {}, entry.where};
+        if (const YamlEntry *budgets = arm.overrides.find("budgets")) {
+            arm.budgets = read_budget_list(budgets->value);
+            arm.overrides.erase("budgets");
+        }
+        c.arms.push_back(std::move(arm));
+    }
+}
+
+std::vector<std::string> arm_names(const AbConfig &c) {
+    std::vector<std::string> names;
+    for (const AbArmEntry &arm : c.arms)
+        names.push_back(arm.name);
+    return names;
+}
+
+std::string arm_name(const YamlNode &node, const AbConfig &c, std::string_view what) {
+    const std::string &name = scalar(node, what);
+    const std::vector<std::string> names = arm_names(c);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+        fail(node.where(),
+             fmt::format("expected {}, found {}{}", what, describe(node), did_you_mean(name, names)));
+    return name;
 }
 
 void read_protocols(const YamlNode &root, AbConfig &c) {
@@ -353,7 +358,7 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
     c.reference = c.arms.front().name;
     if (const YamlEntry *entry = root.find("reference"))
         c.reference = arm_name(entry->value, c, "the name of an arm");
-    read_budgets(root, c);
+    if (const YamlEntry *entry = root.find("budgets")) c.budgets = read_budget_list(entry->value);
     read_protocols(root, c);
     read_tasks(root, c);
     read_seeds(root, c);

@@ -30,7 +30,8 @@ struct AbBudget {
 // A change of the base pipeline under a name.
 struct AbArmEntry {
     std::string name;
-    pipeline::YamlNode overrides; // keys of a pipeline; null: none
+    pipeline::YamlNode overrides;  // keys of a pipeline; null: none
+    std::vector<AbBudget> budgets; // its own, in place of the experiment's; empty: those
     SourceLocation where;
 };
 

@@ -75,6 +75,12 @@ std::string own_label(const pipeline::BudgetSection &b) {
     return budget.label();
 }
 
+// Whether a policy may be asked at other times than at a prompt's end.
+bool acts_again(const pipeline::TriggerSection &trigger) {
+    return std::any_of(trigger.on.value.begin(), trigger.on.value.end(),
+                       [](pipeline::Trigger on) { return on != pipeline::Trigger::prefill_end; });
+}
+
 // Whether the arm names a budget itself.
 bool fixes_budget(const AbArmEntry &arm) {
     const pipeline::YamlEntry *policy = arm.overrides.find("policy");
@@ -132,10 +138,14 @@ class Resolver {
         const PipelineConfig config = arm_config(base_, arm);
         describe(config);
         std::vector<std::pair<std::string, PipelineConfig>> budgets;
-        if (fixes_budget(arm) || e_.config.budgets.empty()) {
+        if (fixes_budget(arm) && !arm.budgets.empty())
+            fail(arm.where,
+                 fmt::format("arm '{}' has both 'budgets' and 'policy.budget'; keep one", arm.name));
+        const std::vector<AbBudget> &list = arm.budgets.empty() ? e_.config.budgets : arm.budgets;
+        if (fixes_budget(arm) || list.empty()) {
             budgets.emplace_back(own_label(config.policy.budget), config);
         } else {
-            for (const AbBudget &budget : e_.config.budgets)
+            for (const AbBudget &budget : list)
                 budgets.emplace_back(budget.label(), with_budget(config, budget));
         }
         for (auto &[label, complete] : budgets) {
@@ -143,10 +153,12 @@ class Resolver {
             run.arm = arm.name;
             run.budget = label;
             run.config = std::move(complete);
+            run.is_spread = !fixes_budget(arm) && !list.empty();
             if (!ask(run, arm)) continue;
             e_.runs.push_back(std::move(run));
             if (e_.runs.back().keeps_all) { // one is enough: it has no budget
                 e_.runs.back().budget = "full";
+                e_.runs.back().is_spread = false;
                 e_.runs.back().config = config;
                 return;
             }
@@ -163,8 +175,9 @@ class Resolver {
             const Pipeline checked(run.config, options);
             const CachePlan &plan = checked.cache_plan();
             run.keeps_all = plan.keeps_all();
-            run.acts_in_prefill = plan.acts_in_prefill();
-            run.prefill_only = plan.prefill_only();
+            const bool again = acts_again(run.config.policy.trigger);
+            run.acts_in_prefill = again && plan.acts_in_prefill();
+            run.acts_in_decode = again && !run.keeps_all && !plan.prefill_only();
             run.is_seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
             // A seed that makes a matrix is a part of the method, like any number in it.
             run.draws_slots = run.is_seeded && (plan.needs().needs & KEEL_NEED_KEY_PROJECT) == 0;

@@ -16,9 +16,10 @@ struct AbRun {
     std::string arm, budget; // as records name them
     pipeline::PipelineConfig config;
     std::vector<uint64_t> seeds;  // one, unless the policy draws at random
+    bool is_spread = false;       // its budget is one of a list
     bool keeps_all = true;        // evicts nothing, ever
     bool acts_in_prefill = false; // between the chunks of a prompt
-    bool prefill_only = false;    // not while text is written
+    bool acts_in_decode = false;  // while text is written
     bool is_seeded = false;       // what it keeps depends on the seed
     bool draws_slots = false;     // by lot, slot by slot: under one seed the same ones in every prompt
     bool is_rerun = false;        // the reference once more, for the noise floor

@@ -29,6 +29,7 @@ class JsonlItems : public AbTaskItems {
     }
     size_t documents() const override { return lines_.size(); }
     bool has_question() const override { return true; }
+    int64_t longest_prompt() const override { return 0; }
     int64_t longest() const override { return 0; } // taking a whole file apart beforehand might take minutes
     std::string score_name() const override { return ab_answer_metric_name(task_.metric); }
     double score(const std::string &answer, const std::vector<std::string> &expected) const override {

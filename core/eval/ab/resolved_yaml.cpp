@@ -37,24 +37,24 @@ std::string indented(const std::string &text, const std::string &by) {
     return out;
 }
 
-// The keys that the file gave the arm's budget by are the experiment's, unless the arm fixes its own.
+std::string budgets_yaml(const std::vector<AbBudget> &budgets) {
+    std::vector<std::string> entries;
+    for (const AbBudget &b : budgets)
+        entries.push_back(fmt::format("{{{}: {}}}", b.key(), b.text()));
+    return fmt::format("budgets: [{}]\n", fmt::join(entries, ", "));
+}
+
+// Without the budget that a list spreads over it.
 std::string arm_yaml(const AbExperiment &e, const AbArmEntry &arm) {
     const auto run =
         std::find_if(e.runs.begin(), e.runs.end(), [&](const AbRun &r) { return r.arm == arm.name; });
     pipeline::PipelineConfig config = run->config;
-    const bool from_list =
-        !run->keeps_all &&
-        std::any_of(e.config.budgets.begin(), e.config.budgets.end(), [&](const AbBudget &b) {
-            return config.policy.budget.where().file == b.where.file &&
-                   config.policy.budget.where().line == b.where.line &&
-                   config.policy.budget.where().column == b.where.column;
-        });
-    if (from_list) {
+    if (run->is_spread) {
         const auto slack = config.policy.budget.slack;
         config.policy.budget = {};
         config.policy.budget.slack = slack;
     }
-    return pipeline::to_yaml(config);
+    return pipeline::to_yaml(config) + (arm.budgets.empty() ? std::string{} : budgets_yaml(arm.budgets));
 }
 
 } // namespace
@@ -102,11 +102,7 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
     for (const AbArmEntry &arm : c.arms)
         out += fmt::format("  {}:\n{}", arm.name, indented(arm_yaml(e, arm), "    "));
     out += fmt::format("reference: {}\n", c.reference);
-    if (!c.budgets.empty()) {
-        out += "budgets:\n";
-        for (const AbBudget &b : c.budgets)
-            out += fmt::format("  - {{{}: {}}}\n", b.key(), b.text());
-    }
+    if (!c.budgets.empty()) out += budgets_yaml(c.budgets);
     std::vector<std::string> protocols;
     for (const AbProtocol protocol : c.protocols)
         protocols.emplace_back(ab_protocol_name(protocol));

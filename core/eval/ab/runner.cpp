@@ -50,8 +50,8 @@ AbRunner::~AbRunner() = default;
 
 void AbRunner::plan() {
     const AbConfig &c = experiment_.config;
-    const bool all_at_end = std::all_of(experiment_.runs.begin(), experiment_.runs.end(),
-                                        [](const AbRun &run) { return run.keeps_all || run.prefill_only; });
+    const bool one_by_one = std::any_of(experiment_.runs.begin(), experiment_.runs.end(),
+                                        [](const AbRun &run) { return run.acts_in_decode; });
     for (const AbTask &task : c.tasks) {
         Task t;
         t.task = &task;
@@ -71,7 +71,7 @@ void AbRunner::plan() {
             t.last_metric = "decode_ms_p99";
         }
         if (options_.items > 0) t.documents = std::min(t.documents, static_cast<size_t>(options_.items));
-        t.one_by_one = !all_at_end;
+        t.one_by_one = one_by_one;
         tasks_.push_back(std::move(t));
     }
 }
@@ -192,7 +192,18 @@ void AbRunner::step(uint64_t runs) {
 
 // ---- the loop ------------------------------------------------------------------------------------------------------
 
+// That a prompt is too long for an arm is known before the first item.
+void AbRunner::check_lengths() {
+    for (const Task &task : tasks_) {
+        const int64_t at = task.items ? 0 : *std::max_element(task.task->at.begin(), task.task->at.end());
+        const int64_t longest = task.items ? task.items->longest_prompt() : std::max<int64_t>(at, 1);
+        for (size_t r = 0; longest > 0 && r < experiment_.runs.size(); ++r)
+            at_task(*task.task, [&] { arms_->check_prompt(r, longest); });
+    }
+}
+
 void AbRunner::run() {
+    check_lengths();
     open_results();
     for (const AbRun &run : experiment_.runs)
         per_document_ += run.seeds.size();
@@ -269,6 +280,7 @@ void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t do
 AbCost AbRunner::cost() {
     constexpr size_t sampled = 8;
     AbCost cost;
+    const uint64_t prefills = arms_->prefills();
     uint64_t per_document = 0;
     for (const AbRun &run : experiment_.runs)
         per_document += run.is_rerun ? 0 : run.seeds.size();
@@ -296,7 +308,8 @@ AbCost AbRunner::cost() {
                 for (size_t d = 0; d < n; ++d) {
                     const double runs = static_cast<double>(per_document + (reruns(d) ? 1 : 0));
                     for (const AbUnit &unit : task.items->units(d, protocol)) {
-                        prefill += static_cast<double>(unit.prompt.size()) * runs;
+                        prefill += static_cast<double>(unit.prompt.size()) *
+                                   static_cast<double>(prefills + (reruns(d) ? 1 : 0));
                         decode += static_cast<double>(unit.continuation.size()) * runs;
                         for (const AbQuestion &q : unit.questions)
                             decode += static_cast<double>(std::ssize(q.ask) + q.max_tokens) * runs;

@@ -59,6 +59,7 @@ class AbRunner {
     struct Task;
     struct Measured;
     void plan();
+    void check_lengths();
     void make_folder() const;
     void fill_header();
     void open_results();

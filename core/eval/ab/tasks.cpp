@@ -17,15 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 constexpr uint64_t most_text = uint64_t{256} << 20;
 
-template <typename Action>
-auto at_task(const AbTask &task, Action &&action) {
-    try {
-        return action();
-    } catch (const Error &e) {
-        throw Error(e.kind(), fmt::format("{}: task '{}': {}", to_string(task.where), task.name, e.what()));
-    }
-}
-
 fs::path filler_path(const AbTask &task, const fs::path &model) {
     if (!task.filler.empty()) return task.filler;
     std::error_code error;
@@ -62,6 +53,7 @@ class Continuation : public AbTaskItems {
     size_t documents() const override { return static_cast<size_t>(task_.documents); }
     bool has_question() const override { return false; }
     int64_t longest() const override { return task_.prefix + task_.score; }
+    int64_t longest_prompt() const override { return task_.prefix; }
     std::string score_name() const override { return {}; }
     double score(const std::string &, const std::vector<std::string> &) const override { return 0; }
 
@@ -102,8 +94,9 @@ class Recall : public AbTaskItems {
         return task_.lengths.size() * static_cast<size_t>(std::max<int64_t>(task_.depths, 1) * task_.items);
     }
     bool has_question() const override { return true; }
-    int64_t longest() const override {
-        return *std::max_element(task_.lengths.begin(), task_.lengths.end()) + answer_room;
+    int64_t longest() const override { return longest_prompt() + answer_room; }
+    int64_t longest_prompt() const override {
+        return *std::max_element(task_.lengths.begin(), task_.lengths.end());
     }
     std::string score_name() const override { return "hit"; }
     double score(const std::string &answer, const std::vector<std::string> &expected) const override {

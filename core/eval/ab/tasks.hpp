@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/error.hpp"
 #include "eval/ab/config.hpp"
 #include "text/tokenizer.hpp"
 
@@ -39,6 +40,7 @@ class AbTaskItems {
     virtual bool has_question() const = 0; // so that the protocols differ
     // Tokens of the longest prompt with its answer: an upper bound. 0: not known beforehand.
     virtual int64_t longest() const = 0;
+    virtual int64_t longest_prompt() const = 0; // the same without the answer
     // `document` below documents(). Under query_aware there is one unit for each question, see parts().
     virtual std::vector<AbUnit> units(size_t document, AbProtocol protocol) const = 0;
     virtual std::string score_name() const = 0; // of the metric of an answer: "hit", "f1"
@@ -48,6 +50,16 @@ class AbTaskItems {
     }                                                              // as it is compared and recorded
     virtual bool ends(const std::string &) const { return false; } // the answer so far is complete
 };
+
+// Errors of what a task needs begin with the task's place and name.
+template <typename Action>
+auto at_task(const AbTask &task, Action &&action) {
+    try {
+        return action();
+    } catch (const Error &e) {
+        throw Error(e.kind(), fmt::format("{}: task '{}': {}", to_string(task.where), task.name, e.what()));
+    }
+}
 
 // `model`: the model's folder or file, for texts that are looked for beside it. Throws Error(input) for files that are not there or do
 // not fit, naming the task's line. Not for speed tasks.
