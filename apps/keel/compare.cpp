@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "eval/compare_report.hpp"
+#include "reference/reference.hpp"
 
 #include <nlohmann/json.hpp>
 #include <random>
@@ -29,15 +30,15 @@ struct CompareArguments {
 
 // "reference": the same pipeline, computed by the core's reference.
 pipeline::PipelineConfig second_config(const CompareArguments &a, const pipeline::PipelineConfig &first) {
-    if (a.against == "reference") {
+    if (is_reference(a.against)) {
         if (!a.against_sets.empty())
             throw_error(ErrorKind::usage,
                         "--against-set goes with a second pipeline; the reference computes the first");
         pipeline::PipelineConfig config = first;
-        config.backend.plugin.value = "reference";
+        config.backend.plugin.value = reference_plugin()->id;
         config.backend.params.clear();
         config.backend.device.value = "auto";
-        config.fallback.value = "reference";
+        config.fallback.value = reference_plugin()->id;
         return config;
     }
     return load_target(a.against, a.against_sets);

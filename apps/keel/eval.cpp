@@ -42,9 +42,14 @@ PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
 ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline) {
     ScoringOptions options = a.scoring;
     // A context that somebody chose is the window that he wants to know about.
-    const auto &chosen = *pipeline.config().model.context;
-    if (options.context == 0 && options.prefix == 0 && chosen && pipeline.cache_plan().keeps_all())
-        options.context = *chosen;
+    const auto &chosen = pipeline.config().model.context;
+    if (options.context == 0 && options.prefix == 0 && *chosen && pipeline.cache_plan().keeps_all()) {
+        if (**chosen < 2)
+            throw_error(ErrorKind::usage,
+                        "{}: expected 2 tokens or more to score a text in windows of, found {}",
+                        to_string(chosen.where), **chosen);
+        options.context = **chosen;
+    }
     options.bos = !a.no_bos;
     options.progress = show_progress;
     return options;
@@ -90,6 +95,17 @@ int run_kl(const EvalArguments &a) {
     return 0;
 }
 
+// What errors of the scoring name, as the command line does.
+void spell_scoring(Program &program) {
+    constexpr std::pair<const char *, const char *> options[] = {
+        {"context", "--window"},       {"stride", "--stride"},
+        {"prefix", "--prefix"},        {"continuation", "--continuation"},
+        {"places", "--places"},        {"step", "--step"},
+        {"max_tokens", "--max-tokens"}};
+    for (const auto &[field, option] : options)
+        program.spelled.emplace_back(std::string("ScoringOptions::") + field, option);
+}
+
 void add_scoring(CLI::App &command, EvalArguments &a) {
     command.add_option("--text", a.text, "The text to score; '-': from standard input")
         ->required()
@@ -130,7 +146,10 @@ void add_perplexity(CLI::App &eval, Program &program) {
     a->pipeline.add_to(command, program, ShortForms::pipeline);
     add_scoring(command, *a);
     a->trace.add_to(command);
-    set_action(command, program, [a] { return run_perplexity(*a); });
+    set_action(command, program, [a, &program] {
+        spell_scoring(program);
+        return run_perplexity(*a);
+    });
 }
 
 void add_kl(CLI::App &eval, Program &program) {
@@ -150,7 +169,10 @@ void add_kl(CLI::App &eval, Program &program) {
         ->take_all();
     add_scoring(command, *a);
     a->trace.add_to(command);
-    set_action(command, program, [a] { return run_kl(*a); });
+    set_action(command, program, [a, &program] {
+        spell_scoring(program);
+        return run_kl(*a);
+    });
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "pipeline_arguments.hpp"
+#include "plugin_facts.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -7,6 +8,7 @@
 #include "format/gguf.hpp"
 #include "model/source.hpp"
 #include "pipeline/config_writer.hpp"
+#include "pipeline/pipeline.hpp"
 
 #include <system_error>
 
@@ -167,13 +169,15 @@ void PipelineArguments::check_contradictions(const pipeline::PipelineConfig &con
     if (greedy_ && *config.sampling.temperature != 0)
         throw_error(ErrorKind::usage, "--greedy and {} = {} contradict each other; give one of them",
                     to_string(config.sampling.temperature.where), *config.sampling.temperature);
-    if (!has_budget_ || *config.policy.plugin != no_policy) return;
+    if (!has_budget_) return;
+    const BoundPlugin policy = bind_plugin(config.policy, KEEL_PLUGIN_POLICY);
+    if (!never_evicts(*policy.library, policy.params)) return;
     const SourceLocation &where = config.policy.plugin.where;
     throw_error(
         ErrorKind::usage,
         "--budget and policy {0}{1} exclude each other: {0} evicts nothing; name a policy that does with "
         "--policy ('keel plugins list' shows them), or leave --budget out",
-        no_policy, where.line > 0 ? fmt::format(" ({})", to_string(where)) : "");
+        policy.library->id(), where.line > 0 ? fmt::format(" ({})", to_string(where)) : "");
 }
 
 pipeline::PipelineConfig PipelineArguments::load() const {

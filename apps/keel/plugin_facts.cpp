@@ -70,6 +70,19 @@ constexpr std::pair<uint32_t, const char *> trait_names[] = {
     {KEEL_POLICY_KEEPS_ALL, "keeps everything: budget and trigger do not apply"},
 };
 
+// Of a model of middling size; the host has the reason where it fails.
+keel_status ask_needs(const PluginLibrary &library, const ParamValues &params, keel_policy_needs &needs) {
+    const HostServices host;
+    const keel_policy &table = library.policy();
+    keel_geometry geometry = {KEEL_HEADER(keel_geometry), 16, 32, 8, 64, 8192, 0};
+    keel_policy_state *state = nullptr;
+    HostServices::drop_error();
+    const keel_status status =
+        table.create(host.table(), &geometry, params.data(), params.size(), 0, &needs, &state);
+    if (status == KEEL_OK) table.destroy(state);
+    return status;
+}
+
 } // namespace
 
 std::vector<DeviceFacts> backend_devices(const PluginLibrary &library) {
@@ -91,15 +104,9 @@ std::vector<DeviceFacts> backend_devices(const PluginLibrary &library) {
 }
 
 PolicyFacts policy_facts(const PluginLibrary &library) {
-    const HostServices host;
-    const keel_policy &table = library.policy();
     const ParamValues params = library.params().bind({}, {library.name(), 0, 0});
-    keel_geometry geometry = {KEEL_HEADER(keel_geometry), 16, 32, 8, 64, 8192, 0};
     keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
-    keel_policy_state *state = nullptr;
-    HostServices::drop_error();
-    const keel_status status =
-        table.create(host.table(), &geometry, params.data(), params.size(), 0, &needs, &state);
+    const keel_status status = ask_needs(library, params, needs);
     if (status != KEEL_OK) fail(library, status, "asking for its needs");
     PolicyFacts facts;
     facts.granularity = granularity_name(needs.granularity);
@@ -112,8 +119,14 @@ PolicyFacts policy_facts(const PluginLibrary &library) {
     }
     facts.window = needs.window;
     facts.own_budget = needs.own_budget;
-    table.destroy(state);
     return facts;
+}
+
+bool never_evicts(const PluginLibrary &library, const ParamValues &params) {
+    keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
+    const bool is_known = ask_needs(library, params, needs) == KEEL_OK;
+    HostServices::drop_error();
+    return is_known && (needs.flags & KEEL_POLICY_KEEPS_ALL) != 0;
 }
 
 } // namespace keel::cli

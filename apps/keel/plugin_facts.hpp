@@ -22,5 +22,7 @@ struct PolicyFacts {
 };
 // What a policy is like with its default parameters; asked on a model of middling size. Throws Error.
 PolicyFacts policy_facts(const PluginLibrary &library);
+// Whether a policy with these parameters says that it never evicts, asked as above; false if it refuses such a model.
+bool never_evicts(const PluginLibrary &library, const ParamValues &params);
 
 } // namespace keel::cli

@@ -16,7 +16,7 @@ struct Program {
     bool quiet = false;          // errors and results alone
     std::string log_level = "info";
     bool verbose = false;
-    // Options that were given and stand for a --set: {"--set sampling.seed", "--seed"}. Errors then name what the user wrote.
+    // How errors name what an option gave, and that option: {"--set sampling.seed", "--seed"}. They then name what the user wrote.
     std::vector<std::pair<std::string, std::string>> spelled;
 };
 

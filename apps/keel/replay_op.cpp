@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "eval/op_replay.hpp"
 #include "pipeline/pipeline.hpp"
+#include "reference/reference.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -30,7 +31,7 @@ pipeline::BackendSection backend_section(const ReplayArguments &a) {
 }
 
 bool is_fast(const pipeline::BackendSection &section) {
-    if (*section.plugin == "reference") return false;
+    if (is_reference(*section.plugin)) return false;
     const BoundPlugin bound = bind_plugin(section, KEEL_PLUGIN_BACKEND);
     const keel_param *compute = bound.params.find("compute");
     return compute != nullptr && compute->s != nullptr && std::string_view(compute->s) == "fast";

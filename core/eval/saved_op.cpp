@@ -30,7 +30,11 @@ class Reader {
   public:
     explicit Reader(const fs::path &path) {
         std::error_code error;
-        file_ = fs::is_directory(path, error) ? path / "op.json" : path;
+        const bool is_folder = fs::is_directory(path, error);
+        file_ = is_folder ? path / "op.json" : path;
+        if (is_folder && !fs::exists(file_, error) && !error)
+            throw_error(ErrorKind::input, "{}: no op.json in it; expected a folder that `keel compare` wrote",
+                        printable(path.string(), 400));
         const std::string text = read_text_file(file_, largest_json);
         try {
             const auto limit = [](int depth, Json::parse_event_t, Json &) {

@@ -12,9 +12,10 @@ constexpr int64_t default_context = 512;
 constexpr uint64_t logits_bytes = uint64_t{64} << 20;
 constexpr int64_t largest = int64_t{1} << 30;
 
-void in_range(const char *what, int64_t value, int64_t low, int64_t high) {
+void in_range(const char *field, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high)
-        throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", what, low, high, value);
+        throw_error(ErrorKind::usage, "ScoringOptions::{}: expected {} to {}, found {}", field, low, high,
+                    value);
 }
 
 // The tokenizer's own token at the beginning of a text, where its files ask for one.
@@ -51,7 +52,7 @@ ScoringText scoring_text(const Pipeline &pipeline, std::string_view text, const 
     if (tokenizer == nullptr)
         throw_error(ErrorKind::usage, "{}: the model has no tokenizer; a text cannot be scored without one",
                     pipeline.source().path());
-    in_range("tokens of the text", options.max_tokens, 0, largest);
+    in_range("max_tokens", options.max_tokens, 0, largest);
     ScoringText out;
     out.ids = first_tokens(*tokenizer, text, options.max_tokens);
     if (options.bos) out.bos = begin_token(*tokenizer);
@@ -95,7 +96,7 @@ void ScoringWalk::fill_in() {
 
 void ScoringWalk::check() const {
     const ScoringOptions &o = options_;
-    in_range("tokens at a time", o.step, 1, largest);
+    in_range("step", o.step, 1, largest);
     int64_t longest = 0;
     if (o.prefix > 0) {
         if (o.context != 0 || o.stride != 0)
@@ -111,11 +112,11 @@ void ScoringWalk::check() const {
                         o.continuation);
         in_range("context", o.context, 2, largest);
         if (o.stride < 1 || o.stride > o.context)
-            throw_error(
-                ErrorKind::usage,
-                "stride: expected 1 to {}, the length of a window, found {}; with a longer one tokens "
-                "between the windows would not be scored",
-                o.context, o.stride);
+            throw_error(ErrorKind::usage,
+                        "ScoringOptions::stride: expected 1 to {}, the length of a window, found {}; with a "
+                        "longer one tokens "
+                        "between the windows would not be scored",
+                        o.context, o.stride);
         longest =
             std::min<int64_t>(o.context, std::ssize(text_.ids) - 1 + static_cast<int64_t>(begin_tokens()));
     }

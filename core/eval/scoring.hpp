@@ -20,6 +20,8 @@ namespace keel {
 // Prefix and continuation (`prefix` above 0): at places spread evenly over the text a prefix is prefilled and the policy told that the
 // prompt has ended, which is when most of them evict. Then the continuation is fed and scored. Its first token is fed and not scored:
 // its logits were there before anything was evicted.
+//
+// Errors name a member as it stands here, "ScoringOptions::stride"; who took it from elsewhere says it in his own words.
 struct ScoringOptions {
     int64_t context = 0;      // tokens of a window; 0: 512, or the pipeline's context where that is less
     int64_t stride = 0;       // 0: half of it

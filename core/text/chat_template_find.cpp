@@ -5,6 +5,7 @@
 #include "format/gguf.hpp"
 #include "text/json_node.hpp"
 #include "text/text_file.hpp"
+#include "text/utf8.hpp"
 
 #include <algorithm>
 
@@ -83,7 +84,8 @@ std::string canonical(std::string_view jinja) {
     }
     out = replaced(std::move(out), "message.role", pattern("message['role']"));
     out = replaced(std::move(out), "message.content", pattern("message['content']"));
-    out = replaced(std::move(out), pattern("message['content'].strip()"), pattern("message['content']|trim"));
+    out = replaced(std::move(out), "messages[0].content", pattern("messages[0]['content']"));
+    out = replaced(std::move(out), pattern("['content'].strip()"), pattern("['content']|trim"));
     return replaced(std::move(out), "content.strip()", "content|trim");
 }
 
@@ -107,26 +109,96 @@ class JinjaText {
         return std::nullopt;
     }
 
+    // What {% set name = ... %} gives to a name, each place once, strings with their quotes.
+    std::vector<std::string> assigned(std::string_view name) const {
+        const std::string begin = fmt::format("set{}=", name);
+        std::vector<std::string> values;
+        for (std::size_t at = text_.find(begin); at != std::string::npos; at = text_.find(begin, at)) {
+            at += begin.size();
+            std::size_t end = at;
+            for (bool in_string = false; end < text_.size() && (in_string || text_[end] != ' '); ++end)
+                if (text_[end] == quote) in_string = !in_string;
+            values.push_back(text_.substr(at, end - at));
+            at = end;
+        }
+        return values;
+    }
+
   private:
     std::string text_;
 };
+
+// The text of a value that is one string and nothing else.
+std::optional<std::string> string_of(const std::string &value) {
+    if (value.size() < 2 || value.front() != quote || value.find(quote, 1) != value.size() - 1)
+        return std::nullopt;
+    return value.substr(1, value.size() - 2);
+}
 
 ChatTemplate named(std::string_view name) {
     return *ChatTemplate::by_name(name);
 }
 
+// The date that a template writes where nobody gives one: "26 Jul 2024" in Meta's files, "26 July 2024" in many others.
+std::optional<std::string> literal_date(const JinjaText &text) {
+    constexpr std::size_t longest = 40;
+    const std::vector<std::string> values = text.assigned("date_string");
+    if (values.empty() || std::count(values.begin(), values.end(), values.front()) != std::ssize(values))
+        return std::nullopt;
+    const std::optional<std::string> date = string_of(values.front());
+    if (!date || date->empty() || date->size() > longest || replace_invalid_utf8(*date) != *date)
+        return std::nullopt;
+    // nothing that could be read as a mark, here or by a model
+    const auto is_no_date = [](char c) {
+        return (c >= 0 && c < ' ') || std::string_view("<>{}|[]").find(c) != std::string_view::npos;
+    };
+    if (std::any_of(date->begin(), date->end(), is_no_date)) return std::nullopt;
+    return date;
+}
+
+bool is_space(char c) {
+    return std::string_view(" \t\r\n\v\f").find(c) != std::string_view::npos;
+}
+
+// The system prompt of Llama 3.1 and later: what is given, and what stands there if nothing is. False if the text does
+// anything else with it, or trims it other than its turns.
+bool read_llama3_system(const JinjaText &text, ChatTemplate::Format &format) {
+    const std::string given = pattern("messages[0]['content']");
+    bool found = false;
+    for (const std::string &value : text.assigned("system_message")) {
+        if (const auto literal = string_of(value)) {
+            if (literal->empty()) continue;
+            if (format.default_system && *format.default_system != *literal) return false;
+            if (format.trim && (is_space(literal->front()) || is_space(literal->back()))) return false;
+            format.default_system = *literal;
+        } else {
+            if (value != (format.trim ? given + "|trim" : given)) return false;
+            found = true;
+        }
+    }
+    return found;
+}
+
 std::optional<ChatTemplate> as_llama3(const JinjaText &text) {
     const std::string turn =
-        "'<|start_header_id|>'+message['role']+'<|end_header_id|>\n\n'+message['content']|trim+'<|eot_id|>'";
-    if (!text.has(turn)) return std::nullopt;
-    if (!text.has("'Cutting Knowledge Date: December 2023\n'")) {
+        "'<|start_header_id|>'+message['role']+'<|end_header_id|>\n\n'+message['content']";
+    const bool trims = text.has(turn + "|trim+'<|eot_id|>'");
+    if (!trims && !text.has(turn + "+'<|eot_id|>'")) return std::nullopt;
+    const bool is_dated = text.has("'Cutting Knowledge Date: December 2023\n'");
+    ChatTemplate::Format format = named(is_dated ? "llama3.2" : "llama3").format();
+    format.trim = format.trim_answer = trims;
+    if (!is_dated) {
         // the first form has no system text of its own
         if (text.has("<|start_header_id|>system<|end_header_id|>")) return std::nullopt;
-        return named("llama3");
+        return ChatTemplate("llama3", std::move(format));
     }
-    if (text.has("strftime_now")) return named("llama3.2");
-    if (text.has("date_string='26 Jul 2024'")) return named("llama3.1");
-    return std::nullopt;
+    if (!text.has("'Today Date: '+date_string+'\n\n'") || !read_llama3_system(text, format))
+        return std::nullopt;
+    if (text.has("strftime_now")) return ChatTemplate("llama3.2", std::move(format));
+    const std::optional<std::string> date = literal_date(text);
+    if (!date) return std::nullopt;
+    format.preamble = replaced(std::move(format.preamble), "{date}", *date);
+    return ChatTemplate("llama3.1", std::move(format));
 }
 
 std::optional<ChatTemplate> as_chatml(const JinjaText &text) {

@@ -29,8 +29,11 @@ int main(int argc, char **argv) {
         const std::string prompt = argc > 2 ? argv[2] : "Once upon a time";
         print(prompt);
         const keel::api::Result result = session.generate(prompt, options);
-        std::printf("\n[%zu tokens, %.0f a second]\n", result.ids.size(),
-                    static_cast<double>(session.stats().decode_tokens) / session.stats().decode_seconds);
+        std::printf("\n[%zu tokens", result.ids.size());
+        // The first token comes with the prompt: a text of one has no speed.
+        if (const keel::api::Stats stats = session.stats(); stats.decode_seconds > 0)
+            std::printf(", %.0f a second", static_cast<double>(stats.decode_tokens) / stats.decode_seconds);
+        std::printf("]\n");
 
         // Go on where it was, as often as wanted.
         print("... ");

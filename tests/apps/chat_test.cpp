@@ -106,7 +106,73 @@ class Terminal {
     std::string seen_;
 };
 
+// models/tiny with Llama 3's marks as tokens, in the place of the last words of its vocabulary, and Llama 3's template in
+// the form that fine-tunes carry.
+void make_llama3_chat_model(const TinyCopy &model) {
+    auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
+    auto &vocab = tokenizer.at("model").at("vocab");
+    auto &merges = tokenizer.at("model").at("merges");
+    int id = 4093;
+    for (const char *mark : {"<|eot_id|>", "<|end_header_id|>", "<|start_header_id|>"}) {
+        for (auto word = vocab.begin(); word != vocab.end(); ++word)
+            if (word.value() == id) {
+                vocab.erase(word);
+                break;
+            }
+        merges.erase(merges.size() - 1);
+        tokenizer.at("added_tokens")
+            .push_back({{"id", id--},
+                        {"content", mark},
+                        {"single_word", false},
+                        {"lstrip", false},
+                        {"rstrip", false},
+                        {"normalized", false},
+                        {"special", true}});
+    }
+    model.write("tokenizer.json", tokenizer.dump());
+    auto config = nlohmann::json::parse(model.read("tokenizer_config.json"));
+    const auto golden = nlohmann::json::parse(read_file(source_folder + "/tests/text/golden/chat.json"));
+    config["chat_template"] = golden.at("templates").at("llama3.1, July").at("jinja");
+    model.write("tokenizer_config.json", config.dump());
+}
+
 } // namespace
+
+TEST_CASE("A GGUF file with Llama 3's template chats after one command, without a pipeline file") {
+    const TinyCopy model;
+    make_llama3_chat_model(model);
+    const TempFolder folder;
+    const std::string file = (folder / "x.gguf").string();
+    const ProcessResult written = run_keel({"quantize", model.path(), file, "--type", "q8_0", "-q"});
+    INFO(written.err);
+    REQUIRE(written.code == 0);
+    ProcessOptions two;
+    two.input = "Who was the king?\nAnd then?\n";
+    two.folder = folder.path().string();
+    const ProcessResult r = run_keel({"chat", "x.gguf"}, two);
+    INFO(r.out << r.err);
+    CHECK(r.code == 0);
+    CHECK(contains(r.err, "x.gguf | template llama3.1 | "));
+    CHECK_FALSE(contains(r.err, "error"));
+    CHECK(lines(r.out) >= 2);
+
+    const auto answers = [&](const std::string &target, const std::string &questions) {
+        ProcessOptions options;
+        options.input = questions;
+        const ProcessResult said =
+            run_keel({"chat", target, "-q", "--greedy", "-n", "12", "--weights", "q8_0"}, options);
+        INFO(said.err);
+        CHECK(said.code == 0);
+        return said.out;
+    };
+    const std::string both = answers(file, *two.input);
+    CHECK(both.starts_with(answers(file, "Who was the king?\n")));
+    CHECK_FALSE(both.ends_with("\n" + answers(file, "And then?\n"))); // alone it is another question
+    CHECK(both == answers(model.path(), *two.input));                 // the file lost nothing of the folder
+    // the marks are tokens of the file
+    CHECK(run_keel({"tokenize", file, "<|start_header_id|><|end_header_id|><|eot_id|>"}).out ==
+          run_keel({"tokenize", model.path(), "<|start_header_id|><|end_header_id|><|eot_id|>"}).out);
+}
 
 TEST_CASE("A chat over a pipe answers line by line, and each answer knows what was said") {
     const ProcessResult r = chat("Who was the king?\n\nAnd then?\n", {"-q"});

@@ -186,6 +186,42 @@ TEST_CASE("a template that writes its turns otherwise is not recognized") {
     CHECK_FALSE(ChatTemplate::recognize(std::string(2'000'000, 'x')));
 }
 
+TEST_CASE("a template of Llama 3's family keeps the date it names, and one that does more with it is not "
+          "recognized") {
+    const std::string jinja = golden()["templates"]["llama3.1"]["jinja"];
+    const auto with = [&](const std::string &what, const std::string &by) {
+        std::string text = jinja;
+        const std::size_t at = text.find(what);
+        REQUIRE(at != std::string::npos);
+        return ChatTemplate::recognize(text.replace(at, what.size(), by));
+    };
+    const std::string date = "\"26 Jul 2024\"";
+    const auto preamble = [&](const std::string &by) {
+        const auto known = with(date, by);
+        return known ? known->format().preamble : "unknown";
+    };
+    const std::string before = "Cutting Knowledge Date: December 2023\nToday Date: ";
+    CHECK(with(date, date)->format() == ChatTemplate::by_name("llama3.1")->format());
+    CHECK(preamble("'26 July 2024'") == before + "26 July 2024\n\n");
+    CHECK(preamble("\"2025-01-31\"") == before + "2025-01-31\n\n");
+    CHECK(preamble("'1 février 2025'") == before + "1 février 2025\n\n");
+    for (const char *other : {"\"\"", "today", "'26 ' + month", "'26 Jul 2024' | upper", "'{date}'",
+                              "'<|eot_id|>'", "'a\\nb'", "'\xff'", "'1' %}{% set date_string = '2'",
+                              "'a date that is much too long to be one, as it says'", "'26 Jul 2024"}) {
+        INFO(other);
+        CHECK(preamble(other) == "unknown");
+    }
+    // the system prompt
+    const std::string given = "messages[0]['content']|trim", none = "system_message = \"\"";
+    CHECK(with(given, "messages[0].content.strip()"));
+    CHECK(with(none, "system_message = 'Hi.'")->format().default_system == "Hi.");
+    for (const char *other :
+         {"messages[0]['content']", "'Hi. ' + messages[0]['content']|trim", "prompt", "''"})
+        CHECK_FALSE(with(given, other)); // the turns are trimmed
+    CHECK_FALSE(with(none, "system_message = 'Hi. ' + date_string"));
+    CHECK_FALSE(with("\"Today Date: \" + date_string", "\"Today: \" + date_string"));
+}
+
 TEST_CASE("the template is found in tokenizer_config.json, also among named ones, and beside it") {
     const std::string zephyr = golden()["templates"]["zephyr"]["jinja"];
     const std::string gemma = golden()["templates"]["gemma"]["jinja"];

@@ -195,6 +195,7 @@ class KEEL_API Chat {
 
     // The question is plain text: marks written out in it are no tokens.
     Result ask(std::string_view question, const Generation &options);
+    // With Pipeline::defaults(), whose max_tokens is the pipeline's generation.max_tokens (128 where its file has none).
     Result ask(std::string_view question);
     void reset(); // the system prompt stays
     // As those of Session. A saved chat brings its own system prompt, in the place of this one's.

@@ -94,6 +94,9 @@ TEMPLATES = {
     "llama3.2": LLAMA31.replace('{%- set date_string = "26 Jul 2024" %}',
                                 '{%- if strftime_now is defined %}{%- set date_string = strftime_now("%d %b %Y") %}'
                                 '{%- else %}{%- set date_string = "26 Jul 2024" %}{%- endif %}'),
+    # as fine-tuners' tools write it: another spelling of the month, nothing is trimmed
+    "llama3.1, July": LLAMA31.replace("26 Jul 2024", "26 July 2024").replace("|trim", "").replace(" | trim", ""),
+    "llama3.1, default": LLAMA31.replace('"26 Jul 2024"', "'1 December 2025'").replace('system_message = ""', 'system_message = "You tell tales, don\'t you?"'),
     "chatml": CHATML,
     "chatml, default": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
                        "{{ '<|im_start|>system\nYou are a helpful AI assistant named Keel<|im_end|>\n' }}{% endif %}" + CHATML[len("{% for message in messages %}"):],
