@@ -79,7 +79,7 @@ void reduce_scores(AttentionJob &job, const AttentionScratch &w) {
 
 void work(AttentionJob &job, const Team &team) {
     const AttentionScratch w = job.worker(team.worker);
-    if (job.scores != nullptr) {
+    if (job.scores != nullptr && !job.keeps) {
         pack_queries(job, team);
         team.barrier();
     }
@@ -113,7 +113,8 @@ AttentionScratch AttentionJob::worker(uint32_t index) const {
 }
 
 AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
-                                 int64_t contributing, bool with_scores, uint32_t threads) {
+                                 int64_t contributing, bool with_scores, int64_t kept_slots,
+                                 uint32_t threads) {
     const int64_t dim = padded(head_dim), value = padded(v_dim), wide = dim > value ? dim : value;
     const int64_t rows = m * group, tiles = heads * tiles_of(rows);
     // splitting happens with few tiles only; a smaller m than planned may have them
@@ -130,14 +131,19 @@ AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_
     l.parts = l.merges + round((tiles + 1) * static_cast<int64_t>(sizeof(AttentionMerge)) / 4);
     l.queries = l.parts + parts * l.part_stride;
     l.factors = l.queries + (with_scores ? heads * group * contributing * dim : 0);
-    l.workers = l.factors + round(with_scores ? heads * group * contributing * 2 : 0);
+    l.kept = l.factors + round(with_scores ? heads * group * contributing * 2 : 0);
+    l.kept_stride = ceil_div(kept_slots, kTileSlots) * kTileSlots;
+    l.workers = l.kept + heads * group * l.kept_stride;
     l.total = l.workers + threads * l.worker_stride;
     return l;
 }
 
 keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
+    int64_t longest = 0;
+    for (int64_t h = 0; h < job.kv.heads && job.keeps; ++h)
+        longest = job.kv.lengths[h] > longest ? job.kv.lengths[h] : longest;
     job.layout = attention_layout(job.kv.heads, job.group, job.m, job.kv.k.dim, job.kv.v.dim,
-                                  job.contributing, job.scores != nullptr, ctx->threads);
+                                  job.contributing, job.scores != nullptr, longest, ctx->threads);
     job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
     if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
     if (job.logits)

@@ -73,12 +73,37 @@ void write(const AttentionJob &job, int64_t row, int64_t first, int64_t n, float
         job.kernels->add(to, x, n);
 }
 
+void finish_group(const AttentionJob &job, Reduction &r, int64_t head, int64_t first, int64_t n,
+                  const bool *inside) {
+    if (job.scores->reduce_group == KEEL_REDUCE_NONE) return;
+    if (job.scores->reduce_group == KEEL_REDUCE_MEAN) {
+        for (int64_t j = 0; j < n; ++j)
+            r.group[j] /= static_cast<float>(job.group);
+    }
+    write(job, head, first, n, r.group, inside);
+}
+
+// Of a single query that sees all slots: its logits are there.
+void reduce_kept(const AttentionJob &job, Reduction &r, int64_t head, int64_t first, int64_t n) {
+    for (int64_t g = 0; g < job.group; ++g) {
+        r.queries = job.kept(head, g) + first;
+        const float *factors = job.factors(head, g);
+        job.kernels->probabilities(r.queries, n, factors[0], factors[1]);
+        if (job.scores->reduce_group == KEEL_REDUCE_NONE)
+            write(job, head * job.group + g, first, n, r.queries, nullptr);
+        else
+            take_head(job, r, g, n);
+    }
+    finish_group(job, r, head, first, n, nullptr);
+}
+
 } // namespace
 
 void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n) {
     Reduction r;
     r.queries = w.acc;
     r.group = w.acc + kTileSlots;
+    if (job.keeps) return reduce_kept(job, r, head, first, n);
     float hidden[kTileSlots];
     bool inside_ranges[kTileSlots];
     const bool *inside = job.ranges != nullptr ? inside_ranges : nullptr;
@@ -105,12 +130,7 @@ void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t hea
                 take_head(job, r, g, n);
         }
     }
-    if (apart) return;
-    if (job.scores->reduce_group == KEEL_REDUCE_MEAN) {
-        for (int64_t j = 0; j < n; ++j)
-            r.group[j] /= static_cast<float>(job.group);
-    }
-    write(job, head, first, n, r.group, inside);
+    finish_group(job, r, head, first, n, inside);
 }
 
 } // namespace keel_cpu

@@ -64,11 +64,14 @@ keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanC
     if (status != KEEL_OK) return status;
     const int64_t m = args->q->shape[0];
     const bool scores = (args->features & KEEL_ATTENTION_SCORES) != 0;
-    const AttentionLayout layout = attention_layout(
-        args->kv->kv_heads, group_of(args->q, args->kv), m, args->kv->k->shape[2], args->kv->v->shape[2],
-        scores ? contributing_queries(args->scores, m) : 0, scores, ctx->threads);
+    const int64_t group = group_of(args->q, args->kv);
+    const bool keeps = scores && (args->features & KEEL_ATTENTION_WINDOW) == 0 && keeps_logits(m, group);
+    const AttentionLayout layout =
+        attention_layout(args->kv->kv_heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2],
+                         scores ? contributing_queries(args->scores, m) : 0, scores,
+                         keeps ? args->kv->max_length : 0, ctx->threads);
     choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
-    const bool few = m * group_of(args->q, args->kv) <= ctx->attention->few_rows;
+    const bool few = m * group <= ctx->attention->few_rows;
     name_kernel(choice, "attention %s %s/%s %s", few ? "decode" : "prefill",
                 keel_dtype_name(args->kv->k->dtype), keel_dtype_name(args->kv->v->dtype),
                 ctx->attention->isa);
@@ -99,6 +102,7 @@ keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *arg
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
         job.scores = args->scores;
         job.contributing = contributing_queries(args->scores, job.m);
+        job.keeps = !job.windowed && keeps_logits(job.m, job.group);
     }
     return run_attention(ctx, job);
 }
