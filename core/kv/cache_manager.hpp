@@ -100,6 +100,10 @@ class CacheManager {
     void set_replayer(Replayer *replayer) { replayer_ = replayer; }
 
     int64_t tokens_seen() const { return seen_; }
+    // Of this sequence's blocks, shared ones included, and of copies of quantized keys.
+    uint64_t bytes_in_use() const {
+        return cache_->bytes_in_use() + (rerotation_ ? rerotation_->copied_bytes() : 0);
+    }
     uint64_t evictions() const { return evictions_; } // times that slots went
     uint64_t evicted_slots() const {
         return evicted_slots_;
@@ -135,7 +139,7 @@ class CacheManager {
     void share_out(int64_t target, ShareOut how);
     bool has_excess() const;
     void add_scores(keel_allocator_input &input);
-    void replay();
+    bool replay();
     // What is known of a layer and what the policy said about it; arrays [kv_heads, stride] but for lengths and counts.
     struct Answer {
         std::vector<int32_t> lengths, positions;

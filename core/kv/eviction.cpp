@@ -37,7 +37,7 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
     cache_->refresh();
     stride_ = cache_->max_length();
     const bool once = plan_.needs().granularity == KEEL_KEEP_TOKEN;
-    if ((plan_.needs().needs & KEEL_NEED_REPLAY) != 0) replay();
+    if ((plan_.needs().needs & KEEL_NEED_REPLAY) != 0 && !replay()) return {};
     inputs_->compute(*cache_, once ? 1 : s.layers, stride_, tail_, seen_);
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
     const auto when = std::chrono::system_clock::now();
@@ -167,8 +167,8 @@ void CacheManager::add_scores(keel_allocator_input &input) {
     input.protected_masks = mask_rows_.data();
 }
 
-// Scores of a replay, for inputs_ to hand over.
-void CacheManager::replay() {
+// Scores of a replay, for inputs_ to hand over. False: it was cancelled, so nothing is evicted.
+bool CacheManager::replay() {
     if (replayer_ == nullptr)
         throw_error(ErrorKind::internal, "policy {} without anybody to replay for it",
                     plan_.config().policy.name);
@@ -177,8 +177,9 @@ void CacheManager::replay() {
                         : cache_->positions(layer, head);
     };
     const Tensor &scores = inputs_->replay_scores();
-    Replay(plan_, *cache_, *replayer_, numbers, scores, placement_).run(seen_);
+    const bool is_whole = Replay(plan_, *cache_, *replayer_, numbers, scores, placement_).run(seen_);
     cache_->refresh();
+    return is_whole;
 }
 
 std::string CacheManager::name_of(uint32_t layer, uint32_t head) const {

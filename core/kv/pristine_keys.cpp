@@ -137,6 +137,13 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer, std::span
     return rows_;
 }
 
+uint64_t PristineKeys::bytes() const {
+    uint64_t slots = 0;
+    for (const Layer &layer : layers_)
+        slots += static_cast<uint64_t>(layer.slots);
+    return slots * plan_.shape().kv_heads * row_bytes();
+}
+
 void PristineKeys::truncate(const KvCache &cache) {
     for (uint32_t l = 0; l < plan_.shape().layers; ++l) {
         for (uint32_t h = 0; h < plan_.shape().kv_heads; ++h) {

@@ -34,6 +34,7 @@ class PristineKeys {
     int32_t origin(uint32_t layer, uint32_t head, int64_t slot) const {
         return origins_[row(layer, head)][static_cast<size_t>(slot)];
     }
+    uint64_t bytes() const;
     void truncate(const KvCache &cache);
     void copy_from(const PristineKeys &other);
     void save(StateWriter &out) const;

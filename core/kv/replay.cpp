@@ -23,13 +23,16 @@ int64_t Replay::room(const CachePlan &plan, const Replayer &replayer, int64_t to
     return std::max(first, tokens > n.replay_chunk ? next + n.replay_lead : 0) + piece;
 }
 
-void Replay::run(int64_t seen) {
+bool Replay::run(int64_t seen) {
     const auto total = std::ssize(replayer_.tokens());
-    for (int64_t begin = 0; begin < total; begin += plan_.needs().replay_chunk)
-        run_piece(begin, std::min<int64_t>(total, begin + plan_.needs().replay_chunk), seen);
+    for (int64_t begin = 0; begin < total; begin += plan_.needs().replay_chunk) {
+        if (!run_piece(begin, std::min<int64_t>(total, begin + plan_.needs().replay_chunk), seen))
+            return false;
+    }
+    return true;
 }
 
-void Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
+bool Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
     const auto tokens = replayer_.tokens();
     const auto instruction = replayer_.instruction(begin > 0);
     const int64_t lead = begin > 0 ? std::min<int64_t>(begin, plan_.needs().replay_lead) : 0;
@@ -40,7 +43,7 @@ void Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
     appended_ = 0;
     const int64_t step = step_tokens(plan_.executor(), plan_.shape());
     try {
-        for (int64_t done = 0; done < std::ssize(ids_); done += step) {
+        for (int64_t done = 0; done < std::ssize(ids_) && !plan_.host()->cancelled(); done += step) {
             const int64_t n = std::min(step, std::ssize(ids_) - done);
             positions_.resize(static_cast<size_t>(n));
             std::iota(positions_.begin(), positions_.end(), static_cast<int32_t>(seen + done));
@@ -54,6 +57,7 @@ void Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
         throw;
     }
     cache_.truncate(appended_);
+    return appended_ == std::ssize(ids_);
 }
 
 void Replay::after_attention(uint32_t layer, const Tensor &q) {

@@ -37,14 +37,14 @@ class Replay final : public StepTap {
 
     // Slots beyond `tokens` that a replay needs for a while.
     static int64_t room(const CachePlan &plan, const Replayer &replayer, int64_t tokens);
-    // `seen`: the position of the next token.
-    void run(int64_t seen);
+    // `seen`: the position of the next token. False: it was cancelled (HostServices::request_cancel) before it was through.
+    bool run(int64_t seen);
 
     Places places(uint32_t) override { return {}; }
     void after_attention(uint32_t layer, const Tensor &q) override;
 
   private:
-    void run_piece(int64_t begin, int64_t end, int64_t seen);
+    bool run_piece(int64_t begin, int64_t end, int64_t seen);
 
     CachePlan &plan_;
     KvCache &cache_;

@@ -31,6 +31,7 @@ class Rerotation {
     void note_compact(uint32_t layer, const KeepLists &keep);
     // Is there memory to go on if only these slots are left? If not: why, in words.
     bool can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const;
+    uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; } // of quantized keys
     // The sequence was cut: protected slots from the shortest head's length on will be written anew.
     void truncate(const KvCache &cache);
     // `cache`: the fork's.

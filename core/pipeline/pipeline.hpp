@@ -113,6 +113,7 @@ class Pipeline {
     void check_cap() const;
     void compare_budgets() const;
     void bind_eviction();
+    void keep_arm(std::unique_ptr<Arm> arm);
     std::string policies_that_act_in_prefill() const;
     MemoryInfo memory() const;
     uint64_t table_bytes(int64_t context) const;
@@ -120,7 +121,7 @@ class Pipeline {
     bool fit_context();
     uint32_t prefill_chunk() const; // tokens of a prefill step at most
     void load_weights(const PipelineOptions &options);
-    void report_fallbacks() const;
+    void report_fallbacks(const std::vector<const PlannedOp *> &ops) const;
 
     pipeline::PipelineConfig config_;
     std::shared_ptr<HostServices> host_;
@@ -128,7 +129,7 @@ class Pipeline {
     std::shared_ptr<SystemMonitor> monitor_;
     std::unique_ptr<Executor> executor_;
     BoundPlugin policy_, allocator_;
-    bool has_system_prompt_ = false;
+    bool has_system_prompt_ = false, quiet_fallbacks_ = false;
     uint32_t sequences_ = 1;
     std::shared_ptr<const ModelSource> source_;
     std::unique_ptr<Tokenizer> tokenizer_;

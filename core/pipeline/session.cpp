@@ -293,7 +293,7 @@ const SessionStats &Session::stats() {
     stats_.evictions = cache_->evictions();
     stats_.evicted_tokens = cache_->evicted_slots();
     stats_.evicted_bytes = cache_->evicted_bytes();
-    stats_.kv_bytes = cache_->cache().bytes_in_use();
+    stats_.kv_bytes = cache_->bytes_in_use();
     stats_.kv_peak_bytes = cache_->cache().arena().peak_bytes();
     return stats_;
 }

@@ -25,7 +25,7 @@ PipelineConfig base_config(const PipelineConfig &arm) {
 }
 
 uint64_t bytes_of(Session &session) {
-    return session.cache().cache().bytes_in_use();
+    return session.cache().bytes_in_use();
 }
 
 } // namespace

@@ -24,8 +24,8 @@ class TimelineNotes {
         : notes_(std::move(notes)), session_(session), evicted_(session.cache().evicted_slots()) {}
     void add() {
         const uint64_t gone = session_.cache().evicted_slots();
-        notes_.push_back({static_cast<uint64_t>(session_.tokens()), session_.cache().cache().bytes_in_use(),
-                          gone - evicted_});
+        notes_.push_back(
+            {static_cast<uint64_t>(session_.tokens()), session_.cache().bytes_in_use(), gone - evicted_});
         evicted_ = gone;
     }
     const std::vector<AbArms::Note> &notes() const { return notes_; }

@@ -1,0 +1,292 @@
+// Budgets that are shared out by scores, slots that a policy lets stay, and what is refused before it could go wrong.
+#include "kv/keep_lists.hpp"
+#include "kv/manager_run.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <numeric>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+KvShape test_shape() {
+    KvShape s;
+    s.layers = 2;
+    s.heads = 4;
+    s.kv_heads = 2;
+    s.head_dim = 32;
+    s.key_dtype = s.value_dtype = KEEL_DTYPE_F32;
+    s.block_slots = 8;
+    s.max_slots = 96;
+    return s;
+}
+
+// An allocator that lives in the test.
+struct Sharer {
+    uint64_t needs = KEEL_ALLOCATOR_NEED_SCORES;
+    uint32_t flags = KEEL_ALLOCATOR_RAGGED;
+    std::function<void(const keel_allocator_input &, int32_t *)> allocate;
+};
+
+Sharer *&current_sharer() {
+    static Sharer *sharer = nullptr;
+    return sharer;
+}
+
+KvPlugin<keel_allocator> shared_by(Sharer &sharer) {
+    static const keel_allocator table = [] {
+        keel_allocator t = {KEEL_HEADER(keel_allocator)};
+        t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t,
+                      keel_allocator_needs *needs, keel_allocator_state **out) -> keel_status {
+            needs->needs = current_sharer()->needs;
+            needs->flags = current_sharer()->flags;
+            *out = reinterpret_cast<keel_allocator_state *>(current_sharer());
+            return KEEL_OK;
+        };
+        t.destroy = [](keel_allocator_state *) {};
+        t.allocate = [](keel_allocator_state *state, const keel_allocator_input *in,
+                        int32_t *budgets) -> keel_status {
+            reinterpret_cast<Sharer *>(state)->allocate(*in, budgets);
+            return KEEL_OK;
+        };
+        return t;
+    }();
+    current_sharer() = &sharer;
+    return {"sharer", &table, nullptr, 0};
+}
+
+CacheConfig budget_of(Script &script, double tokens) {
+    CacheConfig config;
+    config.policy = scripted(script);
+    config.budget_unit = BudgetUnit::tokens;
+    config.budget = tokens;
+    config.slack = 0;
+    return config;
+}
+
+// Scores that tell layer, head and slot; the first `stay` slots stay.
+Script telling(keel_granularity granularity = KEEL_KEEP_HEAD_EQUAL, int32_t stay = 0) {
+    Script script;
+    script.needs.granularity = granularity;
+    script.needs.output = KEEL_OUTPUT_SCORES;
+    script.needs.flags = KEEL_POLICY_COMPARABLE;
+    script.decide = [=](const keel_policy_input &in, keel_policy_decision &out) {
+        for (uint32_t h = 0; h < (granularity == KEEL_KEEP_LAYER ? 1 : in.kv_heads); ++h) {
+            CHECK(in.budgets[h] == 30);
+            for (int32_t s = 0; s < in.lengths[h]; ++s) {
+                out.scores[h * in.stride + s] =
+                    static_cast<float>(1000 * in.layer + 100 * h + static_cast<uint32_t>(s));
+                out.stay[h * in.stride + s] = s < stay ? 1 : 0;
+            }
+        }
+        return KEEL_OK;
+    };
+    return script;
+}
+
+} // namespace
+
+TEST_CASE(
+    "An allocator gets the scores of all layers and what is protected, and heads become as long as it says") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        Script script = telling(KEEL_KEEP_HEAD_EQUAL, 4);
+        Sharer sharer;
+        int calls = 0;
+        sharer.allocate = [&](const keel_allocator_input &in, int32_t *budgets) {
+            ++calls;
+            REQUIRE(in.scores != nullptr);
+            CHECK(in.budget == 30);
+            CHECK(in.protected_slots == 7); // 2 at the front among the 4 that stay, 3 at the end
+            for (uint32_t l = 0; l < 2; ++l) {
+                for (uint32_t h = 0; h < 2; ++h) {
+                    CHECK(in.lengths[l * 2 + h] ==
+                          (calls == 1 ? 60 : std::vector<int>{11, 21, 41, 51}[l * 2 + h]));
+                    CHECK(in.scores[l][h * in.stride + 9] == static_cast<float>(1000 * l + 100 * h + 9));
+                    std::vector<uint8_t> mask(in.protected_masks[l] + h * in.stride,
+                                              in.protected_masks[l] + h * in.stride + in.lengths[l * 2 + h]);
+                    CHECK(std::accumulate(mask.begin(), mask.end(), 0) == 7);
+                    CHECK(mask[3] == 1);
+                    CHECK(mask[4] == 0);
+                    budgets[l * 2 + h] = std::vector<int32_t>{10, 20, 40, 50}[l * 2 + h];
+                }
+            }
+        };
+        CacheConfig config = budget_of(script, 30);
+        config.protect_prefix = 2;
+        config.protect_recent = 3;
+        config.allocator = shared_by(sharer);
+        ManagerRun run(device, test_shape(), config);
+        const auto full = [&] { return run.manager->cache().arena().bytes_in_use(); };
+        run.step(60, StepKind::prefill_chunk);
+        const uint64_t before = full();
+        run.manager->after_step(StepKind::prefill_end);
+        CHECK(calls == 1);
+        CHECK(run.manager->cache().length(0, 0) == 10);
+        CHECK(run.manager->cache().length(0, 1) == 20);
+        CHECK(run.manager->cache().length(1, 0) == 40);
+        CHECK(run.manager->cache().length(1, 1) == 50);
+        const auto kept = run.manager->cache().positions(0, 0);
+        CHECK(std::vector(kept.begin(), kept.end()) ==
+              std::vector<int32_t>{0, 1, 2, 3, 54, 55, 56, 57, 58, 59});
+        // Blocks of heads that became short are free: 2 + 3 + 5 + 7 of 4 * 8 are left.
+        CHECK(full() == before / 32 * 17);
+        run.step(1, StepKind::decode); // one slot above the budget in all
+        CHECK(calls == 2);
+        CHECK(run.held() == 120);
+    }
+}
+
+TEST_CASE("A layer's one row of scores reaches an allocator for each head") {
+    Script script = telling(KEEL_KEEP_LAYER, 3);
+    Sharer sharer;
+    sharer.flags = 0;
+    sharer.allocate = [&](const keel_allocator_input &in, int32_t *budgets) {
+        for (uint32_t l = 0; l < 2; ++l) {
+            CHECK(in.scores[l][in.stride + 5] == static_cast<float>(1000 * l + 5));
+            CHECK(in.protected_masks[l][in.stride + 2] == 1);
+            budgets[l * 2] = budgets[l * 2 + 1] = l == 0 ? 10 : 50;
+        }
+    };
+    CacheConfig config = budget_of(script, 30);
+    config.allocator = shared_by(sharer);
+    ManagerRun run("reference", test_shape(), config);
+    run.step(60, StepKind::prefill_end);
+    CHECK(run.manager->cache().length(0, 1) == 10);
+    CHECK(run.manager->cache().length(1, 0) == 50);
+}
+
+TEST_CASE("Allocators whose answer would break a promise are refused") {
+    Script script = telling();
+    Sharer sharer;
+    const auto refusal = [&](int32_t first, int32_t others) {
+        sharer.allocate = [=](const keel_allocator_input &, int32_t *budgets) {
+            budgets[0] = first;
+            budgets[1] = budgets[2] = budgets[3] = others;
+        };
+        CacheConfig config = budget_of(script, 30);
+        config.protect_recent = 5;
+        config.allocator = shared_by(sharer);
+        ManagerRun run("reference", test_shape(), config);
+        run.step(60, StepKind::prefill_chunk);
+        const std::string text =
+            error_text([&] { run.manager->after_step(StepKind::prefill_end); }, ErrorKind::plugin);
+        CHECK(run.held() == 240); // nothing moved
+        return text;
+    };
+    CHECK_THAT(refusal(31, 30), Contains("sharer shared out 121 slots, the budget has 120"));
+    CHECK_THAT(refusal(4, 30), Contains("gave layer 0 head 0 4 slots, 5 are protected"));
+}
+
+TEST_CASE("Pairs of policy and allocator that cannot work are refused by name when the plan is made") {
+    const auto refusal = [](Script &script, Sharer &sharer, CacheConfig config = {}) {
+        config.policy = scripted(script);
+        config.budget_unit = BudgetUnit::tokens;
+        config.budget = 30;
+        config.allocator = shared_by(sharer);
+        return error_text([&] { ManagerRun("reference", test_shape(), config); }, ErrorKind::input);
+    };
+    Sharer sharer;
+    Script script = telling(KEEL_KEEP_TOKEN);
+    sharer.flags = 0;
+    CHECK_THAT(refusal(script, sharer),
+               Contains("sharer shares out by scores") && Contains("for all layers"));
+    script = telling();
+    script.needs.output = KEEL_OUTPUT_KEEP;
+    CHECK_THAT(refusal(script, sharer), Contains("policy scripted gives keep-lists"));
+    script = telling();
+    script.needs.flags = 0;
+    sharer.flags = KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES;
+    CHECK_THAT(refusal(script, sharer), Contains("policy.allocator: sharer") &&
+                                            Contains("do not compare across heads") &&
+                                            Contains("set policy.allocator.params.normalize"));
+    sharer.needs = 1 << 7;
+    CHECK_THAT(refusal(script, sharer), Contains("sharer needs 0x80"));
+}
+
+TEST_CASE(
+    "What a policy lets stay fills the budget before scores do, the newest first where it is too much") {
+    const std::vector<float> scores = {9, 8, 7, 6, 5, 4, 3, 2};
+    const std::vector<uint8_t> mask = {1, 0, 0, 0, 0, 0, 0, 0}, stay = {1, 0, 0, 0, 1, 0, 1, 1};
+    std::vector<int32_t> order, keep;
+    const auto kept = [&](int64_t budget) {
+        keep_best({8, budget, mask.data(), stay.data()}, scores.data(), "p", order, keep);
+        return keep;
+    };
+    CHECK(kept(8).size() == 8);
+    CHECK(kept(6) == std::vector<int32_t>{0, 1, 2, 4, 6, 7});
+    CHECK(kept(4) == std::vector<int32_t>{0, 4, 6, 7});
+    CHECK(kept(3) == std::vector<int32_t>{0, 6, 7});
+    CHECK(kept(1) == std::vector<int32_t>{0});
+}
+
+TEST_CASE("A budget below what a policy can work with is refused with the key and the number") {
+    Script script = telling();
+    script.needs.least_budget = 40;
+    CHECK_THAT(
+        error_text([&] { ManagerRun("reference", test_shape(), budget_of(script, 39)); }, ErrorKind::input),
+        Contains("policy.budget.tokens: policy scripted needs a budget of at least 40 slots") &&
+            Contains("found 39"));
+    CacheConfig config = budget_of(script, 0.1);
+    config.budget_unit = BudgetUnit::ratio;
+    ManagerRun run("reference", test_shape(), config);
+    CHECK(run.plan->budget(60).tokens == 40); // a ratio never comes to less
+    CHECK(run.plan->budget(1000).tokens == 100);
+}
+
+TEST_CASE("Attention that scores cannot follow is refused by the model's property") {
+    Script script = telling();
+    script.needs.needs = KEEL_NEED_WINDOW_SCORES;
+    script.needs.window = 8;
+    script.needs.reduce_queries = script.needs.reduce_group = KEEL_REDUCE_MEAN;
+    CacheConfig config = budget_of(script, 30);
+    config.trained_context = 96;
+    config.attention_window = 64;
+    const auto refusal = [&] {
+        return error_text([&] { ManagerRun("reference", test_shape(), config); }, ErrorKind::input);
+    };
+    CHECK_THAT(refusal(),
+               Contains("policy scripted needs window_scores") && Contains("attention windows (64 tokens)"));
+    config.attention_window = 96;
+    ManagerRun("reference", test_shape(), config); // as wide as the context: none
+    config.attention_softcap = 50;
+    CHECK_THAT(refusal(), Contains("soft-capped"));
+    script.needs.reduce_queries = KEEL_REDUCE_SUM;
+    script.needs.needs = KEEL_NEED_RUNNING_SCORES; // by-products of attention itself know both
+    ManagerRun("reference", test_shape(), config);
+}
+
+TEST_CASE("Needs that contradict each other or themselves are refused by name") {
+    const auto refusal = [](const std::function<void(keel_policy_needs &)> &change) {
+        Script script = telling();
+        change(script.needs);
+        return error_text([&] { ManagerRun("reference", test_shape(), budget_of(script, 30)); },
+                          ErrorKind::plugin);
+    };
+    CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_WINDOW_SCORES; }),
+               Contains("window_scores of 0 queries"));
+    CHECK_THAT(refusal([](keel_policy_needs &n) {
+                   n.needs = KEEL_NEED_WINDOW_SCORES | KEEL_NEED_RUNNING_SCORES;
+                   n.window = 4;
+               }),
+               Contains("another kind of scores"));
+    CHECK_THAT(refusal([](keel_policy_needs &n) {
+                   n.needs = KEEL_NEED_RUNNING_SCORES;
+                   n.reduce_queries = KEEL_REDUCE_MEAN;
+               }),
+               Contains("mean over queries"));
+    CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_UNROTATED; }), Contains("before RoPE"));
+    CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_KEY_PROJECT; }),
+               Contains("of no matrix"));
+    CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_CHUNK_SCORES; }),
+               Contains("pieces of 0 tokens"));
+    CHECK_THAT(refusal([](keel_policy_needs &n) {
+                   n.needs = KEEL_NEED_REPLAY;
+                   n.replay_chunk = 9;
+               }),
+               Contains("acts at the prompt's end only"));
+}
