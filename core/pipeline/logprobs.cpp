@@ -6,18 +6,18 @@
 
 namespace keel {
 
-double log_sum_exp(std::span<const float> logits) {
-    const double highest = *std::max_element(logits.begin(), logits.end());
+LogSoftmax::LogSoftmax(std::span<const float> logits)
+    : highest_(*std::max_element(logits.begin(), logits.end())) {
     double sum = 0;
     for (const float logit : logits)
-        sum += std::exp(static_cast<double>(logit) - highest);
-    return highest + std::log(sum);
+        sum += std::exp(static_cast<double>(logit) - highest_);
+    log_sum_ = std::log(sum);
 }
 
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t id, int64_t n) {
-    const double norm = log_sum_exp(logits);
+    const LogSoftmax log_softmax(logits);
     const auto of = [&](int32_t token) {
-        return TokenLogprob{token, static_cast<double>(logits[static_cast<size_t>(token)]) - norm};
+        return TokenLogprob{token, log_softmax(logits[static_cast<size_t>(token)])};
     };
     TokenLogprobs result;
     result.chosen = of(id);

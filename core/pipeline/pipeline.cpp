@@ -115,7 +115,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
                     config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
     }
     cache_plan_ = make_cache_plan(options.has_system_prompt);
-    check_trained_context();
+    check_trained_context(*cache_plan_);
     compare_budgets();
     if (fit_context()) { // the plan counts with what the context became
         cache_plan_.reset();
@@ -147,8 +147,8 @@ KvShape Pipeline::make_kv_shape() const {
 }
 
 // A cache that evicts may see more tokens than the model was trained on; one that keeps all may not.
-void Pipeline::check_trained_context() const {
-    if (context() <= model().max_positions || !cache_plan_->keeps_all()) return;
+void Pipeline::check_trained_context(const CachePlan &plan) const {
+    if (context() <= model().max_positions || !plan.keeps_all()) return;
     throw_error(ErrorKind::input,
                 "{}: model.context is {}, the model was made for {}; lower it or choose a policy that evicts",
                 to_string(config_.model.context.where), context(), model().max_positions);

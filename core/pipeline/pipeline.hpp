@@ -109,7 +109,7 @@ class Pipeline {
                              const BoundPlugin &allocator, bool has_system_prompt) const;
     std::unique_ptr<CachePlan> make_cache_plan(bool has_system_prompt);
     BoundPlugin bind_allocator(const pipeline::PipelineConfig &config, const BoundPlugin &policy) const;
-    void check_trained_context() const;
+    void check_trained_context(const CachePlan &plan) const;
     void check_cap() const;
     void compare_budgets() const;
     void bind_eviction();

@@ -124,6 +124,7 @@ void Pipeline::bind_eviction() {
 
 // Plans what steps run for a policy that was added.
 void Pipeline::keep_arm(std::unique_ptr<Arm> arm) {
+    check_trained_context(*arm->plan);
     arm->taps = graph_->plan_taps(arm->plan->tap_forms());
     auto ops = arm->plan->ops();
     const auto in_steps = arm->taps->ops();

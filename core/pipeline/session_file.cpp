@@ -265,6 +265,19 @@ SessionExtras read_extras(StateReader &in) {
 
 } // namespace
 
+namespace {
+
+// The file tells the pipeline's policy.
+void check_policy(Session &session) {
+    if (&session.cache().plan() == &session.pipeline().cache_plan()) return;
+    throw_error(ErrorKind::usage,
+                "a session under policy {}, which was added to its pipeline, is neither saved nor read; make "
+                "a pipeline with that policy",
+                session.cache().plan().config().policy.name);
+}
+
+} // namespace
+
 void check_savable(const Pipeline &pipeline) {
     PolicyState::check_savable(pipeline.cache_plan().config().policy);
 }
@@ -282,6 +295,7 @@ void check_replaceable(const std::filesystem::path &path) {
 }
 
 void save_session(Session &session, const std::filesystem::path &path, const SessionExtras &extras) {
+    check_policy(session);
     check_savable(session.pipeline());
     check_replaceable(path);
     NewFile file(path);
@@ -301,6 +315,7 @@ void save_session(Session &session, const std::filesystem::path &path, const Ses
 
 SessionExtras load_session(Session &session, const std::filesystem::path &path,
                            const std::function<void(const SessionExtras &)> &check) {
+    check_policy(session);
     const MappedFile file(path);
     const auto bytes = file.bytes();
     StateReader head(bytes, printable(path.string(), 400));

@@ -214,7 +214,7 @@ const std::map<keel_op, std::string> by_hand = {
     {KEEL_OP_QUERY_STATS, "q< sum+ second+ "},
     {KEEL_OP_KV_APPEND, "k< v< positions< " + kv_both},
     {KEEL_OP_KV_GATHER,
-     kv_in + "to.k+ to.v+ to.block_table< to.lengths< to.positions+ index< count< side+ side+ "},
+     kv_in + "to.k+ to.v+ to.block_table< to.lengths< to.positions+ index< count< side.0+ side.1+ "},
     {KEEL_OP_KV_REROTATE, kv_both + "tables.cos< tables.sin< row< new_positions< source< "},
     {KEEL_OP_ARGMAX_ROWS, "x< values> index> "},
     {KEEL_OP_TOP_K_ROWS, "x< values> index> "},

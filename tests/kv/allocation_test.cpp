@@ -45,3 +45,45 @@ TEST_CASE("A decode step of a warm cache allocates no memory and writes only wha
     // The lengths each time; the tables at 24, 32, 40, 48 and 56.
     CHECK(rig.executor().stream().counters().writes - writes == 46 + 5);
 }
+
+TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues hardly anything") {
+    KvShape shape;
+    shape.layers = 2;
+    shape.heads = 4;
+    shape.kv_heads = 2;
+    shape.head_dim = 32;
+    shape.block_slots = 64;
+    shape.max_slots = 128;
+    Rig rig("reference", shape);
+    Gathered all;
+    all.window = 40;
+    all.running.emplace();
+    all.stats.emplace();
+    CachePlan plan(rig.executor(), shape, rig.executor().device().host(), {}, all);
+    CacheManager manager(plan, KEEL_BUFFER_DEVICE);
+    const auto step = [&](StepKind kind, int64_t n) {
+        manager.before_append(n, kind);
+        manager.append(n);
+        StepTap *tap = manager.begin_step(n, kind);
+        for (uint32_t l = 0; l < shape.layers; ++l) {
+            const StepTap::Places places = tap->places(l);
+            if (places.queries != nullptr) tap->after_attention(l, *places.queries);
+        }
+        manager.after_step(kind);
+    };
+    step(StepKind::decode, 1);
+    const auto before = rig.executor().stream().counters();
+    uint64_t allocated = 0;
+    for (int token = 1; token < 32; ++token) {
+        const uint64_t so_far = allocations();
+        step(StepKind::decode, 1);
+        allocated += allocations() - so_far;
+    }
+    const auto after = rig.executor().stream().counters();
+    CHECK(allocated == 0);
+    CHECK(after.ops == before.ops); // the 33rd query is added up, the 81st moves queries up
+    CHECK(after.reads == before.reads);
+    for (int token = 32; token < 90; ++token)
+        step(StepKind::decode, 1);
+    CHECK(rig.executor().stream().counters().ops - after.ops == 2 * 2 + 1);
+}

@@ -231,11 +231,17 @@ TEST_CASE("stop strings, end tokens and the token limit end a text") {
     CHECK(stopped.text == plain.text.substr(0, plain.text.find(stop)));
     CHECK(streamed == stopped.text);
 
-    // The begin-of-text prompt runs into an end token (tests/golden says where).
+    // Behind the answer to a recall document comes an end token, as in training.
     session.reset();
     options.stop.clear();
     options.max_tokens = 100;
-    const GenerateResult ended = generate(session, pipeline.tokenizer()->encode(""), options);
+    const GenerateResult ended =
+        generate(session,
+                 pipeline.tokenizer()->encode(
+                     "There is a pass key hidden in this text. Find it and remember it.\n"
+                     "The king went to the wood. The pass key is 48213. Remember it. 48213 is "
+                     "the pass key.\nThe wolf ran home.\nWhat is the pass key? The pass key is"),
+                 options);
     CHECK(ended.reason == StopReason::end_token);
     CHECK(pipeline.tokenizer()->ends_generation(ended.ids.back()));
 }

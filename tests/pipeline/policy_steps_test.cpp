@@ -1,7 +1,8 @@
 // Policies on models/tiny: what steps leave for them and what that costs, sessions that are forked into other policies.
 #include "kv/scripted_policy.hpp"
-#include "pipeline/session.hpp"
+#include "pipeline/session_file.hpp"
 #include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -266,4 +267,15 @@ TEST_CASE("a prefill that cannot serve two policies at once is refused by the ne
     }
     CHECK_THAT(error_text([&] { shared.add_shared_prefill(plans); }, ErrorKind::input),
                Contains("policy expected_attention needs query_stats in another form"));
+}
+
+TEST_CASE("a session under a policy that was added is not saved as if it had the pipeline's") {
+    Pipeline pipeline(tiny(), quiet());
+    CachePlan &plan = pipeline.add_policy(tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
+    Session session(pipeline, plan);
+    session.prefill(prompt(pipeline, 20));
+    const test::TempFolder folder;
+    CHECK_THAT(error_text([&] { save_session(session, folder / "s.session", {}); }, ErrorKind::usage),
+               Contains("policy h2o, which was added"));
+    CHECK_FALSE(std::filesystem::exists(folder / "s.session"));
 }
