@@ -1,6 +1,7 @@
 // Byte-level vocabularies in GGUF files. SentencePiece's stand in spm_test.cpp.
 #include "base/error.hpp"
 #include "format/gguf_writer.hpp"
+#include "support/temp_folder.hpp"
 #include "text/chat_template.hpp"
 #include "text/gguf_pre_tokenizers.hpp"
 #include "text/normalizer.hpp"
@@ -55,7 +56,8 @@ Vocab tiny() {
 }
 
 std::filesystem::path write(const Vocab &vocab) {
-    const auto path = std::filesystem::path(KEEL_BINARY_DIR) / "gguf_tokenizer_test.gguf";
+    static const keel::test::TempFolder folder; // of this process: test cases run side by side
+    const auto path = folder / "vocabulary.gguf";
     keel::GgufWriter out(path);
     out.add("general.architecture", std::string_view(vocab.architecture));
     out.add("tokenizer.ggml.model", std::string_view(vocab.model));
