@@ -258,6 +258,19 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     CHECK(lab.run(text, "out") == lab.run(text, "whole"));
 }
 
+TEST_CASE("two runs do not write into one folder at once") {
+    const Lab lab;
+    const std::string text =
+        "arms: {full: {policy: none}}\ntasks: [{kind: passkey, lengths: [160], depths: 1, items: 1}]\n";
+    lab.run(text, "out");
+    {
+        const AbFileLock other(lab.folder / "out/.results.jsonl.lock", false);
+        CHECK(contains(error_text([&] { lab.run(text, "out"); }, ErrorKind::usage),
+                       "another process is writing there"));
+    }
+    lab.run(text, "out");
+}
+
 TEST_CASE("speeds are measured in turns") {
     const Lab lab;
     const std::string text =

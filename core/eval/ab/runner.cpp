@@ -156,6 +156,9 @@ std::set<std::string> AbRunner::finished_items() const {
 
 void AbRunner::open_results() {
     make_folder();
+    // Two that write the same items would each find those of the other missing.
+    lock_ = std::make_unique<AbFileLock>(
+        experiment_.config.output / ("." + options_.shard.file_name() + ".lock"), false);
     fill_header();
     std::error_code error;
     const bool exists = fs::exists(results(), error);

@@ -80,6 +80,7 @@ class AbRunner {
     AbRunOptions options_;
     std::unique_ptr<AbArms> arms_;
     std::vector<Task> tasks_;
+    std::unique_ptr<AbFileLock> lock_; // while it writes
     std::unique_ptr<AbWriter> writer_;
     std::set<std::string> finished_;
     std::vector<float> reference_logits_; // of the unit at hand, [scored, vocab]

@@ -25,35 +25,33 @@ std::optional<uint32_t> whole_number(std::string_view text) {
     return value;
 }
 
-// A lock on a file as long as this lives; the system lets go of it however the process ends.
-class FileLock {
-  public:
-    explicit FileLock(const fs::path &path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-        int result = -1;
-        if (fd_ >= 0) {
-            do
-                result = ::flock(fd_, LOCK_EX);
-            while (result != 0 && errno == EINTR);
-        }
-        if (result != 0) {
-            const int error = errno;
-            if (fd_ >= 0) ::close(fd_);
-            throw_error(ErrorKind::runtime, "{}: cannot be locked: {}", path.string(), std::strerror(error));
-        }
-    }
-    ~FileLock() { ::close(fd_); }
-    FileLock(const FileLock &) = delete;
-    FileLock &operator=(const FileLock &) = delete;
-
-  private:
-    int fd_;
-};
-
 fs::path done_file(const fs::path &folder, const AbShard &shard) {
     return folder / fmt::format("shard-{}-of-{}.done", shard.index, shard.count);
 }
 
 } // namespace
+
+AbFileLock::AbFileLock(const fs::path &path, bool wait)
+    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    int result = -1;
+    if (fd_ >= 0) {
+        do
+            result = ::flock(fd_, wait ? LOCK_EX : LOCK_EX | LOCK_NB);
+        while (result != 0 && errno == EINTR);
+    }
+    if (result == 0) return;
+    const int error = errno;
+    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0 && error == EWOULDBLOCK)
+        throw_error(ErrorKind::usage,
+                    "{}: another process is writing there; wait for it, or choose another output",
+                    path.parent_path().string());
+    throw_error(ErrorKind::runtime, "{}: cannot be locked: {}", path.string(), std::strerror(error));
+}
+
+AbFileLock::~AbFileLock() {
+    ::close(fd_);
+}
 
 std::string AbShard::file_name() const {
     return count == 1 ? std::string("results.jsonl") : fmt::format("shard-{}-of-{}.jsonl", index, count);
@@ -91,7 +89,7 @@ std::optional<AbShard> ab_shard_from_environment(const std::function<const char 
 
 bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::string &config_hash,
                      const std::function<void(const std::vector<fs::path> &shards)> &merge) {
-    const FileLock lock(folder / "merge.lock");
+    const AbFileLock lock(folder / "merge.lock", true);
     {
         std::ofstream out(done_file(folder, shard), std::ios::trunc);
         out << config_hash << '\n';

@@ -26,6 +26,19 @@ AbShard parse_ab_shard(std::string_view text);
 // there is no such, or only one process. Throws Error(usage) for numbers that make no sense. `get` is getenv.
 std::optional<AbShard> ab_shard_from_environment(const std::function<const char *(const char *)> &get);
 
+// A lock on a file, which is made, as long as this lives; the system lets go of it however the process ends. Not `wait`: Error(usage)
+// where somebody else has it. Throws Error(runtime) where the system refuses.
+class AbFileLock {
+  public:
+    AbFileLock(const std::filesystem::path &path, bool wait);
+    ~AbFileLock();
+    AbFileLock(const AbFileLock &) = delete;
+    AbFileLock &operator=(const AbFileLock &) = delete;
+
+  private:
+    int fd_;
+};
+
 // Notes that a shard is complete. True for the one that finds all of them complete: it is to call `merge`, which runs under a lock on
 // the folder. Throws Error(runtime) where the system refuses.
 bool finish_ab_shard(const std::filesystem::path &folder, const AbShard &shard,
