@@ -70,10 +70,16 @@ void reduce_scores(AttentionJob &job, const AttentionScratch &w) {
     int64_t longest = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
         longest = job.kv.lengths[h] > longest ? job.kv.lengths[h] : longest;
-    const int64_t tiles = ceil_div(longest, kTileSlots);
-    for (int64_t t; (t = job.next_tile.fetch_add(1, std::memory_order_relaxed)) < tiles * job.kv.heads;) {
-        const int64_t head = t / tiles, first = t % tiles * kTileSlots, left = job.kv.lengths[head] - first;
-        if (left > 0) reduce_tile(job, w, head, first, left < kTileSlots ? left : kTileSlots);
+    // What was kept is quickly reduced: in larger pieces.
+    const int64_t piece = job.keeps ? 16 * kTileSlots : kTileSlots, pieces = ceil_div(longest, piece);
+    for (int64_t t; (t = job.next_tile.fetch_add(1, std::memory_order_relaxed)) < pieces * job.kv.heads;) {
+        const int64_t head = t / pieces, first = t % pieces * piece, left = job.kv.lengths[head] - first;
+        if (left <= 0) continue;
+        const int64_t n = left < piece ? left : piece;
+        if (job.keeps)
+            reduce_kept(job, w, head, first, first + n);
+        else
+            reduce_tile(job, w, head, first, n);
     }
 }
 
@@ -133,7 +139,9 @@ AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_
     l.factors = l.queries + (with_scores ? heads * group * contributing * dim : 0);
     l.kept = l.factors + round(with_scores ? heads * group * contributing * 2 : 0);
     l.kept_stride = ceil_div(kept_slots, kTileSlots) * kTileSlots;
-    l.workers = l.kept + heads * group * l.kept_stride;
+    l.kept_max = l.kept + heads * group * l.kept_stride;
+    l.kept_tiles = l.kept_stride / kTileSlots;
+    l.workers = l.kept_max + round(heads * group * l.kept_tiles);
     l.total = l.workers + threads * l.worker_stride;
     return l;
 }

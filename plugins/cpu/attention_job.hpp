@@ -2,8 +2,8 @@
 //   1. tiles of query rows walk over the slots, a tile of kTileSlots at a time, with an online softmax; a long cache with
 //      few rows is split over its length, and the parts are merged afterwards;
 //   2. if scores are wanted, each tile of slots takes the contributing queries again, with the normalizers now known, and
-//      reduces the probabilities. Nothing of size queries x length is ever in memory, but for a single query (decode): its
-//      logits are kept from the first pass, which spares reading the keys again.
+//      reduces the probabilities. Nothing of size queries x length is ever in memory, but for a single query (decode): what
+//      the first pass made of its logits is kept, which spares reading the keys and raising e again.
 // A "row" is one query of one head: row r of a KV head is query r / group, head r % group of the group, so that K and V
 // are read once for all of them.
 #pragma once
@@ -35,7 +35,7 @@ struct AttentionScratch {
 // Where things lie in the scratch of the context; offsets in floats.
 struct AttentionLayout {
     int64_t tile_rows, part_stride, worker_stride;
-    int64_t tasks, merges, parts, queries, factors, kept, kept_stride, workers, total;
+    int64_t tasks, merges, parts, queries, factors, kept, kept_stride, kept_max, kept_tiles, workers, total;
 };
 
 struct AttentionJob {
@@ -68,7 +68,7 @@ struct AttentionJob {
     const float *weights = nullptr;
     int64_t weight_stride = 0;
     int64_t contributing = 0; // the last so many queries
-    bool keeps = false;       // the one query sees all slots, and its logits are kept for the scores
+    bool keeps = false;       // the one query sees all slots, and its softmax is kept for the scores
 
     // made by run_attention
     AttentionLayout layout = {};
@@ -92,21 +92,24 @@ struct AttentionJob {
     float *packed(int64_t head, int64_t row) const {
         return base + layout.queries + (head * group * contributing + row) * padded(kv.k.dim);
     }
-    // Logits of a query head of a head: [slots].
+    // Of a query head of a head: exp(logit - max), [slots], with the max of each tile's time, [tiles].
     float *kept(int64_t head, int64_t g) const {
         return base + layout.kept + (head * group + g) * layout.kept_stride;
+    }
+    float *kept_max(int64_t head, int64_t g) const {
+        return base + layout.kept_max + (head * group + g) * layout.kept_tiles;
     }
     float *factors(int64_t head, int64_t row) const {
         return base + layout.factors + (head * group * contributing + row) * 2;
     }
 };
 
-// Sizes that hold for every smaller m too. kept_slots: of the longest head where logits are kept, else 0.
+// Sizes that hold for every smaller m too. kept_slots: of the longest head where a softmax is kept, else 0.
 AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
                                  int64_t contributing, bool with_scores, int64_t kept_slots,
                                  uint32_t threads);
-// Are the logits of such queries kept from the first pass to the second?
-inline bool keeps_logits(int64_t m, int64_t group) {
+// Is the softmax of such queries kept from the first pass to the second?
+inline bool keeps_softmax(int64_t m, int64_t group) {
     return m == 1 && group <= kTileRows;
 }
 
@@ -136,5 +139,8 @@ void run_task(const AttentionJob &job, const AttentionScratch &w, const Attentio
 void run_merge(const AttentionJob &job, const AttentionScratch &w, const AttentionMerge &merge);
 // Scores of one tile of slots of a head (attention_reduce.cpp).
 void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n);
+// The same of slots first..end-1 where the softmax was kept; first is a tile's.
+void reduce_kept(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
+                 int64_t end);
 
 } // namespace keel_cpu

@@ -1,6 +1,7 @@
 // Scores: the second pass, one tile of slots of a head at a time, with the normalizers known.
 #include "attention_job.hpp"
 
+#include <math.h>
 #include <string.h>
 
 namespace keel_cpu {
@@ -83,27 +84,12 @@ void finish_group(const AttentionJob &job, Reduction &r, int64_t head, int64_t f
     write(job, head, first, n, r.group, inside);
 }
 
-// Of a single query that sees all slots: its logits are there.
-void reduce_kept(const AttentionJob &job, Reduction &r, int64_t head, int64_t first, int64_t n) {
-    for (int64_t g = 0; g < job.group; ++g) {
-        r.queries = job.kept(head, g) + first;
-        const float *factors = job.factors(head, g);
-        job.kernels->probabilities(r.queries, n, factors[0], factors[1]);
-        if (job.scores->reduce_group == KEEL_REDUCE_NONE)
-            write(job, head * job.group + g, first, n, r.queries, nullptr);
-        else
-            take_head(job, r, g, n);
-    }
-    finish_group(job, r, head, first, n, nullptr);
-}
-
 } // namespace
 
 void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n) {
     Reduction r;
     r.queries = w.acc;
     r.group = w.acc + kTileSlots;
-    if (job.keeps) return reduce_kept(job, r, head, first, n);
     float hidden[kTileSlots];
     bool inside_ranges[kTileSlots];
     const bool *inside = job.ranges != nullptr ? inside_ranges : nullptr;
@@ -131,6 +117,38 @@ void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t hea
         }
     }
     finish_group(job, r, head, first, n, inside);
+}
+
+// A single query that sees all slots: nothing to mask, and its probabilities are a factor away.
+void reduce_kept(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
+                 int64_t end) {
+    const bool apart = job.scores->reduce_group == KEEL_REDUCE_NONE;
+    const bool sums =
+        job.scores->reduce_group == KEEL_REDUCE_SUM || job.scores->reduce_group == KEEL_REDUCE_MEAN;
+    Reduction r;
+    r.group = w.acc;
+    for (int64_t slot = first; slot < end; slot += kTileSlots) {
+        const int64_t n = end - slot < kTileSlots ? end - slot : kTileSlots;
+        if (sums) memset(r.group, 0, sizeof(float) * kTileSlots);
+        for (int64_t g = 0; g < job.group; ++g) {
+            r.queries = job.kept(head, g) + slot;
+            const float *factors = job.factors(head, g);
+            const float max = job.kept_max(head, g)[slot / kTileSlots];
+            // A tile whose max was the last one, or that saw logits of -inf only, is as it should be.
+            const float factor =
+                (max == factors[0] || max == kNone ? 1.0f : expf(max - factors[0])) * factors[1];
+            if (sums) {
+                job.kernels->add_scaled(r.group, r.queries, n, factor);
+                continue;
+            }
+            job.kernels->scale(r.queries, n, factor);
+            if (apart)
+                write(job, head * job.group + g, slot, n, r.queries, nullptr);
+            else
+                take_head(job, r, g, n);
+        }
+        finish_group(job, r, head, slot, n, nullptr);
+    }
 }
 
 } // namespace keel_cpu

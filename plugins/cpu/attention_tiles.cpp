@@ -228,10 +228,12 @@ void run_task(const AttentionJob &job, const AttentionScratch &w, const Attentio
         if (out_of_window(job, task, first, n)) continue;
         tile_logits(job, w, task.head, w.q, task.rows, first, n);
         const bool masked = mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
-        for (int64_t r = 0; job.keeps && r < task.rows; ++r)
+        job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
+        for (int64_t r = 0; job.keeps && r < task.rows; ++r) {
             memcpy(job.kept(task.head, task.row + r) + first, w.s + r * kTileSlots,
                    static_cast<size_t>(n) * 4);
-        job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
+            job.kept_max(task.head, task.row + r)[first / kTileSlots] = w.max[r];
+        }
         const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
         if (job.out != nullptr) mix_values(job, w, task.head, task.rows, first, n, masked, next);
     }

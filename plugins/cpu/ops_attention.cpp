@@ -65,7 +65,7 @@ keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanC
     const int64_t m = args->q->shape[0];
     const bool scores = (args->features & KEEL_ATTENTION_SCORES) != 0;
     const int64_t group = group_of(args->q, args->kv);
-    const bool keeps = scores && (args->features & KEEL_ATTENTION_WINDOW) == 0 && keeps_logits(m, group);
+    const bool keeps = scores && (args->features & KEEL_ATTENTION_WINDOW) == 0 && keeps_softmax(m, group);
     const AttentionLayout layout =
         attention_layout(args->kv->kv_heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2],
                          scores ? contributing_queries(args->scores, m) : 0, scores,
@@ -102,7 +102,7 @@ keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *arg
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
         job.scores = args->scores;
         job.contributing = contributing_queries(args->scores, job.m);
-        job.keeps = !job.windowed && keeps_logits(job.m, job.group);
+        job.keeps = !job.windowed && keeps_softmax(job.m, job.group);
     }
     return run_attention(ctx, job);
 }

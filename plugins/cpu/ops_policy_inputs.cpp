@@ -231,7 +231,7 @@ keel_status plan_attention_scores(keel_ctx *ctx, const keel_attention_scores_arg
     if (status != KEEL_OK) return status;
     const int64_t m = args->q->shape[0], heads = args->kv->kv_heads;
     const int64_t group = heads == 0 ? 0 : args->q->shape[1] / heads;
-    const bool keeps = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0 && keeps_logits(m, group);
+    const bool keeps = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0 && keeps_softmax(m, group);
     const AttentionLayout layout = attention_layout(
         heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2], contributing_queries(args->scores, m),
         true, keeps ? args->kv->max_length : 0, ctx->threads);
@@ -254,7 +254,7 @@ keel_status KEEL_CALL op_attention_scores(keel_ctx *ctx, const keel_attention_sc
     job.logits = (args->features & KEEL_SCORES_LOGITS) != 0;
     job.scores = args->scores;
     job.contributing = contributing_queries(args->scores, job.m);
-    job.keeps = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0 && keeps_logits(job.m, job.group);
+    job.keeps = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0 && keeps_softmax(job.m, job.group);
     if ((args->features & KEEL_SCORES_RANGES) != 0) {
         job.ranges = data_as<const int32_t>(args->ranges);
         job.n_ranges = args->ranges->shape[0];
