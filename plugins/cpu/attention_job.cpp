@@ -66,7 +66,7 @@ void pack_queries(const AttentionJob &job, const Team &team) {
     }
 }
 
-void reduce_scores(AttentionJob &job, const AttentionScratch &w) {
+void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     int64_t longest = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
         longest = job.kv.lengths[h] > longest ? job.kv.lengths[h] : longest;
@@ -76,21 +76,39 @@ void reduce_scores(AttentionJob &job, const AttentionScratch &w) {
         const int64_t head = t / pieces, first = t % pieces * piece, left = job.kv.lengths[head] - first;
         if (left <= 0) continue;
         const int64_t n = left < piece ? left : piece;
-        if (job.keeps)
+        if (job.keeps) {
+            job.keep_at(w, head);
             reduce_kept(job, w, head, first, first + n);
-        else
+        } else {
             reduce_tile(job, w, head, first, n);
+        }
+    }
+}
+
+// A head at a time, with its scores: what is kept of it stays near, and nobody waits for anybody. The parts are the same, and so
+// are the results.
+void work_by_heads(AttentionJob &job, AttentionScratch &w, const Team &team) {
+    job.keep_at(w, team.worker);
+    for (int64_t h; (h = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.kv.heads;) {
+        for (int64_t t = 0; t < job.n_tasks; ++t)
+            if (job.tasks()[t].head == h) run_task(job, w, job.tasks()[t]);
+        for (int64_t t = 0; t < job.n_merges; ++t)
+            if (job.merges()[t].head == h) run_merge(job, w, job.merges()[t]);
+        reduce_kept(job, w, h, 0, job.kv.lengths[h]);
     }
 }
 
 void work(AttentionJob &job, const Team &team) {
-    const AttentionScratch w = job.worker(team.worker);
+    AttentionScratch w = job.worker(team.worker);
+    if (job.keeps && job.kv.heads % team.n == 0) return work_by_heads(job, w, team);
     if (job.scores != nullptr && !job.keeps) {
         pack_queries(job, team);
         team.barrier();
     }
-    for (int64_t t; (t = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.n_tasks;)
+    for (int64_t t; (t = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.n_tasks;) {
+        if (job.keeps) job.keep_at(w, job.tasks()[t].head);
         run_task(job, w, job.tasks()[t]);
+    }
     if (job.n_merges != 0) {
         team.barrier();
         for (int64_t t; (t = job.next_merge.fetch_add(1, std::memory_order_relaxed)) < job.n_merges;)
@@ -115,6 +133,7 @@ AttentionScratch AttentionJob::worker(uint32_t index) const {
     w.acc = p, p += kTileRows * v_dim + 2 * kTileSlots;
     w.max = p, p += kTileRows;
     w.sum = p;
+    w.kept = w.kept_max = nullptr;
     return w;
 }
 
@@ -138,10 +157,10 @@ AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_
     l.queries = l.parts + parts * l.part_stride;
     l.factors = l.queries + (with_scores ? heads * group * contributing * dim : 0);
     l.kept = l.factors + round(with_scores ? heads * group * contributing * 2 : 0);
-    l.kept_stride = ceil_div(kept_slots, kTileSlots) * kTileSlots;
-    l.kept_max = l.kept + heads * group * l.kept_stride;
-    l.kept_tiles = l.kept_stride / kTileSlots;
-    l.workers = l.kept_max + round(heads * group * l.kept_tiles);
+    l.kept_tiles = round(ceil_div(kept_slots, kTileSlots) * group);
+    l.kept_stride = l.kept_tiles * kTileSlots;
+    l.kept_max = l.kept + heads * l.kept_stride;
+    l.workers = l.kept_max + heads * l.kept_tiles;
     l.total = l.workers + threads * l.worker_stride;
     return l;
 }

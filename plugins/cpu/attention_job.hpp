@@ -30,6 +30,9 @@ struct AttentionMerge { // parts of one tile
 // Scratch of one worker, all f32.
 struct AttentionScratch {
     float *q, *k, *rows, *s, *acc, *max, *sum;
+    // Where the softmax of a single query is kept, NULL for nowhere: exp(logit - max) of a head, [tiles][group][kTileSlots], and the max
+    // of each tile's time, [tiles][group].
+    float *kept, *kept_max;
 };
 
 // Where things lie in the scratch of the context; offsets in floats.
@@ -92,12 +95,10 @@ struct AttentionJob {
     float *packed(int64_t head, int64_t row) const {
         return base + layout.queries + (head * group * contributing + row) * padded(kv.k.dim);
     }
-    // Of a query head of a head: exp(logit - max), [slots], with the max of each tile's time, [tiles].
-    float *kept(int64_t head, int64_t g) const {
-        return base + layout.kept + (head * group + g) * layout.kept_stride;
-    }
-    float *kept_max(int64_t head, int64_t g) const {
-        return base + layout.kept_max + (head * group + g) * layout.kept_tiles;
+    // A place for a head's softmax: a worker's own where it does whole heads, else the head's.
+    void keep_at(AttentionScratch &w, int64_t place) const {
+        w.kept = base + layout.kept + place * layout.kept_stride;
+        w.kept_max = base + layout.kept_max + place * layout.kept_tiles;
     }
     float *factors(int64_t head, int64_t row) const {
         return base + layout.factors + (head * group * contributing + row) * 2;
@@ -139,7 +140,7 @@ void run_task(const AttentionJob &job, const AttentionScratch &w, const Attentio
 void run_merge(const AttentionJob &job, const AttentionScratch &w, const AttentionMerge &merge);
 // Scores of one tile of slots of a head (attention_reduce.cpp).
 void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n);
-// The same of slots first..end-1 where the softmax was kept; first is a tile's.
+// The same of slots first..end-1 from the softmax that w keeps; first is a tile's.
 void reduce_kept(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
                  int64_t end);
 

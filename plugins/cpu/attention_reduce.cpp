@@ -119,35 +119,68 @@ void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t hea
     finish_group(job, r, head, first, n, inside);
 }
 
+namespace {
+
+// What brings a tile's exp(logit - max) to probabilities, for each query head of a head.
+struct KeptFactors {
+    const AttentionJob &job;
+    int64_t head;
+    float max[kTileRows], value[kTileRows];
+
+    KeptFactors(const AttentionJob &j, int64_t h) : job(j), head(h) {
+        for (int64_t g = 0; g < job.group; ++g)
+            max[g] = job.factors(head, g)[0], value[g] = finish(g, 1.0f);
+    }
+    float finish(int64_t g, float factor) const {
+        const bool mean = job.scores->reduce_group == KEEL_REDUCE_MEAN;
+        return factor * job.factors(head, g)[1] / (mean ? static_cast<float>(job.group) : 1.0f);
+    }
+    // A max that was the last one, or that saw logits of -inf only, has nothing to make up for.
+    void update(const float *tile_max) {
+        for (int64_t g = 0; g < job.group; ++g) {
+            if (tile_max[g] == max[g]) continue; // as in the tile before, mostly
+            const float last = job.factors(head, g)[0];
+            max[g] = tile_max[g];
+            value[g] = finish(g, max[g] == last || max[g] == kNone ? 1.0f : expf(max[g] - last));
+        }
+    }
+};
+
+} // namespace
+
 // A single query that sees all slots: nothing to mask, and its probabilities are a factor away.
 void reduce_kept(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
                  int64_t end) {
-    const bool apart = job.scores->reduce_group == KEEL_REDUCE_NONE;
-    const bool sums =
-        job.scores->reduce_group == KEEL_REDUCE_SUM || job.scores->reduce_group == KEEL_REDUCE_MEAN;
+    const keel_scores &scores = *job.scores;
+    const bool apart = scores.reduce_group == KEEL_REDUCE_NONE;
+    const bool sums = !apart && scores.reduce_group != KEEL_REDUCE_MAX;
+    // The largest is not what gemm adds up.
+    const bool direct = sums && (scores.accumulate == 0 || scores.reduce_queries != KEEL_REDUCE_MAX);
+    KeptFactors factors(job, head);
     Reduction r;
     r.group = w.acc;
     for (int64_t slot = first; slot < end; slot += kTileSlots) {
         const int64_t n = end - slot < kTileSlots ? end - slot : kTileSlots;
-        if (sums) memset(r.group, 0, sizeof(float) * kTileSlots);
+        float *tile = w.kept + slot * job.group;
+        factors.update(w.kept_max + slot / kTileSlots * job.group);
+        if (sums) {
+            const bool whole =
+                direct && n == kTileSlots; // else what lies behind n is not this tile's to write
+            float *to = whole ? data_as<float>(scores.out) + head * outer_stride(scores.out) + slot : r.group;
+            job.kernels->gemm(factors.value, job.group, 1, tile, kTileSlots, job.group, padded(n), to,
+                              kTileSlots, whole && scores.accumulate != 0);
+            if (!whole) write(job, head, slot, n, r.group, nullptr);
+            continue;
+        }
         for (int64_t g = 0; g < job.group; ++g) {
-            r.queries = job.kept(head, g) + slot;
-            const float *factors = job.factors(head, g);
-            const float max = job.kept_max(head, g)[slot / kTileSlots];
-            // A tile whose max was the last one, or that saw logits of -inf only, is as it should be.
-            const float factor =
-                (max == factors[0] || max == kNone ? 1.0f : expf(max - factors[0])) * factors[1];
-            if (sums) {
-                job.kernels->add_scaled(r.group, r.queries, n, factor);
-                continue;
-            }
-            job.kernels->scale(r.queries, n, factor);
+            r.queries = tile + g * kTileSlots;
+            job.kernels->scale(r.queries, n, factors.value[g]);
             if (apart)
                 write(job, head * job.group + g, slot, n, r.queries, nullptr);
             else
                 take_head(job, r, g, n);
         }
-        finish_group(job, r, head, slot, n, nullptr);
+        if (!apart) write(job, head, slot, n, r.group, nullptr);
     }
 }
 

@@ -214,7 +214,8 @@ void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t hea
         job.kernels->softcap(w.s + r * kTileSlots, n, job.cap);
 }
 
-void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
+void run_task(const AttentionJob &job, const AttentionScratch &scratch, const AttentionTask &task) {
+    AttentionScratch w = scratch;
     const int64_t stride = padded(job.kv.v.dim);
     load_queries(job, w, task);
     for (int64_t r = 0; r < task.rows; ++r)
@@ -226,14 +227,12 @@ void run_task(const AttentionJob &job, const AttentionScratch &w, const Attentio
         bool inside[kTileSlots];
         if (job.ranges != nullptr && !slots_in_ranges(job, first, n, inside)) continue;
         if (out_of_window(job, task, first, n)) continue;
+        if (w.kept != nullptr) w.s = w.kept + first * task.rows; // the tile's own, not written over
         tile_logits(job, w, task.head, w.q, task.rows, first, n);
         const bool masked = mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
         job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
-        for (int64_t r = 0; job.keeps && r < task.rows; ++r) {
-            memcpy(job.kept(task.head, task.row + r) + first, w.s + r * kTileSlots,
-                   static_cast<size_t>(n) * 4);
-            job.kept_max(task.head, task.row + r)[first / kTileSlots] = w.max[r];
-        }
+        if (w.kept_max != nullptr)
+            memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
         const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
         if (job.out != nullptr) mix_values(job, w, task.head, task.rows, first, n, masked, next);
     }
