@@ -54,7 +54,8 @@ function(keel_test name)
   if(KEEL_SANITIZE AND ARG_LABELS STREQUAL "slow")
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE) # no sanitizer runs it
   endif()
-  catch_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # A case that is not found fails: Catch would call it passed.
+  catch_discover_tests(${name} TEST_PREFIX "${name}: " EXTRA_ARGS --warn NoTests PROPERTIES TIMEOUT ${ARG_TIMEOUT})
   # Labels by a script of our own, which ctest reads after the one with the cases: Catch's takes a list of labels apart.
   set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
   file(WRITE ${labels_file} "foreach(test IN LISTS ${name}_TESTS)\n  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\")\nendforeach()\n")

@@ -285,7 +285,7 @@ TEST_CASE("What a newcomer gets wrong says what to do") {
     CHECK(contains(full.err, "/reset"));
 }
 
-TEST_CASE("A full context says so and how to go on; under a policy that evicts the chat goes on by itself") {
+TEST_CASE("A full context says so and how to go on: under a policy that evicts the chat goes on by itself") {
     std::string questions;
     for (int i = 0; i < 6; ++i)
         questions += "And then, what did the wolf say?\n";

@@ -149,7 +149,7 @@ TEST_CASE("A sliding window goes on past the context's worth of tokens and count
     CHECK(json.at("stats").at("evictions").get<int>() > 0);
 }
 
-TEST_CASE("The option --explain shows who runs each op on standard error; --explain-only stops there") {
+TEST_CASE("The option --explain shows who runs each op on standard error: --explain-only stops there") {
     const ProcessResult r = run_keel({"run", quickstart, "-n", "1", "--explain"});
     CHECK(r.code == 0);
     CHECK(contains(r.err, "matmul"));
@@ -169,7 +169,7 @@ TEST_CASE("The option --explain shows who runs each op on standard error; --expl
     CHECK(json.at("eviction").at(0).at("op") == "kv_gather");
 }
 
-TEST_CASE("Ctrl-C ends the text and still prints the closing line; exit code 130") {
+TEST_CASE("Ctrl-C ends the text and still prints the closing line: exit code 130") {
     ProcessOptions options;
     bool sent = false;
     options.on_output = [&](pid_t pid, const std::string &out) {
@@ -207,7 +207,7 @@ TEST_CASE("A second Ctrl-C ends the program at once") {
 }
 
 TEST_CASE(
-    "Output that nobody reads ends the program without a word; output that cannot be written is an error") {
+    "Output that nobody reads ends the program without a word: output that cannot be written is an error") {
     ProcessOptions closed;
     closed.close_output = true;
     const ProcessResult r =

@@ -97,7 +97,7 @@ TEST_CASE("a dry run shows the grid and what it will cost, and writes nothing") 
     CHECK_FALSE(fs::exists(out));
 }
 
-TEST_CASE("shards, told by option or by mpirun, give what one process gives; the last one merges") {
+TEST_CASE("shards, told by option or by mpirun, give what one process gives: the last one merges") {
     const TempFolder folder;
     const std::string file = small_experiment(folder), whole = folder / "whole", shards = folder / "shards",
                       ranks = folder / "ranks";

@@ -219,7 +219,7 @@ TEST_CASE("a folder without results, and results without items, are told") {
     CHECK(contains(test::error_text([&] { write_ab_report(dir); }), "hold no item"));
 }
 
-TEST_CASE("shards are merged in their order; equal records once, missing shards named") {
+TEST_CASE("shards are merged in their order: equal records once, missing shards named") {
     const test::TempFolder folder;
     const auto shard = [&](uint32_t index, const std::vector<AbRecord> &records) {
         AbHeader header = ab_header();

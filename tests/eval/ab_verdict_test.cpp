@@ -213,7 +213,7 @@ TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdi
     CHECK(two_families[0].p_adjusted == *c.p);
 }
 
-TEST_CASE("pairs are matched by item; what one arm lacks is counted, never dropped in silence") {
+TEST_CASE("pairs are matched by item: what one arm lacks is counted, never dropped in silence") {
     const test::TempFolder folder;
     std::vector<AbRecord> records;
     for (int i = 0; i < 20; ++i) {

@@ -150,7 +150,7 @@ TEST_CASE("A log without positions, an empty one, and one of an older version ar
     CHECK(log_json(empty).at("evictions") == 0);
 }
 
-TEST_CASE("Broken lines are refused with their place; the half line of a killed run is left out") {
+TEST_CASE("Broken lines are refused with their place: the half line of a killed run is left out") {
     CHECK_THAT(fault(sample() + "hello\n"),
                StartsWith("e.jsonl:5: expected an eviction's record") && Contains("hello"));
     CHECK_THAT(fault("[1]\n"), StartsWith("e.jsonl:1: "));

@@ -139,7 +139,7 @@ TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, 
     CHECK(text.find("evicted nothing here") != std::string::npos);
 }
 
-TEST_CASE("a pipeline against itself has no divergence; quantized weights have some") {
+TEST_CASE("a pipeline against itself has no divergence: quantized weights have some") {
     const auto a = tiny(), b = tiny(), coarse = tiny({"model.weights=q4_0"});
     ScoringOptions options = golden_windows(golden());
     options.max_tokens = 400;

@@ -254,7 +254,7 @@ TEST_CASE("The every_n trigger evicts down to the budget every n tokens") {
 }
 
 TEST_CASE(
-    "A policy that acts between chunks takes in a prompt longer than the cache; another one is refused") {
+    "A policy that acts between chunks takes in a prompt longer than the cache: another one is refused") {
     Script script = newest_first(KEEL_KEEP_TOKEN);
     CacheConfig config = tokens_budget(40);
     std::string why;
@@ -525,7 +525,7 @@ TEST_CASE("Key and value norms reach the policy as the cache holds them") {
     }
 }
 
-TEST_CASE("Forks go their own ways; tokens that were evicted cannot be taken back; reset begins anew") {
+TEST_CASE("Forks go their own ways: tokens that were evicted cannot be taken back: reset begins anew") {
     Script script = newest_first();
     const TempFolder folder;
     CacheConfig config = tokens_budget(32);

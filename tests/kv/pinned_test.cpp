@@ -194,7 +194,7 @@ TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding
     }
 }
 
-TEST_CASE("Pins go with the tokens that are taken back, and with a reset; those of the config come again") {
+TEST_CASE("Pins go with the tokens that are taken back, and with a reset: those of the config come again") {
     Script script = newest_are_best();
     CacheConfig config = budget_of(script, 40);
     config.pinned = {{4, 8}};

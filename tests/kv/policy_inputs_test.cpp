@@ -158,7 +158,7 @@ TEST_CASE("Fewer queries than the window are used where fewer of the newest toke
     CHECK(script.decided == 2);
 }
 
-TEST_CASE("Running scores sum the attention of all queries and move with their slots; new slots begin at 0") {
+TEST_CASE("Running scores sum the attention of all queries and move with their slots: new slots begin at 0") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : kv_dtypes) {
             INFO(device << " " << keel_dtype_name(dtype));
@@ -562,7 +562,7 @@ TEST_CASE("What was collected is saved and read with the cache, and goes on as i
     }
 }
 
-TEST_CASE("Tokens that went into sums are not taken back, but all of them; last queries are") {
+TEST_CASE("Tokens that went into sums are not taken back, but all of them: last queries are") {
     Script script = scattering(KEEL_NEED_RUNNING_SCORES, [](const keel_policy_input &) {});
     {
         TappedRun run("reference", test_shape(), with(script, tokens_budget(60)));

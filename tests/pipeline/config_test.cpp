@@ -173,7 +173,7 @@ TEST_CASE("a section may be written as its main value, or be empty") {
     CHECK(*t.policy.allocator.plugin == "pyramid");
 }
 
-TEST_CASE("nothing behind a key without a default is no key; auto and none mean not given") {
+TEST_CASE("nothing behind a key without a default is no key: auto and none mean not given") {
     const PipelineConfig c = parse("model: {path: m, context: auto}\nbackend: {plugin: cpu, params: }\n"
                                    "kv: {key_dtype: , max_mib: none}\n"
                                    "policy: {log: null, budget: {tokens: ~, ratio: 0.5, slack: auto}}\n"

@@ -28,9 +28,10 @@ struct Talk {
         o.has_system_prompt = true;
         return o;
     }
-    GenerateResult ask(std::string_view text, int64_t tokens = 12) {
+    GenerateResult ask(std::string_view text, int64_t tokens = 12, bool ignore_end = false) {
         GenerateOptions o = generate_options(pipeline.config());
         o.max_tokens = tokens;
+        o.ignore_end = ignore_end;
         return chat.ask(text, o);
     }
     // What the model should have read: the whole conversation, in one go.
@@ -173,7 +174,7 @@ TEST_CASE("what a stop string cut off is not in the cache either") {
     CHECK_FALSE(cut.ask("And then?").ids.empty());
 }
 
-TEST_CASE("what does not fit leaves the chat as it was and names the key; reset makes room") {
+TEST_CASE("what does not fit leaves the chat as it was and names the key: reset makes room") {
     Talk talk({"model.context=64"});
     talk.ask("Hi", 4);
     const int64_t tokens = talk.session.tokens();
@@ -183,7 +184,7 @@ TEST_CASE("what does not fit leaves the chat as it was and names the key; reset 
     CHECK_THAT(refusal_of([&] { talk.ask(long_question); }), Catch::Contains("model.context = 64"));
     CHECK(talk.session.tokens() == tokens);
     CHECK(talk.chat.turns().size() == 2);
-    CHECK(talk.ask("Go on", 100).reason == StopReason::cache_full);
+    CHECK(talk.ask("Go on", 100, true).reason == StopReason::cache_full);
     CHECK_THAT(refusal_of([&] { talk.ask("More"); }), Catch::Contains("model.context"));
     talk.chat.reset();
     CHECK_FALSE(talk.ask("More", 4).ids.empty());

@@ -138,7 +138,7 @@ TEST_CASE("a pipeline that does not run leaves its log's older content alone") {
 }
 
 TEST_CASE(
-    "a context that nobody asked for becomes what the memory holds; one that was asked for is refused") {
+    "a context that nobody asked for becomes what the memory holds: one that was asked for is refused") {
     Mini mini(4096);
     const auto source = open_model_source(mini.folder.path());
     const MemoryNeed need = memory_need(*source, KEEL_DTYPE_NONE, KEEL_DTYPE_F16, KEEL_DTYPE_F16, 4096);

@@ -105,7 +105,7 @@ TEST_CASE("A policy class becomes a descriptor and a table with the slots that i
     CHECK(policy_plugin<Bare>()->params == nullptr);
 }
 
-TEST_CASE("No exception leaves a policy class; its text reaches the host") {
+TEST_CASE("No exception leaves a policy class: its text reaches the host") {
     Rig rig;
     const auto create_in = [&](Mood now) {
         mood = now;
