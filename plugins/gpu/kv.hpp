@@ -1,0 +1,42 @@
+// A cache view as kernels take it.
+#pragma once
+
+#include "gpu/view.hpp"
+
+namespace keel_gpu {
+
+// Plain 32-bit words, so that it can be a struct in OpenCL C and in GLSL. Arenas are addressed in units of 2 bytes whatever their
+// dtype; the integer tensors in units of 4. Slot s of head h: block = table[table_offset + h * table_stride + (s >> block_shift)],
+// row at k_offset + block * k_block + (s & (2^block_shift - 1)) * k_slot. Kernels have to hold against what the host cannot see: a
+// length counts as min(max(length, 0), max_length), a block outside 0..blocks-1 holds nothing.
+struct KvConstants {
+    uint32_t kv_heads, max_length;
+    uint32_t block_shift; // log2 of block_slots
+    uint32_t blocks;      // of the smaller arena
+    uint32_t k_type, k_dim, k_offset, k_block, k_slot;
+    uint32_t v_type, v_dim, v_offset, v_block, v_slot;
+    uint32_t table_offset, table_stride, table_blocks; // blocks per head
+    uint32_t lengths_offset;
+    uint32_t positions_offset, positions_stride, positions_slots;
+};
+
+// Refuses what breaks the rules of kv.h or does not fit 32 bits. Buffers may be NULL.
+KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const char *op);
+
+// RoPE tables as kernels take them.
+struct RopeConstants {
+    uint32_t rows, half, interleaved;                        // half: pairs in a head
+    uint32_t cos_offset, cos_stride, sin_offset, sin_stride; // units of 4 bytes
+};
+
+RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tables, int64_t head_dim,
+                             const char *op);
+
+// Positions [m] or [m, kv_heads]: of token i and KV head h at offset + i * token_stride + h * head_stride.
+struct PositionConstants {
+    uint32_t offset, token_stride, head_stride;
+};
+
+PositionConstants position_constants(const keel_host *host, const keel_tensor *t, const char *op);
+
+} // namespace keel_gpu

@@ -1,0 +1,77 @@
+// Tensors as kernels take them: 32-bit shapes and strides.
+#pragma once
+
+#include "gpu/report.hpp"
+
+namespace keel_gpu {
+
+// Types of floats and blocks, as kernels number them.
+enum Type : uint32_t { type_f32 = 0, type_f16 = 1, type_bf16 = 2, type_q8_0 = 3, type_q4_0 = 4 };
+constexpr uint32_t type_count = 5;
+
+// False for a dtype that is none of them.
+bool type_of(keel_dtype dtype, Type &type);
+keel_dtype dtype_of(Type type);
+inline const char *type_name(Type type) {
+    return keel_dtype_name(dtype_of(type));
+}
+inline bool is_block(Type type) {
+    return type == type_q8_0 || type == type_q4_0;
+}
+
+// Kernels address a tensor in units: 4 bytes for f32, i32 and u32, 2 for f16, bf16 and blocks, 1 for bytes. A block of q8_0 is 17
+// units, one of q4_0 is 9.
+constexpr uint32_t unit_bytes(keel_dtype dtype) {
+    switch (dtype) {
+    case KEEL_DTYPE_F32:
+    case KEEL_DTYPE_I32:
+    case KEEL_DTYPE_U32:
+        return 4;
+    case KEEL_DTYPE_U8:
+    case KEEL_DTYPE_I8:
+    case KEEL_DTYPE_F8E5M2:
+    case KEEL_DTYPE_F8E4M3:
+        return 1;
+    default:
+        return 2;
+    }
+}
+
+// Up to three outer dimensions, right-aligned (shape[2] is the one next to the innermost), and n contiguous elements. Plain 32-bit
+// words in this order, so that it can be a struct in OpenCL C and in GLSL. Element (i, j, k, e) of a plain type lies at unit
+// offset + i * stride[0] + j * stride[1] + k * stride[2] + e, modulo 2^32 (a stride may be negative).
+struct View {
+    uint32_t shape[3];
+    uint32_t stride[3]; // units
+    uint32_t n;         // elements of a row
+    uint32_t offset;    // units from the buffer's start
+
+    uint32_t rows() const { return shape[0] * shape[1] * shape[2]; }
+};
+
+// Refuses (KEEL_E_UNSUPPORTED) a tensor whose offset or strides are no whole units or do not fit 32 bits. A row stands for rank 1.
+View view_of(const keel_host *host, const keel_tensor *t, const char *name);
+// The same bytes in units of `unit` bytes (4, 2 or 1), n being units: for copies. The largest unit that all tensors allow:
+View bytes_view(const keel_host *host, const keel_tensor *t, uint32_t unit, const char *name);
+uint32_t common_unit(const keel_tensor *a, const keel_tensor *b); // b may be NULL
+
+inline bool is_f32(const keel_tensor *t) {
+    return t != nullptr && t->dtype == KEEL_DTYPE_F32;
+}
+
+inline int64_t last_dim(const keel_tensor *t) {
+    return t->shape[t->rank - 1];
+}
+
+inline int64_t elements(const keel_tensor *t) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < t->rank; ++i)
+        n *= t->shape[i];
+    return n;
+}
+
+inline uint64_t row_bytes(const keel_tensor *t) {
+    return keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(last_dim(t)));
+}
+
+} // namespace keel_gpu
