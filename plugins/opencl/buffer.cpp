@@ -1,0 +1,109 @@
+// Buffers are OpenCL memory objects. On unified memory HOST_VISIBLE ones are mapped once for their life, IMPORT ones are the host's own
+// memory. There is no RESERVE: OpenCL cannot put memory behind a part of a buffer.
+#include "ops.hpp"
+
+#include <string.h>
+
+namespace keel_opencl {
+namespace {
+
+void need_range(keel_ctx &ctx, const keel_buffer &buffer, uint64_t offset, uint64_t n) {
+    if (offset > buffer.size || n > buffer.size - offset)
+        refuse(ctx.host, KEEL_E_INVALID_ARG, "bytes %llu..+%llu lie outside a buffer of %llu bytes",
+               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(n),
+               static_cast<unsigned long long>(buffer.size));
+}
+
+void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
+    cl_mem_flags flags = CL_MEM_READ_WRITE;
+    void *host = nullptr;
+    switch (desc.kind) {
+    case KEEL_BUFFER_DEVICE:
+        break;
+    case KEEL_BUFFER_HOST_VISIBLE:
+        if (!ctx.unified)
+            refuse(ctx.host, KEEL_E_UNSUPPORTED, "this device's memory is apart from the host's");
+        flags |= CL_MEM_ALLOC_HOST_PTR;
+        break;
+    case KEEL_BUFFER_IMPORT:
+        if (!ctx.unified)
+            refuse(ctx.host, KEEL_E_UNSUPPORTED, "this device's memory is apart from the host's");
+        if (desc.host == nullptr || reinterpret_cast<uintptr_t>(desc.host) % ctx.device.alignment != 0)
+            refuse(ctx.host, KEEL_E_INVALID_ARG, "imported memory is not aligned to %u bytes",
+                   ctx.device.alignment);
+        flags |= CL_MEM_USE_HOST_PTR;
+        host = desc.host;
+        break;
+    default:
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "buffers of kind %u are not made here", desc.kind);
+    }
+    if (ctx.device.max_buffer != 0 && desc.size > ctx.device.max_buffer)
+        refuse(ctx.host, KEEL_E_OUT_OF_MEMORY, "a buffer of %llu bytes; '%s' allows %llu in one",
+               static_cast<unsigned long long>(desc.size), ctx.device.name.c_str(),
+               static_cast<unsigned long long>(ctx.device.max_buffer));
+    cl_int code = CL_SUCCESS;
+    b.memory.reset(clCreateBuffer(ctx.context.get(), flags, desc.size, host, &code));
+    check(ctx.host, code, "clCreateBuffer");
+    b.size = desc.size;
+    b.kind = desc.kind;
+    if (desc.kind == KEEL_BUFFER_DEVICE) return;
+    b.mapped = clEnqueueMapBuffer(ctx.queue.get(), b.memory.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                  desc.size, 0, nullptr, nullptr, &code);
+    check(ctx.host, code, "clEnqueueMapBuffer");
+}
+
+} // namespace
+
+keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs,
+                                    keel_buffer **out) noexcept {
+    *out = nullptr;
+    return guarded(ctx->host, [&] {
+        keel_buffer_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
+        if (desc.size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+        auto buffer = std::make_unique<keel_buffer>();
+        create(*ctx, desc, *buffer);
+        if (desc.kind != KEEL_BUFFER_IMPORT) ctx->buffer_bytes += desc.size;
+        *out = buffer.release();
+    });
+}
+
+void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
+    if (b == nullptr) return;
+    if (b->mapped != nullptr) {
+        clEnqueueUnmapMemObject(ctx->queue.get(), b->memory.get(), b->mapped, 0, nullptr, nullptr);
+        clFinish(ctx->queue.get()); // the host may use its memory for something else now
+    }
+    if (b->kind != KEEL_BUFFER_IMPORT) ctx->buffer_bytes -= b->size;
+    delete b; // queued work that uses the memory object keeps it
+}
+
+keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offset, const void *src,
+                                   uint64_t n) noexcept {
+    return guarded(ctx->host, [&] {
+        need_range(*ctx, *b, offset, n);
+        if (n != 0) ctx->staging->write(b->memory.get(), offset, src, n);
+    });
+}
+
+keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset, void *dst,
+                                  uint64_t n) noexcept {
+    return guarded(ctx->host, [&] {
+        need_range(*ctx, *b, offset, n);
+        if (n == 0) return finish(*ctx);
+        check(ctx->host,
+              clEnqueueReadBuffer(ctx->queue.get(), b->memory.get(), CL_TRUE, offset, n, dst, 0, nullptr,
+                                  nullptr),
+              "clEnqueueReadBuffer", true);
+    });
+}
+
+keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noexcept {
+    *out = b->mapped;
+    return b->mapped != nullptr
+               ? KEEL_OK
+               : keel_gpu::fail(ctx->host, KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
+}
+
+} // namespace keel_opencl

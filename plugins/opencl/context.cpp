@@ -1,0 +1,189 @@
+#include "context.hpp"
+
+#include "ops.hpp"
+
+#include <stdio.h>
+
+namespace keel_opencl {
+namespace {
+
+// A parameter's word, or what it is when a host of the tests hands over no table.
+const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise) {
+    const keel_param *p = find_param(desc, key);
+    return p != nullptr && p->s != nullptr ? p->s : otherwise;
+}
+
+void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
+    const std::vector<DeviceFacts> devices = list_devices();
+    if (desc.device >= devices.size())
+        refuse(ctx.host, KEEL_E_NOT_FOUND, "device %u: OpenCL has %zu device(s) here", desc.device,
+               devices.size());
+    ctx.device = devices[desc.device];
+    ctx.unified = ctx.device.unified && !keel_same(word(desc, "memory", "auto"), "staged");
+    const cl_context_properties properties[] = {
+        CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(ctx.device.platform), 0};
+    cl_int code = CL_SUCCESS;
+    ctx.context.reset(clCreateContext(properties, 1, &ctx.device.device, nullptr, nullptr, &code));
+    check(ctx.host, code, ctx.device.name.c_str());
+    ctx.queue.reset(clCreateCommandQueue(ctx.context.get(), ctx.device.device, 0, &code));
+    check(ctx.host, code, "clCreateCommandQueue");
+    ctx.nothing.reset(clCreateBuffer(ctx.context.get(), CL_MEM_READ_WRITE, 64, nullptr, &code));
+    check(ctx.host, code, "clCreateBuffer");
+    ctx.programs = std::make_unique<Programs>(ctx.host, ctx.context.get(), ctx.device,
+                                              cache_folder(word(desc, "cache", "auto")));
+    ctx.staging = std::make_unique<Staging>(ctx.host, ctx.context.get(), ctx.queue.get());
+}
+
+void choose_forms(keel_ctx &ctx, const keel_ctx_desc &desc) {
+    const char *kernels = word(desc, "kernels", "auto");
+    ctx.measures = keel_same(kernels, "auto");
+    const bool local = keel_same(kernels, "local");
+    // 256 work-items share tiles of 20 KiB.
+    const bool possible = ctx.device.local_memory >= (32 << 10) && ctx.device.max_group >= 256;
+    if (local && !possible)
+        refuse(ctx.host, KEEL_E_UNSUPPORTED,
+               "kernels: local needs 32 KiB of local memory and groups of 256; '%s' has %llu bytes and "
+               "groups of %llu; "
+               "use plain or auto",
+               ctx.device.name.c_str(), static_cast<unsigned long long>(ctx.device.local_memory),
+               static_cast<unsigned long long>(ctx.device.max_group));
+    ctx.measures = ctx.measures && possible;
+    for (Form &form : ctx.forms)
+        form = local ? Form::local : Form::plain;
+}
+
+// Releases what is done and returns whether `ticket` is.
+bool is_done(keel_ctx &ctx, uint64_t ticket) {
+    while (!ctx.marks.empty()) {
+        cl_int state = CL_QUEUED;
+        check(ctx.host,
+              clGetEventInfo(ctx.marks.front().event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                             &state, nullptr),
+              "clGetEventInfo");
+        if (state < 0) check(ctx.host, state, "queued work", true);
+        if (state != CL_COMPLETE) break;
+        ctx.marks.pop_front();
+    }
+    return ctx.marks.empty() || ctx.marks.front().ticket > ticket;
+}
+
+void need_ticket(keel_ctx &ctx, uint64_t ticket) {
+    if (ticket == 0 || ticket > ctx.ticket)
+        refuse(ctx.host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
+               static_cast<unsigned long long>(ticket), static_cast<unsigned long long>(ctx.ticket));
+}
+
+} // namespace
+
+cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
+    if (bytes <= ctx.scratch_bytes) return ctx.scratch.get();
+    cl_int code = CL_SUCCESS;
+    Memory memory(clCreateBuffer(ctx.context.get(), CL_MEM_READ_WRITE, bytes, nullptr, &code));
+    check(ctx.host, code, "scratch memory");
+    ctx.scratch = std::move(memory); // queued work that uses the old one keeps it
+    ctx.scratch_bytes = bytes;
+    return ctx.scratch.get();
+}
+
+void finish(keel_ctx &ctx) {
+    check(ctx.host, clFinish(ctx.queue.get()), "clFinish", true);
+    is_done(ctx, ctx.ticket);
+}
+
+void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size) {
+    check(ctx.host, clSetKernelArg(kernel, index, size, value), "clSetKernelArg");
+}
+
+void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
+    const size_t global[3] = {grid.groups[0] * grid.local[0], grid.groups[1] * grid.local[1],
+                              grid.groups[2] * grid.local[2]};
+    check(
+        ctx.host,
+        clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr, nullptr),
+        "clEnqueueNDRangeKernel");
+}
+
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
+                                 keel_ctx **out) noexcept {
+    *out = nullptr;
+    keel_host services; // the core may be older: look before any use at how far its table reaches
+    if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
+        return KEEL_E_VERSION;
+    return guarded(host, [&] {
+        keel_ctx_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
+            refuse(host, KEEL_E_VERSION, "a context description of another ABI version");
+        auto ctx = std::make_unique<keel_ctx>();
+        ctx->host = host;
+        open_device(*ctx, desc);
+        choose_forms(*ctx, desc);
+        *out = ctx.release();
+    });
+}
+
+void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
+    if (ctx == nullptr) return;
+    clFinish(ctx->queue.get());
+    delete ctx;
+}
+
+keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
+    keel_ctx_info info = make_out<keel_ctx_info>();
+    snprintf(info.description, sizeof info.description, "%s, %s memory, kernels %s, compute exact",
+             ctx->device.name.c_str(), ctx->unified ? "unified" : "staged",
+             ctx->measures ? "as measured" : form_name(ctx->forms[0]));
+    info.activation_dtype = KEEL_DTYPE_F32;
+    info.sync = KEEL_SYNC_LAZY;
+    info.kv_block_slots = 64;
+    info.prefill_chunk = 512;
+    info.buffer_align = ctx->device.alignment;
+    info.max_buffer_bytes = ctx->device.max_buffer;
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
+    keel_mem_info info = make_out<keel_mem_info>();
+    info.total = ctx->device.memory; // how much is free OpenCL does not say
+    info.ours = ctx->buffer_bytes + ctx->weight_bytes + ctx->scratch_bytes + ctx->staging->bytes();
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
+    *ticket = 0;
+    return guarded(ctx->host, [&] {
+        is_done(*ctx, ctx->ticket);
+        cl_event event = nullptr;
+        check(ctx->host, clEnqueueMarkerWithWaitList(ctx->queue.get(), 0, nullptr, &event),
+              "clEnqueueMarkerWithWaitList");
+        ctx->marks.push_back({ctx->ticket + 1, Event(event)});
+        check(ctx->host, clFlush(ctx->queue.get()), "clFlush");
+        *ticket = ++ctx->ticket;
+    });
+}
+
+keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
+    return guarded(ctx->host, [&] {
+        need_ticket(*ctx, ticket);
+        if (is_done(*ctx, ticket)) return;
+        for (const keel_ctx::Mark &mark : ctx->marks) {
+            if (mark.ticket != ticket) continue;
+            const cl_event event = mark.event.get();
+            check(ctx->host, clWaitForEvents(1, &event), "clWaitForEvents", true);
+            break;
+        }
+        is_done(*ctx, ticket);
+    });
+}
+
+keel_status KEEL_CALL poll(keel_ctx *ctx, uint64_t ticket) noexcept {
+    bool done = false;
+    const keel_status status = guarded(ctx->host, [&] {
+        need_ticket(*ctx, ticket);
+        done = is_done(*ctx, ticket);
+    });
+    return status == KEEL_OK && !done ? KEEL_E_NOT_READY : status;
+}
+
+} // namespace keel_opencl

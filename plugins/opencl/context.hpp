@@ -1,0 +1,157 @@
+// A context of the OpenCL backend: device, queue, settings, kernels, staging and scratch memory. The stream is an in-order queue.
+#pragma once
+
+#include "device.hpp"
+#include "gpu/checks.hpp"
+#include "programs.hpp"
+#include "staging.hpp"
+
+#include <deque>
+#include <memory>
+
+namespace keel_opencl {
+
+using keel_gpu::guarded;
+using keel_gpu::make_out;
+using keel_gpu::name_kernel;
+using keel_gpu::PlanChoice;
+using keel_gpu::Type;
+using keel_gpu::View;
+
+// Kernels come in two forms. plain: a work-item does a row or a tile alone, in vectors; for processors. local: the work-items of a group
+// share a row or tile through local memory; for GPUs.
+enum class Form { plain, local };
+inline const char *form_name(Form form) {
+    return form == Form::local ? "local" : "plain";
+}
+
+// Work that is measured apart, because a device may be good at one form of one and another form of another.
+enum class Family { rows, matvec, matmul, attention };
+constexpr size_t family_count = 4;
+
+} // namespace keel_opencl
+
+struct keel_ctx {
+    const keel_host *host = nullptr; // the core's; handed back to its functions
+    keel_opencl::DeviceFacts device;
+    bool unified = false; // what the device says, unless the config wants everything staged
+    keel_opencl::Context context;
+    keel_opencl::Queue queue;
+    std::unique_ptr<keel_opencl::Programs> programs;
+    std::unique_ptr<keel_opencl::Staging> staging;
+
+    bool measures = false; // kernels: auto, and not yet measured (forms.cpp)
+    keel_opencl::Form forms[keel_opencl::family_count] = {};
+    bool measured[keel_opencl::family_count] = {};
+
+    keel_opencl::Memory nothing; // stands for tensors that are absent
+    keel_opencl::Memory scratch; // shared by all ops: they run one after the other
+    uint64_t scratch_bytes = 0, buffer_bytes = 0, weight_bytes = 0;
+
+    uint64_t ticket = 0; // the last one given
+    struct Mark {
+        uint64_t ticket;
+        keel_opencl::Event event;
+    };
+    std::deque<Mark> marks; // given and not yet known to be done, rising
+};
+
+// A block of memory that tensors lie in.
+struct keel_buffer {
+    keel_opencl::Memory memory;
+    uint64_t size = 0;
+    keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
+    void *mapped = nullptr; // HOST_VISIBLE, IMPORT: the host's address
+};
+
+struct keel_plan {
+    keel_op op;
+    uint64_t scratch_bytes;
+    char kernel[64];
+};
+
+// A weight taken over by the backend (weights.cpp).
+struct keel_weight {
+    keel_gpu::WeightShape shape;
+    keel_opencl::Memory memory;
+    uint64_t offset = 0;   // bytes, of row 0
+    bool split = false;    // codes and scales apart; else rows as in the file
+    bool in_place = false; // memory is the source's own
+    uint64_t bytes = 0;    // held
+};
+
+namespace keel_opencl {
+
+// The form for a family of kernels; measures at first use if the config leaves it open.
+Form form_of(keel_ctx &ctx, Family family);
+
+// Makes the scratch at least `bytes` large; its contents are lost when it grows.
+cl_mem scratch(keel_ctx &ctx, uint64_t bytes);
+
+// Waits for all that was queued; surfaces errors of it.
+void finish(keel_ctx &ctx);
+
+// The size of a kernel's own memory for a head of n elements: few sizes, because each is compiled for.
+inline int dim_class(uint32_t n) {
+    return n <= 128 ? 128 : n <= 256 ? 256 : 1024;
+}
+
+// ---- launching ----
+
+// Work-items that share a row, and of the plain form how many rows make a group.
+constexpr int lanes_local = 64;
+constexpr size_t plain_rows = 4;
+inline int lanes_of(Form form) {
+    return form == Form::local ? lanes_local : 1;
+}
+
+// Work-groups and work-items in each; the local size is always explicit, because drivers compile for it.
+struct Grid {
+    size_t groups[3];
+    size_t local[3];
+};
+
+// Enough groups of `local` items for n items.
+inline size_t groups_for(uint64_t n, size_t local) {
+    return static_cast<size_t>((n + local - 1) / local);
+}
+
+// For kernels whose LANES work-items share a row.
+inline Grid row_grid(Form form, uint64_t rows) {
+    if (form == Form::local) return {{static_cast<size_t>(rows), 1, 1}, {lanes_local, 1, 1}};
+    return {{groups_for(rows, plain_rows), 1, 1}, {plain_rows, 1, 1}};
+}
+
+// For kernels whose work-items do `piece` elements of a row each, the row being their second index.
+inline Grid piece_grid(Form form, uint64_t elements, uint64_t piece, uint64_t rows) {
+    const size_t local = form == Form::local ? 128 : 32;
+    return {{groups_for((elements + piece - 1) / piece, local), static_cast<size_t>(rows), 1}, {local, 1, 1}};
+}
+
+void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size);
+void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid);
+
+inline cl_mem memory_of(keel_ctx &ctx, const keel_tensor *t) {
+    return t != nullptr && t->buffer != nullptr ? t->buffer->memory.get() : ctx.nothing.get();
+}
+
+inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const keel_tensor *t) {
+    const cl_mem memory = memory_of(ctx, t);
+    set_arg(ctx, kernel, index, &memory, sizeof memory);
+}
+template <class T>
+void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const T &value) {
+    set_arg(ctx, kernel, index, &value, sizeof value);
+}
+
+// Queues a kernel. Args are tensors (the kernel gets their buffer), cl_mem, or plain values as the kernel declares them.
+template <class... Args>
+void launch(keel_ctx &ctx, cl_kernel kernel, const Grid &grid, const Args &...args) {
+    for (const size_t groups : grid.groups)
+        if (groups == 0) return;
+    cl_uint index = 0;
+    (set_arg(ctx, kernel, index++, args), ...);
+    enqueue(ctx, kernel, grid);
+}
+
+} // namespace keel_opencl

@@ -1,0 +1,117 @@
+// Finds devices. No platform, a driver that fails and a platform without devices are all the same: nothing there.
+#include "device.hpp"
+
+#include "ops.hpp"
+
+#include <algorithm>
+#include <stdio.h>
+
+namespace keel_opencl {
+namespace {
+
+template <class T>
+T ask(cl_device_id device, cl_device_info what, T otherwise) {
+    T value{};
+    return clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : otherwise;
+}
+
+std::string text(cl_device_id device, cl_device_info what) {
+    char room[1024] = {};
+    if (clGetDeviceInfo(device, what, sizeof room - 1, room, nullptr) != CL_SUCCESS) return {};
+    std::string out(room);
+    while (!out.empty() && out.back() == ' ')
+        out.pop_back();
+    return out.substr(out.find_first_not_of(' ') == std::string::npos ? 0 : out.find_first_not_of(' '));
+}
+
+std::string platform_version(cl_platform_id platform) {
+    char room[512] = {};
+    clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof room - 1, room, nullptr);
+    return room;
+}
+
+DeviceFacts facts_of(cl_platform_id platform, cl_device_id device) {
+    DeviceFacts f;
+    f.platform = platform;
+    f.device = device;
+    f.type = ask<cl_device_type>(device, CL_DEVICE_TYPE, CL_DEVICE_TYPE_DEFAULT);
+    f.name = text(device, CL_DEVICE_NAME);
+    f.vendor = text(device, CL_DEVICE_VENDOR);
+    f.driver = platform_version(platform) + ", driver " + text(device, CL_DRIVER_VERSION);
+    f.unified = ask<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) != CL_FALSE;
+    f.exact_division = (ask<cl_device_fp_config>(device, CL_DEVICE_SINGLE_FP_CONFIG, 0) &
+                        CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+    f.memory = ask<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+    f.max_buffer = ask<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
+    f.local_memory = ask<cl_device_local_mem_type>(device, CL_DEVICE_LOCAL_MEM_TYPE, CL_NONE) == CL_NONE
+                         ? 0
+                         : ask<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE, 0);
+    f.max_group = ask<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
+    const uint32_t align = ask<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8;
+    f.alignment = std::max<uint32_t>(64, align != 0 && (align & (align - 1)) == 0 ? align : 64);
+    f.vector = std::max<cl_uint>(1, ask<cl_uint>(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1));
+    f.units = std::max<cl_uint>(1, ask<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS, 1));
+    return f;
+}
+
+// Lower comes first.
+int rank(const DeviceFacts &f) {
+    if ((f.type & CL_DEVICE_TYPE_GPU) != 0) return f.unified ? 1 : 0;
+    return f.is_cpu() ? 3 : 2;
+}
+
+bool usable(cl_device_id device) {
+    return ask<cl_bool>(device, CL_DEVICE_AVAILABLE, CL_FALSE) != CL_FALSE &&
+           ask<cl_bool>(device, CL_DEVICE_COMPILER_AVAILABLE, CL_FALSE) != CL_FALSE &&
+           ask<cl_bool>(device, CL_DEVICE_ENDIAN_LITTLE, CL_FALSE) != CL_FALSE;
+}
+
+} // namespace
+
+std::vector<DeviceFacts> list_devices() {
+    cl_uint n = 0;
+    std::vector<DeviceFacts> found;
+    if (clGetPlatformIDs(0, nullptr, &n) != CL_SUCCESS || n == 0) return found;
+    std::vector<cl_platform_id> platforms(n);
+    if (clGetPlatformIDs(n, platforms.data(), &n) != CL_SUCCESS) return found;
+    for (cl_platform_id platform : platforms) {
+        cl_uint count = 0;
+        if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0)
+            continue;
+        std::vector<cl_device_id> devices(count);
+        if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), &count) != CL_SUCCESS)
+            continue;
+        for (cl_device_id device : devices)
+            if (usable(device)) found.push_back(facts_of(platform, device));
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const DeviceFacts &a, const DeviceFacts &b) { return rank(a) < rank(b); });
+    return found;
+}
+
+keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) noexcept {
+    *n = 0;
+    return guarded(host, [&] { *n = static_cast<uint32_t>(list_devices().size()); });
+}
+
+keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_device_info *out) noexcept {
+    return guarded(host, [&] {
+        const std::vector<DeviceFacts> devices = list_devices();
+        if (index >= devices.size())
+            refuse(host, KEEL_E_NOT_FOUND, "device %u: OpenCL has %zu device(s) here", index, devices.size());
+        const DeviceFacts &f = devices[index];
+        keel_device_info info = make_out<keel_device_info>();
+        snprintf(info.name, sizeof info.name, "%s", f.name.c_str());
+        snprintf(info.vendor, sizeof info.vendor, "%s", f.vendor.c_str());
+        snprintf(info.driver, sizeof info.driver, "%s", f.driver.c_str());
+        info.type = f.is_cpu()                           ? KEEL_DEVICE_CPU
+                    : (f.type & CL_DEVICE_TYPE_GPU) == 0 ? KEEL_DEVICE_OTHER
+                    : f.unified                          ? KEEL_DEVICE_INTEGRATED
+                                                         : KEEL_DEVICE_DISCRETE;
+        info.flags = f.unified ? KEEL_DEVICE_UNIFIED | KEEL_DEVICE_IMPORTS_HOST : 0;
+        info.total_bytes = f.memory;
+        keel_emit(out, &info, sizeof info);
+    });
+}
+
+} // namespace keel_opencl

@@ -1,0 +1,17 @@
+# cmake -DOUT=FILE.cpp -DTYPES=types.cl "-DKERNELS=linear.cl norm.cl ..." -P embed_kernels.cmake: the kernels as arrays of bytes.
+separate_arguments(KERNELS)
+set(text "// Made of the .cl files by embed_kernels.cmake.\n#include \"programs.hpp\"\n\nnamespace keel_opencl {\nnamespace {\n")
+set(table "")
+foreach(file IN ITEMS ${TYPES} LISTS KERNELS)
+  get_filename_component(name ${file} NAME_WE)
+  get_filename_component(full ${file} NAME)
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(APPEND text "constexpr char ${name}_cl[] = {${bytes}0};\n")
+  if(NOT file STREQUAL TYPES)
+    string(APPEND table "    {\"${full}\", ${name}_cl},\n")
+  endif()
+endforeach()
+string(APPEND text "} // namespace\n\nconst char *const types_text = types_cl;\n"
+  "const SourceText source_texts[source_count] = {\n${table}};\n\n} // namespace keel_opencl\n")
+file(WRITE ${OUT} "${text}")

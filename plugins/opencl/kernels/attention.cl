@@ -1,0 +1,495 @@
+// attention with online softmax, and scores: probabilities reduced to one number per slot. K_TYPE, V_TYPE: types of the cache; -1: read at
+// run time. MAX_DIM: at least the heads' sizes.
+//
+// The queries of a KV head are `rows` = tokens * group rows: row r is query head r % group of the group, token r / group. So the heads that
+// share keys share their loads, in decode too. ROWS of them go together.
+#if K_TYPE < 0
+#define KT c.k_type
+#else
+#define KT K_TYPE
+#endif
+#if V_TYPE < 0
+#define VT c.v_type
+#else
+#define VT V_TYPE
+#endif
+
+#define CAUSAL 1u
+#define WINDOW 2u
+#define SOFTCAP 4u
+#define LSE 8u
+#define STATS 16u   // keep each row's maximum and sum for the scores
+#define RANGES 32u  // attention_scores' own
+#define WEIGHTS 64u
+#define LOGITS 128u
+
+typedef struct {
+    uint flags, tokens, group;
+    float scale, softcap;
+    int window;
+    Positions place; // of q_positions
+} Rules;
+
+// The slots that row r of a head sees end here; with CAUSAL slot j is seen when j <= length - tokens + token.
+inline uint seen_end(Rules rules, uint length, uint token) {
+    if (!(rules.flags & CAUSAL)) return length;
+    return (uint)clamp((int)length - (int)rules.tokens + (int)token + 1, 0, (int)length);
+}
+
+inline float capped(Rules rules, float logit) {
+    return rules.flags & SOFTCAP ? rules.softcap * tanh(logit / rules.softcap) : logit;
+}
+
+inline float dot_row(Floats q, Bytes row, uint type, uint n) {
+    floatW many = 0.0f;
+    uint e = 0;
+    for (; e + W <= n; e += W)
+        many += vloadW(0, q + e) * load_some(row, type, e);
+    float sum = sum_of(many);
+    for (; e < n; ++e)
+        sum += q[e] * load_one(row, type, e);
+    return sum;
+}
+
+#define STAT_AT(head, r) (2 * ((ulong)(head) * rules.tokens * rules.group + (r)))
+
+// Where a split of a row leaves what it has: maximum, sum, whether anything was seen, then the values.
+#define PARTIAL_AT(head, r) (((ulong)(head) * rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
+
+#if LANES == 1
+#define SLOTS 16 // go together: one exp for all
+
+// Global ids: tile of rows, KV head, split.
+__kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
+                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out, View outv,
+                        __global float *lse, View lsev, __global float *stats, uint partial_offset) {
+    __global float *partial = stats + partial_offset;
+    const uint first = (uint)get_global_id(0) * ROWS, head = (uint)get_global_id(1), split = (uint)get_global_id(2);
+    const uint rows = rules.tokens * rules.group;
+    if (first >= rows || head >= c.kv_heads || split >= splits) return;
+    const uint length = kv_length(c, lengths, head);
+    Ints slot_positions = positions + c.positions_offset + head * c.positions_stride;
+    Floats qs[ROWS];
+    uint ends[ROWS], any[ROWS];
+    int q_position[ROWS];
+    float largest[ROWS], sum[ROWS], acc[ROWS][MAX_DIM];
+    uint end = 0;
+    for (uint t = 0; t < ROWS; ++t) {
+        const uint r = min(first + t, rows - 1), token = r / rules.group;
+        qs[t] = q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+        ends[t] = first + t < rows ? seen_end(rules, length, token) : 0;
+        q_position[t] = rules.flags & WINDOW ? q_positions[rules.place.offset + token * rules.place.token_stride +
+                                                           head * rules.place.head_stride]
+                                             : 0;
+        any[t] = 0;
+        largest[t] = -INFINITY;
+        sum[t] = 0.0f;
+        for (uint e = 0; e < c.v_dim; ++e)
+            acc[t][e] = 0.0f;
+        end = max(end, ends[t]);
+    }
+    const uint begin = split * split_slots;
+    end = min(end, begin + split_slots);
+    for (uint base = begin; base < end; base += SLOTS) {
+        const uint count = min((uint)SLOTS, end - base);
+        float logits[ROWS][SLOTS];
+        uint seen[ROWS];
+        int blocks[SLOTS];
+        for (uint t = 0; t < ROWS; ++t)
+            seen[t] = 0;
+        for (uint s = 0; s < count; ++s) {
+            const uint slot = base + s;
+            blocks[s] = kv_block(c, table, head, slot);
+            for (uint t = 0; t < ROWS; ++t) {
+                logits[t][s] = -INFINITY;
+                const int sees = blocks[s] >= 0 && slot < ends[t] &&
+                                 (!(rules.flags & WINDOW) || q_position[t] - slot_positions[slot] < rules.window);
+                seen[t] |= (uint)sees << s;
+            }
+            if (blocks[s] < 0) continue;
+            Bytes key = k + k_place(c, blocks[s], slot);
+            floatW many[ROWS];
+            for (uint t = 0; t < ROWS; ++t)
+                many[t] = 0.0f;
+            uint e = 0;
+            for (; e + W <= c.k_dim; e += W) {
+                const floatW x = load_some(key, KT, e);
+#pragma unroll
+                for (uint t = 0; t < ROWS; ++t)
+                    many[t] += vloadW(0, qs[t] + e) * x;
+            }
+            for (uint t = 0; t < ROWS; ++t) {
+                float logit = sum_of(many[t]);
+                for (uint tail = e; tail < c.k_dim; ++tail)
+                    logit += qs[t][tail] * load_one(key, KT, tail);
+                if (seen[t] >> s & 1u) logits[t][s] = capped(rules, logit * rules.scale);
+            }
+        }
+        for (uint t = 0; t < ROWS; ++t) {
+            if (seen[t] == 0) continue;
+            for (uint s = count; s < SLOTS; ++s)
+                logits[t][s] = -INFINITY;
+            any[t] = 1;
+            float16 x = vload16(0, logits[t]);
+            const float8 a = fmax(x.lo, x.hi);
+            const float4 b = fmax(a.lo, a.hi);
+            const float2 d = fmax(b.lo, b.hi);
+            const float now = fmax(largest[t], fmax(d.x, d.y));
+            const float16 p = select(exp(x - now), (float16)(0.0f), x == (float16)(-INFINITY));
+            vstore16(p, 0, logits[t]);
+            const float old = largest[t] == now ? 1.0f : exp(largest[t] - now);
+            sum[t] = sum[t] * old + sum_of(p);
+            largest[t] = now;
+            if (old != 1.0f)
+                for (uint e = 0; e < c.v_dim; ++e)
+                    acc[t][e] *= old;
+        }
+        for (uint s = 0; s < count; ++s) {
+            if (blocks[s] < 0) continue;
+            Bytes value = v + v_place(c, blocks[s], base + s);
+            uint e = 0;
+            for (; e + W <= c.v_dim; e += W) {
+                const floatW x = load_some(value, VT, e);
+                for (uint t = 0; t < ROWS; ++t)
+                    if (seen[t] >> s & 1u) vstoreW(vloadW(0, acc[t] + e) + logits[t][s] * x, 0, acc[t] + e);
+            }
+            for (; e < c.v_dim; ++e)
+                for (uint t = 0; t < ROWS; ++t)
+                    if (seen[t] >> s & 1u) acc[t][e] += logits[t][s] * load_one(value, VT, e);
+        }
+    }
+    for (uint t = 0; t < ROWS && first + t < rows; ++t) {
+        const uint r = first + t, token = r / rules.group, h = head * rules.group + r % rules.group;
+        if (splits > 1) {
+            __global float *part = partial + PARTIAL_AT(head, r);
+            part[0] = largest[t];
+            part[1] = sum[t];
+            part[2] = (float)any[t];
+            for (uint e = 0; e < c.v_dim; ++e)
+                part[3 + e] = acc[t][e];
+            continue;
+        }
+        __global float *to = out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
+        for (uint e = 0; e < c.v_dim; ++e)
+            to[e] = any[t] ? acc[t][e] / sum[t] : 0.0f;
+        if (rules.flags & LSE)
+            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]            ? -INFINITY
+                                                            : sum[t] == 0.0f ? NAN_F
+                                                                             : largest[t] + log(sum[t]);
+        if (rules.flags & STATS) {
+            stats[STAT_AT(head, r)] = largest[t];
+            stats[STAT_AT(head, r) + 1] = sum[t];
+        }
+    }
+}
+#else
+#define OWN ((MAX_DIM + LANES - 1) / LANES) // elements of a value that a lane sums up
+
+// Group ids: tile of rows, KV head, split. LANES slots go together: first a lane has a slot, then it has elements of the values.
+__kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
+                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out, View outv,
+                        __global float *lse, View lsev, __global float *stats, uint partial_offset) {
+    __global float *partial = stats + partial_offset;
+    __local float q_tile[ROWS][MAX_DIM], p_tile[ROWS][LANES];
+    __local float largest[ROWS], sum[ROWS], old[ROWS];
+    __local uint any[ROWS], seen_by[LANES];
+    __local int blocks[LANES];
+    const uint first = (uint)get_group_id(0) * ROWS, head = (uint)get_group_id(1), split = (uint)get_group_id(2);
+    const uint rows = rules.tokens * rules.group, lane = LANE;
+    const uint length = kv_length(c, lengths, head);
+    Ints slot_positions = positions + c.positions_offset + head * c.positions_stride;
+    float acc[ROWS][OWN];
+    uint end = 0;
+    for (uint t = 0; t < ROWS; ++t) {
+        const uint r = min(first + t, rows - 1), token = r / rules.group;
+        Floats from =
+            q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+        for (uint e = lane; e < c.k_dim; e += LANES)
+            q_tile[t][e] = from[e];
+        for (uint i = 0; i < OWN; ++i)
+            acc[t][i] = 0.0f;
+        if (first + t < rows) end = max(end, seen_end(rules, length, token));
+    }
+    if (lane < ROWS) {
+        largest[lane] = -INFINITY;
+        sum[lane] = 0.0f;
+        any[lane] = 0;
+    }
+    const uint begin = split * split_slots;
+    end = min(end, begin + split_slots);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint base = begin; base < end; base += LANES) {
+        const uint slot = base + lane;
+        const int block = slot < end ? kv_block(c, table, head, slot) : -1;
+        float logits[ROWS];
+        uint seen = 0;
+        for (uint t = 0; t < ROWS; ++t)
+            logits[t] = 0.0f;
+        if (block >= 0) {
+            Bytes key = k + k_place(c, block, slot);
+            uint e = 0;
+            for (; e + W <= c.k_dim; e += W) {
+                const floatW x = load_some(key, KT, e);
+                for (uint t = 0; t < ROWS; ++t)
+                    logits[t] += sum_of(vloadW(0, q_tile[t] + e) * x);
+            }
+            for (; e < c.k_dim; ++e) {
+                const float x = load_one(key, KT, e);
+                for (uint t = 0; t < ROWS; ++t)
+                    logits[t] += q_tile[t][e] * x;
+            }
+            const int position = rules.flags & WINDOW ? slot_positions[slot] : 0;
+            for (uint t = 0; t < ROWS; ++t) {
+                const uint r = first + t, token = min(r, rows - 1) / rules.group;
+                const int q_position = rules.flags & WINDOW
+                                           ? q_positions[rules.place.offset + token * rules.place.token_stride +
+                                                         head * rules.place.head_stride]
+                                           : 0;
+                const int sees = r < rows && slot < seen_end(rules, length, token) &&
+                                 (!(rules.flags & WINDOW) || q_position - position < rules.window);
+                seen |= (uint)sees << t;
+            }
+        }
+        for (uint t = 0; t < ROWS; ++t)
+            p_tile[t][lane] = seen >> t & 1u ? capped(rules, logits[t] * rules.scale) : -INFINITY;
+        seen_by[lane] = seen;
+        blocks[lane] = block;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint t = lane; t < ROWS; t += LANES) { // few rows, short loops
+            float now = largest[t];
+            uint sees = 0;
+            for (uint s = 0; s < LANES; ++s) {
+                now = fmax(now, p_tile[t][s]);
+                sees |= seen_by[s] >> t & 1u;
+            }
+            old[t] = largest[t] == now ? 1.0f : exp(largest[t] - now);
+            largest[t] = now;
+            any[t] |= sees;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint t = 0; t < ROWS; ++t) {
+            const float x = p_tile[t][lane];
+            p_tile[t][lane] = x == -INFINITY ? 0.0f : exp(x - largest[t]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint t = lane; t < ROWS; t += LANES) {
+            float all = 0.0f;
+            for (uint s = 0; s < LANES; ++s)
+                all += p_tile[t][s];
+            sum[t] = sum[t] * old[t] + all;
+        }
+        for (uint t = 0; t < ROWS; ++t)
+            for (uint i = 0; i < OWN; ++i)
+                acc[t][i] *= old[t];
+        const uint count = min((uint)LANES, end - base);
+        for (uint s = 0; s < count; ++s) {
+            if (seen_by[s] == 0) continue;
+            Bytes value = v + v_place(c, blocks[s], base + s);
+            for (uint i = 0; i < OWN; ++i) {
+                const uint e = lane + i * LANES;
+                if (e >= c.v_dim) break;
+                const float x = load_one(value, VT, e);
+                for (uint t = 0; t < ROWS; ++t)
+                    if (seen_by[s] >> t & 1u) acc[t][i] += p_tile[t][s] * x;
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (uint t = 0; t < ROWS && first + t < rows; ++t) {
+        const uint r = first + t, token = r / rules.group, h = head * rules.group + r % rules.group;
+        if (splits > 1) {
+            __global float *part = partial + PARTIAL_AT(head, r);
+            if (lane == 0) {
+                part[0] = largest[t];
+                part[1] = sum[t];
+                part[2] = (float)any[t];
+            }
+            for (uint i = 0; i < OWN; ++i)
+                if (lane + i * LANES < c.v_dim) part[3 + lane + i * LANES] = acc[t][i];
+            continue;
+        }
+        __global float *to = out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
+        for (uint i = 0; i < OWN; ++i)
+            if (lane + i * LANES < c.v_dim) to[lane + i * LANES] = any[t] ? acc[t][i] / sum[t] : 0.0f;
+        if (lane != 0) continue;
+        if (rules.flags & LSE)
+            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]            ? -INFINITY
+                                                            : sum[t] == 0.0f ? NAN_F
+                                                                             : largest[t] + log(sum[t]);
+        if (rules.flags & STATS) {
+            stats[STAT_AT(head, r)] = largest[t];
+            stats[STAT_AT(head, r) + 1] = sum[t];
+        }
+    }
+}
+#endif
+
+// Puts the splits of a row together; LANES work-items share it.
+__kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out, View outv, __global float *lse,
+                             View lsev, __global float *stats, uint partial_offset) {
+    __global const float *partial = stats + partial_offset;
+    const uint id = ROW_ID, rows = rules.tokens * rules.group;
+    if (id >= rows * c.kv_heads) return;
+    const uint head = id / rows, r = id % rows, token = r / rules.group, h = head * rules.group + r % rules.group;
+    float largest = -INFINITY, sum = 0.0f, any = 0.0f;
+    for (uint split = 0; split < splits; ++split)
+        largest = fmax(largest, partial[PARTIAL_AT(head, r)]);
+    for (uint split = 0; split < splits; ++split) {
+        __global const float *part = partial + PARTIAL_AT(head, r);
+        sum += part[0] == largest ? part[1] : part[1] * exp(part[0] - largest);
+        any += part[2];
+    }
+    __global float *to = out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
+    for (uint e = LANE; e < c.v_dim; e += LANES) {
+        float value = 0.0f;
+        for (uint split = 0; split < splits; ++split) {
+            __global const float *part = partial + PARTIAL_AT(head, r);
+            value += part[0] == largest ? part[3 + e] : part[3 + e] * exp(part[0] - largest);
+        }
+        to[e] = any != 0.0f ? value / sum : 0.0f;
+    }
+    if (LANE != 0) return;
+    if (rules.flags & LSE)
+        lse[lsev.offset + token * lsev.stride[2] + h] = any == 0.0f   ? -INFINITY
+                                                        : sum == 0.0f ? NAN_F
+                                                                      : largest + log(sum);
+    if (rules.flags & STATS) {
+        stats[STAT_AT(head, r)] = largest;
+        stats[STAT_AT(head, r) + 1] = sum;
+    }
+}
+
+// ---- scores ----
+
+inline int in_ranges(uint slot, Ints ranges, View rangesv) {
+    for (uint i = 0; i < rangesv.shape[2]; ++i) {
+        Ints range = ranges + rangesv.offset + i * rangesv.stride[2];
+        if ((int)slot >= range[0] && (int)slot < range[1]) return 1;
+    }
+    return 0;
+}
+
+// Maximum and sum of exp of each row that contributes, for attention_scores. LANES work-items share a row's slots.
+__kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Rules rules, Ints ranges, View rangesv,
+                          uint contributing, __global float *stats) {
+    ROOM(room);
+    const uint id = ROW_ID, per_head = contributing * rules.group;
+    if (id >= per_head * c.kv_heads) return;
+    const uint head = id / per_head, r = (rules.tokens - contributing) * rules.group + id % per_head;
+    const uint token = r / rules.group, length = kv_length(c, lengths, head), end = seen_end(rules, length, token);
+    Floats mine = q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+    float largest = -INFINITY, sum = 0.0f;
+    for (uint base = 16 * LANE; base < end; base += 16 * LANES) {
+        float logits[16];
+        for (uint s = 0; s < 16; ++s) {
+            const uint slot = base + s;
+            const int block = slot < end && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv))
+                                  ? kv_block(c, table, head, slot)
+                                  : -1;
+            logits[s] =
+                block < 0 ? -INFINITY : rules.scale * dot_row(mine, k + k_place(c, block, slot), KT, c.k_dim);
+        }
+        const float16 x = vload16(0, logits);
+        const float8 a = fmax(x.lo, x.hi);
+        const float4 b = fmax(a.lo, a.hi);
+        const float2 d = fmax(b.lo, b.hi);
+        const float now = fmax(largest, fmax(d.x, d.y));
+        const float16 p = select(exp(x - now), (float16)(0.0f), x == (float16)(-INFINITY));
+        const float8 e = p.lo + p.hi;
+        const float4 f = e.lo + e.hi;
+        const float2 g = f.lo + f.hi;
+        sum = sum * (largest == now ? 1.0f : exp(largest - now)) + g.x + g.y;
+        largest = now;
+    }
+    const float all = ALL_MAX(largest, room);
+    sum = ALL_SUM(largest == all ? sum : sum * exp(largest - all), room);
+    if (LANE != 0) return;
+    stats[STAT_AT(head, r)] = all;
+    stats[STAT_AT(head, r) + 1] = sum;
+}
+
+inline float larger(float a, float b) { // a NaN wins
+    return isnan(a) || a > b ? a : b;
+}
+
+#define REDUCE_NONE 0u
+#define REDUCE_MEAN 2u
+#define REDUCE_MAX 3u
+
+// A work-item has a slot of a KV head: it goes over the contributing queries, sixteen at a time.
+__kernel void scores(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Ints q_positions, Rules rules,
+                     Floats stats, Floats weights, View weightsv, Ints ranges, View rangesv, uint contributing,
+                     uint reduce_queries, uint reduce_group, uint accumulate, __global float *out, View outv) {
+    const uint slot = (uint)get_global_id(0), head = (uint)get_global_id(1);
+    if (head >= c.kv_heads) return;
+    const uint length = kv_length(c, lengths, head);
+    if (slot >= length || slot >= outv.n) return;
+    const int block = kv_block(c, table, head, slot);
+    const int inside = block >= 0 && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv));
+    const int by_max = reduce_queries == REDUCE_MAX, as_logits = (rules.flags & LOGITS) != 0;
+    const float weight = rules.flags & WEIGHTS ? weights[weightsv.offset + head * weightsv.stride[2] + slot] : 1.0f;
+    const int position = rules.flags & WINDOW ? positions[c.positions_offset + head * c.positions_stride + slot] : 0;
+    Bytes key = k + (block >= 0 ? k_place(c, block, slot) : 0);
+    float row[MAX_DIM];
+    for (uint e = 0; e < c.k_dim && inside; ++e)
+        row[e] = load_one(key, KT, e);
+    float reduced = 0.0f;
+    for (uint g = 0; g < rules.group; ++g) {
+        float value = by_max ? -INFINITY : 0.0f;
+        uint count = 0;
+        for (uint first = rules.tokens - contributing; first < rules.tokens && inside; first += 16) {
+            const uint many = min(16u, rules.tokens - first);
+            float p[16], sums[16];
+            uint seen = 0;
+            for (uint i = 0; i < 16; ++i) {
+                p[i] = -INFINITY;
+                sums[i] = 1.0f;
+                const uint token = first + i;
+                if (i >= many || slot >= seen_end(rules, length, token)) continue;
+                if ((rules.flags & WINDOW) &&
+                    q_positions[rules.place.offset + token * rules.place.token_stride +
+                                head * rules.place.head_stride] -
+                            position >=
+                        rules.window)
+                    continue;
+                seen |= 1u << i;
+                Floats mine = q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + g) * qv.stride[2];
+                floatW acc = 0.0f;
+                uint e = 0;
+                for (; e + W <= c.k_dim; e += W)
+                    acc += vloadW(0, mine + e) * vloadW(0, row + e);
+                float logit = sum_of(acc);
+                for (; e < c.k_dim; ++e)
+                    logit += mine[e] * row[e];
+                logit = capped(rules, logit * rules.scale);
+                if (as_logits) {
+                    p[i] = logit;
+                } else {
+                    const ulong at = STAT_AT(head, token * rules.group + g);
+                    p[i] = logit - stats[at];
+                    sums[i] = stats[at + 1];
+                }
+            }
+            if (!as_logits) vstore16(exp(vload16(0, p)) / vload16(0, sums), 0, p);
+            for (uint i = 0; i < many; ++i) {
+                const int sees = seen >> i & 1u;
+                if (!sees && as_logits) continue;
+                const float x = sees ? p[i] * weight : 0.0f;
+                value = by_max ? larger(value, x) : value + x;
+                ++count;
+            }
+        }
+        if (!inside) value = 0.0f;
+        else if (reduce_queries == REDUCE_MEAN) value = count == 0 ? 0.0f : value / (float)count;
+        if (reduce_group == REDUCE_NONE || g + 1 == rules.group) {
+            const uint to_head = reduce_group == REDUCE_NONE ? head * rules.group + g : head;
+            if (reduce_group != REDUCE_NONE && g != 0)
+                value = reduce_group == REDUCE_MAX ? larger(reduced, value) : reduced + value;
+            if (reduce_group == REDUCE_MEAN) value /= (float)rules.group;
+            __global float *to = out + outv.offset + (ulong)to_head * outv.stride[2] + slot;
+            *to = !accumulate ? value : by_max ? larger(*to, value) : *to + value;
+        } else {
+            reduced = g == 0 ? value : reduce_group == REDUCE_MAX ? larger(reduced, value) : reduced + value;
+        }
+    }
+}

@@ -1,0 +1,73 @@
+// argmax_rows, top_k_rows: LANES work-items share a row. A value and its place make one 64-bit key: values compare as integers (so that
+// subnormal ones count on every device), and of equal values the lower place is the larger key.
+inline ulong key_of(float x, uint place) {
+    uint bits = as_uint(x);
+    if ((bits & 0x7FFFFFFFu) == 0) bits = 0; // -0 is 0
+    bits = (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
+    return (ulong)bits << 32 | (0xFFFFFFFFu - place);
+}
+
+inline uint place_of(ulong key) {
+    return 0xFFFFFFFFu - (uint)key;
+}
+
+#if LANES == 1
+#define KEY_ROOM(name)
+#define ALL_LARGEST(x, room) (x)
+#else
+#define KEY_ROOM(name) __local ulong name[LANES]
+#define ALL_LARGEST(x, room) all_largest(x, room)
+inline ulong all_largest(ulong x, __local ulong *room) {
+    room[LANE] = x;
+    for (uint half_ = LANES / 2; half_ != 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (LANE < half_) room[LANE] = max(room[LANE], room[LANE + half_]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const ulong largest = room[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return largest;
+}
+#endif
+
+__kernel void argmax_rows(Floats x, View xv, __global int *index, View indexv) {
+    KEY_ROOM(room);
+    const uint id = ROW_ID;
+    if (id >= xv.shape[2]) return;
+    Floats row = x + row_at(xv, id);
+    ulong best = 0, broken = 0;
+    for (uint e = LANE; e < xv.n; e += LANES) {
+        best = max(best, key_of(row[e], e));
+        if ((as_uint(row[e]) & 0x7F800000u) == 0x7F800000u) broken = 1;
+    }
+    best = ALL_LARGEST(best, room);
+    broken = ALL_LARGEST(broken, room);
+    if (LANE == 0) index[indexv.offset + id] = broken != 0 || xv.n == 0 ? -1 : (int)place_of(best);
+}
+
+// Place after place: the largest key below the last one.
+__kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv, __global int *index, View indexv) {
+    KEY_ROOM(room);
+    const uint id = ROW_ID;
+    if (id >= xv.shape[2]) return;
+    Floats row = x + row_at(xv, id);
+    __global float *out_values = values + row_at(valuesv, id);
+    __global int *out_index = index + row_at(indexv, id);
+    ulong broken = 0;
+    for (uint e = LANE; e < xv.n; e += LANES)
+        if (isnan(row[e])) broken = 1;
+    broken = ALL_LARGEST(broken, room);
+    ulong last = 0xFFFFFFFFFFFFFFFFul;
+    for (uint i = 0; i < indexv.n; ++i) {
+        ulong best = 0;
+        for (uint e = LANE; e < xv.n && broken == 0; e += LANES) {
+            const ulong key = key_of(row[e], e);
+            best = key < last && key > best ? key : best;
+        }
+        best = ALL_LARGEST(best, room);
+        last = best;
+        if (LANE != 0) continue;
+        out_index[i] = broken != 0 ? -1 : (int)place_of(best);
+        out_values[i] = broken != 0 ? NAN_F : row[place_of(best)];
+    }
+}

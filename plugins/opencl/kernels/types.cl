@@ -1,0 +1,265 @@
+// What comes before every kernel file: the constants that the host passes, reading and writing element types, and the two forms.
+//
+// LANES: work-items that share a row. 1 is the plain form (a work-item has the row to itself, in vectors of W); more is the local
+// form, in which the LANES work-items of a group share it.
+#ifndef LANES
+#define LANES 1
+#endif
+#if LANES == 1
+#define W 16
+#define ROW_ID ((uint)get_global_id(0))
+#define LANE 0u
+#define SHARED __private
+#define SYNC
+#else
+#define W 4
+#define ROW_ID ((uint)get_group_id(0))
+#define LANE ((uint)get_local_id(0))
+#define SHARED __local
+#define SYNC barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define floatW JOIN(float, W)
+#define vloadW JOIN(vload, W)
+#define vstoreW JOIN(vstore, W)
+#define NAN_F as_float(0x7FC00000u)
+
+typedef __global const uchar *Bytes;
+typedef __global uchar *OutBytes;
+typedef __global const float *Floats;
+typedef __global const int *Ints;
+
+// view.hpp: a tensor, in units.
+typedef struct {
+    uint shape[3], stride[3];
+    uint n, offset;
+} View;
+
+// kv.hpp: a cache, arenas in units of 2 bytes, integers in units of 4.
+typedef struct {
+    uint kv_heads, max_length, block_shift, blocks;
+    uint k_type, k_dim, k_offset, k_block, k_slot;
+    uint v_type, v_dim, v_offset, v_block, v_slot;
+    uint table_offset, table_stride, table_blocks;
+    uint lengths_offset;
+    uint positions_offset, positions_stride, positions_slots;
+} Kv;
+
+typedef struct {
+    uint rows, half_, interleaved; // half_: pairs
+    uint cos_offset, cos_stride, sin_offset, sin_stride;
+} Rope;
+
+typedef struct {
+    uint offset, token_stride, head_stride;
+} Positions;
+
+enum { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4 };
+
+// Unit at which row `row` begins, rows counted in order.
+inline uint row_at(View v, uint row) {
+    const uint k = row % v.shape[2], rest = row / v.shape[2];
+    return v.offset + rest / v.shape[1] * v.stride[0] + rest % v.shape[1] * v.stride[1] + k * v.stride[2];
+}
+
+inline float sum_of(floatW v) {
+#if W == 16
+    const float8 a = v.lo + v.hi;
+    const float4 b = a.lo + a.hi;
+#else
+    const float4 b = v;
+#endif
+    const float2 c = b.lo + b.hi;
+    return c.x + c.y;
+}
+
+// ---- element types: `row` is where a row begins ----
+
+inline float half_at(Bytes p) {
+    return vload_half(0, (__global const half *)p);
+}
+
+inline float bf16_float(ushort bits) {
+    return as_float((uint)bits << 16);
+}
+
+inline ushort float_bf16(float x) {
+    const uint bits = as_uint(x);
+    return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (ushort)(bits >> 16 | 0x40u)
+                                              : (ushort)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+
+// Element e.
+inline float load_one(Bytes row, uint type, uint e) {
+    switch (type) {
+    case F32:
+        return ((Floats)row)[e];
+    case F16:
+        return vload_half(e, (__global const half *)row);
+    case BF16:
+        return bf16_float(((__global const ushort *)row)[e]);
+    case Q8_0: {
+        Bytes block = row + e / 32 * 34;
+        return half_at(block) * (float)(char)block[2 + e % 32];
+    }
+    default: {
+        Bytes block = row + e / 32 * 18;
+        const uint code = block[2 + e % 16];
+        return half_at(block) * (float)((int)(e % 32 < 16 ? code & 15u : code >> 4) - 8);
+    }
+    }
+}
+
+// Elements e..e+W-1; e is a multiple of W and all are in the row.
+inline floatW load_some(Bytes row, uint type, uint e) {
+    switch (type) {
+    case F32:
+        return vloadW(0, (Floats)row + e);
+    case F16:
+        return JOIN(vload_half, W)(0, (__global const half *)row + e);
+    case BF16:
+        return JOIN(as_float, W)(JOIN(convert_uint, W)(vloadW(0, (__global const ushort *)row + e)) << 16);
+    case Q8_0: {
+        Bytes block = row + e / 32 * 34;
+        return half_at(block) * JOIN(convert_float, W)(vloadW(0, (__global const char *)block + 2 + e % 32));
+    }
+    default: {
+        Bytes block = row + e / 32 * 18;
+        JOIN(uchar, W) codes = vloadW(0, block + 2 + e % 16);
+        codes = e % 32 < 16 ? codes & (uchar)15 : codes >> (uchar)4;
+        return half_at(block) * JOIN(convert_float, W)(JOIN(as_char, W)(codes) - (char)8);
+    }
+    }
+}
+
+// A block of 32 as GGML's reference quantizer makes it; what it cannot hold reads as NaN.
+inline void store_block(const float *x, uint type, OutBytes out) {
+#pragma OPENCL FP_CONTRACT OFF
+    int largest = 0;
+    for (int i = 0; i < 32; ++i)
+        largest = max(largest, as_int(x[i]) & 0x7FFFFFFF);
+    int first = 0;
+    while ((as_int(x[first]) & 0x7FFFFFFF) != largest)
+        ++first;
+    const float d = type == Q8_0 ? as_float(largest) / 127.0f : x[first] / -8.0f;
+    const int fits = largest < 0x7F800000 && fabs(d) <= 65504.0f;
+    const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+    const int codes = fits && isfinite(inverse);
+    vstore_half_rte(codes ? d : 0.0f, 0, (__global half *)out);
+    if (!fits) *(__global ushort *)out = 0x7E00;
+    const float by = codes ? inverse : 0.0f;
+    if (type == Q8_0) {
+        for (int i = 0; i < 32; ++i)
+            out[2 + i] = codes ? (uchar)(char)(int)round(x[i] * by) : (uchar)0;
+        return;
+    }
+    for (int i = 0; i < 16; ++i) {
+        const int low = codes ? min(15, (int)(x[i] * by + 8.5f)) : 8;
+        const int high = codes ? min(15, (int)(x[i + 16] * by + 8.5f)) : 8;
+        out[2 + i] = (uchar)(low | high << 4);
+    }
+}
+
+// A row of n floats to a row of any type, shared out over the lanes.
+inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
+    switch (type) {
+    case F32:
+        for (uint e = LANE; e < n; e += LANES)
+            ((__global float *)row)[e] = x[e];
+        return;
+    case F16:
+        for (uint e = LANE; e < n; e += LANES)
+            vstore_half_rte(x[e], e, (__global half *)row);
+        return;
+    case BF16:
+        for (uint e = LANE; e < n; e += LANES)
+            ((__global ushort *)row)[e] = float_bf16(x[e]);
+        return;
+    default:
+        for (uint b = LANE; b < n / 32; b += LANES) {
+            float block[32];
+            for (uint i = 0; i < 32; ++i)
+                block[i] = x[32 * b + i];
+            store_block(block, type, row + b * (type == Q8_0 ? 34 : 18));
+        }
+    }
+}
+
+// ---- what lanes do together; `room` holds LANES floats ----
+
+#if LANES == 1
+#define ROOM(name)
+#define ALL_SUM(x, room) (x)
+#define ALL_MAX(x, room) (x)
+#else
+#define ROOM(name) __local float name[LANES]
+#define ALL_SUM(x, room) all_sum(x, room)
+#define ALL_MAX(x, room) all_max(x, room)
+inline float all_sum(float x, __local float *room) {
+    room[LANE] = x;
+    for (uint half_ = LANES / 2; half_ != 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (LANE < half_) room[LANE] += room[LANE + half_];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float sum = room[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return sum;
+}
+inline float all_max(float x, __local float *room) { // a NaN is passed over
+    room[LANE] = x;
+    for (uint half_ = LANES / 2; half_ != 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (LANE < half_) room[LANE] = fmax(room[LANE], room[LANE + half_]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float largest = room[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return largest;
+}
+#endif
+
+// ---- the cache ----
+
+inline uint kv_length(Kv kv, Ints lengths, uint head) {
+    return (uint)clamp(lengths[kv.lengths_offset + head], 0, (int)kv.max_length);
+}
+
+// The block of a slot, -1 if there is none.
+inline int kv_block(Kv kv, Ints table, uint head, uint slot) {
+    const uint place = slot >> kv.block_shift;
+    if (place >= kv.table_blocks) return -1;
+    const int block = table[kv.table_offset + head * kv.table_stride + place];
+    return block >= 0 && block < (int)kv.blocks ? block : -1;
+}
+
+inline ulong k_place(Kv kv, int block, uint slot) {
+    const uint in_block = slot & ((1u << kv.block_shift) - 1u);
+    return 2 * ((ulong)kv.k_offset + (ulong)block * kv.k_block + (ulong)in_block * kv.k_slot);
+}
+
+inline ulong v_place(Kv kv, int block, uint slot) {
+    const uint in_block = slot & ((1u << kv.block_shift) - 1u);
+    return 2 * ((ulong)kv.v_offset + (ulong)block * kv.v_block + (ulong)in_block * kv.v_slot);
+}
+
+// ---- RoPE ----
+
+// Rotates a row in place by row `at` of the tables; sign -1 rotates back. Lanes share the pairs; sync before and after.
+inline void rotate_row(SHARED float *x, Rope rope, Floats cos_table, Floats sin_table, uint at, float sign) {
+    Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;
+    Floats s = sin_table + rope.sin_offset + at * rope.sin_stride;
+    for (uint i = LANE; i < rope.half_; i += LANES) {
+        const uint p = rope.interleaved ? 2 * i : i, q = rope.interleaved ? 2 * i + 1 : i + rope.half_;
+        const float a = x[p], b = x[q], co = c[i], si = sign * s[i];
+        x[p] = a * co - b * si;
+        x[q] = b * co + a * si;
+    }
+}
+
+inline uint table_row(Rope rope, int position) {
+    const int rest = position % (int)rope.rows;
+    return (uint)(rest < 0 ? rest + (int)rope.rows : rest);
+}

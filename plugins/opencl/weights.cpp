@@ -1,0 +1,121 @@
+// Weights: q8_0 and q4_0 with codes and scales apart; others as rows, in the mapping itself where the device sees the host's memory.
+#include "ops.hpp"
+
+#include <algorithm>
+#include <stdio.h>
+#include <vector>
+
+namespace keel_opencl {
+namespace {
+
+constexpr uint64_t piece_bytes = 8 << 20; // repacked and written at a time
+
+Memory make_memory(keel_ctx &ctx, uint64_t bytes, cl_mem_flags flags, void *host) {
+    if (ctx.device.max_buffer != 0 && bytes > ctx.device.max_buffer)
+        refuse(ctx.host, KEEL_E_OUT_OF_MEMORY, "a weight of %llu bytes; '%s' allows %llu in one buffer",
+               static_cast<unsigned long long>(bytes), ctx.device.name.c_str(),
+               static_cast<unsigned long long>(ctx.device.max_buffer));
+    cl_int code = CL_SUCCESS;
+    Memory memory(clCreateBuffer(ctx.context.get(), flags, std::max<uint64_t>(bytes, 1), host, &code));
+    check(ctx.host, code, "a weight's memory");
+    return memory;
+}
+
+void write(keel_ctx &ctx, const Memory &to, uint64_t offset, const std::vector<uint8_t> &from, uint64_t n) {
+    if (n == 0) return;
+    check(
+        ctx.host,
+        clEnqueueWriteBuffer(ctx.queue.get(), to.get(), CL_TRUE, offset, n, from.data(), 0, nullptr, nullptr),
+        "writing a weight", true);
+}
+
+// Whether kernels can read the one source where it lies. They address units, and vectors of 16 floats at any unit.
+bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const WeightShape &shape) {
+    const keel_weight_source &s = *desc.sources[0];
+    const auto at = reinterpret_cast<uintptr_t>(s.mapping) + s.offset;
+    return ctx.unified && desc.n_sources == 1 && shape.bytes() != 0 && at % unit_bytes(s.dtype) == 0;
+}
+
+// The mapping is read only; the kernels' arguments are const and nothing else writes.
+void use_in_place(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
+    const keel_weight_source &s = *desc.sources[0];
+    const auto begin = reinterpret_cast<uintptr_t>(s.mapping), at = begin + s.offset;
+    const uintptr_t down = at / ctx.device.alignment * ctx.device.alignment;
+    const uintptr_t first = down >= begin ? down : at; // drivers like an aligned start
+    w.offset = at - first;
+    w.memory = make_memory(ctx, w.offset + w.shape.bytes(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR,
+                           reinterpret_cast<void *>(first));
+    w.in_place = true;
+}
+
+void take(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
+    const WeightShape &shape = w.shape;
+    w.bytes = w.split ? shape.split_bytes() : shape.bytes();
+    w.memory = make_memory(ctx, w.bytes, CL_MEM_READ_ONLY, nullptr);
+    const uint64_t row = shape.row_bytes();
+    if (row == 0 || shape.rows == 0) return;
+    const int64_t step = static_cast<int64_t>(std::max<uint64_t>(piece_bytes / row, 1));
+    std::vector<uint8_t> codes, scales;
+    for (int64_t first = 0; first < shape.rows; first += step) {
+        if (ctx.host->cancelled(ctx.host) != 0) throw Refusal{KEEL_E_CANCELLED};
+        const int64_t n = std::min(step, shape.rows - first);
+        const auto count = static_cast<uint64_t>(n), before = static_cast<uint64_t>(first);
+        if (w.split) {
+            codes.resize(count * shape.code_bytes());
+            scales.resize(count * shape.blocks() * 2);
+            split_rows(desc, shape, first, n, codes.data(), scales.data());
+            write(ctx, w.memory, before * shape.code_bytes(), codes, codes.size());
+            write(ctx, w.memory, shape.scales_offset() + before * shape.blocks() * 2, scales, scales.size());
+        } else {
+            codes.resize(count * row);
+            copy_rows(desc, shape, first, n, codes.data());
+            write(ctx, w.memory, before * row, codes, codes.size());
+        }
+    }
+}
+
+} // namespace
+
+keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs,
+                                     keel_weight **out) noexcept {
+    *out = nullptr;
+    return guarded(ctx->host, [&] {
+        keel_weight_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+        auto w = std::make_unique<keel_weight>();
+        w->shape = check_weight(ctx->host, desc);
+        // What only embed reads stays as it is: a row at a time is read well anywhere.
+        w->split = is_block(w->shape.type) && (desc.use & KEEL_USE_MATMUL) != 0;
+        if (!w->split && fits_in_place(*ctx, desc, w->shape))
+            use_in_place(*ctx, desc, *w);
+        else
+            take(*ctx, desc, *w);
+        ctx->weight_bytes += w->bytes;
+        *out = w.release();
+    });
+}
+
+void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
+    if (w == nullptr) return;
+    if (w->in_place) clFinish(ctx->queue.get()); // the mapping may go now
+    ctx->weight_bytes -= w->bytes;
+    delete w;
+}
+
+keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *w, keel_weight_info *out) noexcept {
+    keel_weight_info info = make_out<keel_weight_info>();
+    info.rows = w->shape.rows;
+    info.cols = w->shape.cols;
+    info.dtype = dtype_of(w->shape.type);
+    info.bytes = w->split ? w->shape.split_bytes() : w->shape.bytes();
+    info.source_needed = w->in_place ? 1 : 0;
+    snprintf(info.layout, sizeof info.layout, "%s, %s", type_name(w->shape.type),
+             w->split      ? "codes and scales apart"
+             : w->in_place ? "in place"
+                           : "rows");
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+} // namespace keel_opencl
