@@ -329,7 +329,7 @@ __kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out
                              View lsev, __global float *stats, uint partial_offset) {
     __global const float *partial = stats + partial_offset;
     const uint id = ROW_ID, rows = rules.tokens * rules.group;
-    if (id >= rows * c.kv_heads) return;
+    SKIP_IF(id >= rows * c.kv_heads);
     const uint head = id / rows, r = id % rows, token = r / rules.group, h = head * rules.group + r % rules.group;
     float largest = -INFINITY, sum = 0.0f, any = 0.0f;
     for (uint split = 0; split < splits; ++split)
@@ -374,7 +374,7 @@ __kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints len
                           uint contributing, __global float *stats) {
     ROOM(room);
     const uint id = ROW_ID, per_head = contributing * rules.group;
-    if (id >= per_head * c.kv_heads) return;
+    SKIP_IF(id >= per_head * c.kv_heads);
     const uint head = id / per_head, r = (rules.tokens - contributing) * rules.group + id % per_head;
     const uint token = r / rules.group, length = kv_length(c, lengths, head), end = seen_end(rules, length, token);
     Floats mine = q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + r % rules.group) * qv.stride[2];

@@ -58,7 +58,7 @@ __kernel void combine(Floats a, View av, Floats b, View bv, float factor, uint w
 __kernel void softmax(Floats x, View xv, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;
-    if (id >= xv.shape[2]) return;
+    SKIP_IF(id >= xv.shape[2]);
     const uint n = xv.n;
     Floats row = x + row_at(xv, id);
     __global float *to = out + row_at(outv, id);

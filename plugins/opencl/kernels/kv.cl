@@ -12,7 +12,7 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     ROOM(room);
     SHARED float row[MAX_DIM];
     const uint parts = heads + 2 * cache.kv_heads, id = ROW_ID;
-    if (id >= tokens * parts) return;
+    SKIP_IF(id >= tokens * parts);
     const uint token = id / parts, part = id % parts;
     const int is_q = part < heads, is_k = !is_q && part < heads + cache.kv_heads;
     const uint head = is_q ? part : is_k ? part - heads : part - heads - cache.kv_heads;
@@ -25,30 +25,28 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
         row[e] = from[e];
     SYNC;
     const int position = positions[place.offset + token * place.token_stride + kv_head * place.head_stride];
-    if (is_q || is_k) {
-        if (flags & FLAG_NORM) {
-            Floats norm = is_q ? q_norm + q_norm_offset : k_norm + k_norm_offset;
-            float sum = 0.0f;
-            for (uint e = LANE; e < n; e += LANES)
-                sum += row[e] * row[e];
-            sum = ALL_SUM(sum, room);
-            const float scale = 1.0f / sqrt(sum / (float)n + eps);
-            for (uint e = LANE; e < n; e += LANES)
-                row[e] = row[e] * scale * norm[e];
-            SYNC;
-        }
-        if (flags & (is_q ? FLAG_Q_COPY : FLAG_K_COPY)) {
-            __global float *copy = is_q ? q_copy + q_copyv.offset + (ulong)token * q_copyv.stride[1] +
-                                              (ulong)head * q_copyv.stride[2]
-                                        : k_copy + k_copyv.offset + (ulong)token * k_copyv.stride[1] +
-                                              (ulong)head * k_copyv.stride[2];
-            for (uint e = LANE; e < n; e += LANES)
-                copy[e] = row[e];
-            SYNC;
-        }
-        rotate_row(row, rope, cos_table, sin_table, table_row(rope, position), 1.0f);
-        SYNC;
+    // What only queries and keys need is done to values too, over no elements: no barrier hangs on a condition.
+    const int turns = is_q || is_k, normed = turns && (flags & FLAG_NORM);
+    Floats norm = is_q ? q_norm + q_norm_offset : k_norm + k_norm_offset;
+    float sum = 0.0f;
+    for (uint e = LANE; e < n && normed; e += LANES)
+        sum += row[e] * row[e];
+    sum = ALL_SUM(sum, room);
+    const float scale = 1.0f / sqrt(sum / (float)n + eps);
+    for (uint e = LANE; e < n && normed; e += LANES)
+        row[e] = row[e] * scale * norm[e];
+    SYNC;
+    if (turns && (flags & (is_q ? FLAG_Q_COPY : FLAG_K_COPY))) {
+        __global float *copy =
+            is_q ? q_copy + q_copyv.offset + (ulong)token * q_copyv.stride[1] + (ulong)head * q_copyv.stride[2]
+                 : k_copy + k_copyv.offset + (ulong)token * k_copyv.stride[1] + (ulong)head * k_copyv.stride[2];
+        for (uint e = LANE; e < n; e += LANES)
+            copy[e] = row[e];
     }
+    SYNC;
+    if (!turns) rope.half_ = 0;
+    rotate_row(row, rope, cos_table, sin_table, table_row(rope, position), 1.0f);
+    SYNC;
     if (is_q) {
         __global float *to = q_out + q_outv.offset + (ulong)token * q_outv.stride[1] + (ulong)head * q_outv.stride[2];
         for (uint e = LANE; e < n; e += LANES)
@@ -73,21 +71,23 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __g
                        View new_positionsv, Floats source, View sourcev, uint from_source, uint begin, uint count) {
     SHARED float row[MAX_DIM];
     const uint id = ROW_ID;
-    if (id >= cache.kv_heads * count) return;
+    SKIP_IF(id >= cache.kv_heads * count);
     const uint head = id / count, slot = begin + id % count;
-    if (slot >= kv_length(cache, lengths, head) || slot >= turnsv.n || slot >= new_positionsv.n) return;
-    const int turn = turns[turnsv.offset + head * turnsv.stride[2] + slot];
-    const int block = kv_block(cache, table, head, slot);
-    if (turn < 0 || turn >= (int)rope.rows || block < 0) return;
-    OutBytes place = k_arena + k_place(cache, block, slot);
+    const int there = slot < kv_length(cache, lengths, head) && slot < turnsv.n && slot < new_positionsv.n;
+    const int turn = there ? turns[turnsv.offset + head * turnsv.stride[2] + slot] : -1;
+    const int block = there ? kv_block(cache, table, head, slot) : 0;
+    const int works = turn >= 0 && turn < (int)rope.rows && block >= 0;
+    const uint n = works ? cache.k_dim : 0;
+    if (!works) rope.half_ = 0;
+    OutBytes place = k_arena + k_place(cache, max(block, 0), slot);
     Floats from = source + sourcev.offset + (ulong)head * sourcev.stride[1] + (ulong)(slot - begin) * sourcev.stride[2];
-    for (uint e = LANE; e < cache.k_dim; e += LANES)
+    for (uint e = LANE; e < n; e += LANES)
         row[e] = from_source ? from[e] : load_one(place, cache.k_type, e);
     SYNC;
-    rotate_row(row, rope, cos_table, sin_table, (uint)turn, 1.0f);
+    rotate_row(row, rope, cos_table, sin_table, works ? (uint)turn : 0, 1.0f);
     SYNC;
-    store_row(row, cache.k_dim, place, cache.k_type);
-    if (LANE == 0 && slot < cache.positions_slots)
+    store_row(row, n, place, cache.k_type);
+    if (LANE == 0 && works && slot < cache.positions_slots)
         slot_positions[cache.positions_offset + head * cache.positions_stride + slot] =
             new_positions[new_positionsv.offset + head * new_positionsv.stride[2] + slot];
 }
@@ -103,7 +103,7 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __g
 __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_table, __global ushort *to, Kv to_cache,
                           Ints to_table, Ints index, View indexv, Ints count, uint count_offset, uint values, uint units) {
     const uint pieces = (units + CHUNK - 1) / CHUNK, id = ROW_ID;
-    if (id >= pieces * to_cache.kv_heads) return;
+    SKIP_IF(id >= pieces * to_cache.kv_heads);
     const uint head = id / pieces, begin = id % pieces * CHUNK;
     const uint part = min((uint)CHUNK, units - begin);
     const uint n = (uint)clamp(count[count_offset + head], 0, (int)indexv.n);
@@ -138,7 +138,7 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
 __kernel void gather_values(Ints from, View fromv, __global int *to, View tov, Ints index, View indexv, Ints count,
                             uint count_offset) {
     const uint head = ROW_ID;
-    if (head >= indexv.shape[2]) return;
+    SKIP_IF(head >= indexv.shape[2]);
     const uint n = (uint)clamp(count[count_offset + head], 0, (int)indexv.n);
     Ints list = index + indexv.offset + (ulong)head * indexv.stride[2];
     Ints in = from + fromv.offset + (ulong)head * fromv.stride[2];

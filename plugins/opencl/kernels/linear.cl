@@ -79,7 +79,7 @@ inline void put(__global float *out, float sum, Floats bias, uint flags, uint n)
 __kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint flags,
                      __global float *out, View outv) {
     const uint first = ROW_ID * ROWS;
-    if (first >= m.rows) return;
+    SKIP_IF(first >= m.rows);
     x += xv.offset;
     float sums[ROWS];
     uint rows[ROWS];

@@ -16,7 +16,7 @@ __kernel void rms_norm(Floats x, View xv, __global float *residual, View residua
                        float eps, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;
-    if (id >= xv.shape[0] * xv.shape[1] * xv.shape[2]) return;
+    SKIP_IF(id >= xv.shape[0] * xv.shape[1] * xv.shape[2]);
     const uint n = xv.n;
     Floats row = x + row_at(xv, id);
     __global float *to = out + row_at(outv, id);
@@ -44,7 +44,7 @@ __kernel void layer_norm(Floats x, View xv, Floats weight, uint weight_offset, F
                          float eps, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;
-    if (id >= xv.shape[0] * xv.shape[1] * xv.shape[2]) return;
+    SKIP_IF(id >= xv.shape[0] * xv.shape[1] * xv.shape[2]);
     const uint n = xv.n;
     Floats row = x + row_at(xv, id);
     __global float *to = out + row_at(outv, id);

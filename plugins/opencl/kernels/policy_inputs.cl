@@ -11,25 +11,25 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
     ROOM(room);
     SHARED float row[MAX_DIM];
     const uint id = ROW_ID;
-    if (id >= c.kv_heads * count) return;
+    SKIP_IF(id >= c.kv_heads * count);
     const uint head = id / count, slot = begin + id % count;
     const int block = slot < kv_length(c, lengths, head) ? kv_block(c, table, head, slot) : -1;
-    if (block < 0) return;
-    Bytes key = k + k_place(c, block, slot);
-    for (uint e = LANE; e < c.k_dim; e += LANES)
+    const uint n = block < 0 ? 0 : c.k_dim; // no barrier hangs on a condition
+    Bytes key = k + k_place(c, max(block, 0), slot);
+    for (uint e = LANE; e < n; e += LANES)
         row[e] = load_one(key, c.k_type, e);
     SYNC;
-    if (flags & UNROTATED) {
-        const int position = positions[c.positions_offset + head * c.positions_stride + slot];
-        rotate_row(row, rope, cos_table, sin_table, table_row(rope, position), -1.0f);
-        SYNC;
-    }
+    if (n == 0 || !(flags & UNROTATED)) rope.half_ = 0;
+    const int position = rope.half_ != 0 ? positions[c.positions_offset + head * c.positions_stride + slot] : 0;
+    rotate_row(row, rope, cos_table, sin_table, table_row(rope, position), -1.0f);
+    SYNC;
+    float square = 0.0f;
+    for (uint e = LANE; e < n && (flags & NORMS); e += LANES)
+        square += row[e] * row[e];
+    square = ALL_SUM(square, room);
+    if (block < 0) return;
     if (flags & NORMS) {
-        float sum = 0.0f;
-        for (uint e = LANE; e < c.k_dim; e += LANES)
-            sum += row[e] * row[e];
-        sum = ALL_SUM(sum, room);
-        if (LANE == 0) out[outv.offset + (ulong)head * outv.stride[2] + slot] = sqrt(sum);
+        if (LANE == 0) out[outv.offset + (ulong)head * outv.stride[2] + slot] = sqrt(square);
         return;
     }
     __global float *to = out + outv.offset + (ulong)head * outv.stride[1] + (ulong)slot * outv.stride[2];
@@ -59,25 +59,22 @@ __kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint 
     ROOM(room);
     SHARED float sums[MAX_DIM], row[MAX_DIM];
     const uint head = ROW_ID;
-    if (head >= c.kv_heads) return;
+    SKIP_IF(head >= c.kv_heads);
     end = min(end, kv_length(c, lengths, head));
     for (uint e = LANE; e < c.k_dim; e += LANES)
         sums[e] = 0.0f;
     for (uint slot = begin; slot < end; ++slot) {
         const int block = kv_block(c, table, head, slot);
-        if (block < 0) continue;
-        Bytes key = k + k_place(c, block, slot);
+        const uint n = block < 0 ? 0 : c.k_dim;
+        Bytes key = k + k_place(c, max(block, 0), slot);
         float square = 0.0f;
-        for (uint e = LANE; e < c.k_dim; e += LANES) { // a lane reads again what it wrote itself
+        for (uint e = LANE; e < n; e += LANES) { // a lane reads again what it wrote itself
             row[e] = load_one(key, c.k_type, e);
             square += row[e] * row[e];
         }
-        float by = 1.0f;
-        if (flags & NORMALIZED) {
-            const float norm = sqrt(ALL_SUM(square, room));
-            by = norm == 0.0f ? 0.0f : 1.0f / norm;
-        }
-        for (uint e = LANE; e < c.k_dim; e += LANES)
+        const float norm = sqrt(ALL_SUM(square, room));
+        const float by = !(flags & NORMALIZED) ? 1.0f : norm == 0.0f ? 0.0f : 1.0f / norm;
+        for (uint e = LANE; e < n; e += LANES)
             sums[e] += row[e] * by;
     }
     for (uint e = LANE; e < c.k_dim; e += LANES)
@@ -88,25 +85,25 @@ __kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, u
                           View outv) {
     ROOM(room);
     const uint id = ROW_ID;
-    if (id >= c.kv_heads * count) return;
+    SKIP_IF(id >= c.kv_heads * count);
     const uint head = id / count, slot = begin + id % count;
     const int block = slot < kv_length(c, lengths, head) ? kv_block(c, table, head, slot) : -1;
-    if (block < 0) return;
-    Bytes value = v + v_place(c, block, slot);
+    const uint n = block < 0 ? 0 : c.v_dim;
+    Bytes value = v + v_place(c, max(block, 0), slot);
     float sum = 0.0f;
-    for (uint e = LANE; e < c.v_dim; e += LANES) {
+    for (uint e = LANE; e < n; e += LANES) {
         const float x = load_one(value, c.v_type, e);
         sum += flags & L1 ? fabs(x) : x * x;
     }
     sum = ALL_SUM(sum, room);
-    if (LANE == 0) out[outv.offset + (ulong)head * outv.stride[2] + slot] = flags & L1 ? sum : sqrt(sum);
+    if (LANE == 0 && block >= 0) out[outv.offset + (ulong)head * outv.stride[2] + slot] = flags & L1 ? sum : sqrt(sum);
 }
 
 // Row e of a head's second moments, and element e of its sum.
 __kernel void query_stats(Floats q, View qv, __global float *sums, View sumsv, __global float *second, View secondv,
                           uint has_second) {
     const uint id = ROW_ID, heads = qv.shape[2], n = qv.n;
-    if (id >= heads * n) return;
+    SKIP_IF(id >= heads * n);
     const uint head = id / n, e = id % n;
     Floats mine = q + qv.offset + (ulong)head * qv.stride[2];
     if (LANE == 0) {

@@ -3,7 +3,7 @@ __kernel void rope(Floats x, View xv, Ints positions, Positions place, uint grou
                    Floats sin_table, float sign, __global float *out, View outv) {
     SHARED float row[MAX_DIM];
     const uint id = ROW_ID, heads = xv.shape[2];
-    if (id >= xv.shape[1] * heads) return;
+    SKIP_IF(id >= xv.shape[1] * heads);
     const uint token = id / heads, head = id % heads;
     Floats from = x + row_at(xv, id);
     for (uint e = LANE; e < xv.n; e += LANES)

@@ -19,12 +19,10 @@ inline uint place_of(ulong key) {
 #define ALL_LARGEST(x, room) all_largest(x, room)
 inline ulong all_largest(ulong x, __local ulong *room) {
     room[LANE] = x;
-    for (uint half_ = LANES / 2; half_ != 0; half_ /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (LANE < half_) room[LANE] = max(room[LANE], room[LANE + half_]);
-    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const ulong largest = room[0];
+    ulong largest = 0;
+    for (uint i = 0; i < LANES; ++i)
+        largest = max(largest, room[i]);
     barrier(CLK_LOCAL_MEM_FENCE);
     return largest;
 }
@@ -33,7 +31,7 @@ inline ulong all_largest(ulong x, __local ulong *room) {
 __kernel void argmax_rows(Floats x, View xv, __global int *index, View indexv) {
     KEY_ROOM(room);
     const uint id = ROW_ID;
-    if (id >= xv.shape[2]) return;
+    SKIP_IF(id >= xv.shape[2]);
     Floats row = x + row_at(xv, id);
     ulong best = 0, broken = 0;
     for (uint e = LANE; e < xv.n; e += LANES) {
@@ -49,7 +47,7 @@ __kernel void argmax_rows(Floats x, View xv, __global int *index, View indexv) {
 __kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv, __global int *index, View indexv) {
     KEY_ROOM(room);
     const uint id = ROW_ID;
-    if (id >= xv.shape[2]) return;
+    SKIP_IF(id >= xv.shape[2]);
     Floats row = x + row_at(xv, id);
     __global float *out_values = values + row_at(valuesv, id);
     __global int *out_index = index + row_at(indexv, id);

@@ -11,11 +11,14 @@
 #define LANE 0u
 #define SHARED __private
 #define SYNC
+#define SKIP_IF(beyond)                                                                                      \
+    if (beyond) return
 #else
 #define W 4
 #define ROW_ID ((uint)get_group_id(0))
 #define LANE ((uint)get_local_id(0))
 #define SHARED __local
+#define SKIP_IF(beyond) // groups are counted exactly, and a return before a barrier is a risk
 #define SYNC barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 
@@ -197,27 +200,24 @@ inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
 #define ROOM(name) __local float name[LANES]
 #define ALL_SUM(x, room) all_sum(x, room)
 #define ALL_MAX(x, room) all_max(x, room)
+// Each lane adds all up itself: two barriers, none in a loop (PoCL 3.1 has faults there).
 inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
-    for (uint half_ = LANES / 2; half_ != 0; half_ /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (LANE < half_) room[LANE] += room[LANE + half_];
-    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float sum = room[0];
+    float4 many = 0.0f;
+    for (uint i = 0; i < LANES / 4; ++i)
+        many += vload4(i, room);
     barrier(CLK_LOCAL_MEM_FENCE);
-    return sum;
+    return (many.x + many.y) + (many.z + many.w);
 }
 inline float all_max(float x, __local float *room) { // a NaN is passed over
     room[LANE] = x;
-    for (uint half_ = LANES / 2; half_ != 0; half_ /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (LANE < half_) room[LANE] = fmax(room[LANE], room[LANE + half_]);
-    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float largest = room[0];
+    float4 many = -INFINITY;
+    for (uint i = 0; i < LANES / 4; ++i)
+        many = fmax(many, vload4(i, room));
     barrier(CLK_LOCAL_MEM_FENCE);
-    return largest;
+    return fmax(fmax(many.x, many.y), fmax(many.z, many.w));
 }
 #endif
 
