@@ -1,0 +1,115 @@
+// Buffers are parts of larger allocations; those of an IMPORT are the host's own memory.
+#include "ops.hpp"
+
+#include <memory>
+#include <string.h>
+
+namespace keel_vulkan {
+namespace {
+
+void need_range(const keel_ctx &ctx, const keel_buffer &b, uint64_t offset, uint64_t n) {
+    if (offset > b.size || n > b.size - offset)
+        refuse(ctx.host, KEEL_E_INVALID_ARG, "bytes %llu..+%llu lie outside a buffer of %llu bytes",
+               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(n),
+               static_cast<unsigned long long>(b.size));
+}
+
+// Memory that came free while work was queued is worth a wait before "no memory" is said.
+Range take(keel_ctx &ctx, MemoryUse use, uint64_t bytes) {
+    try {
+        return ctx.memory.take(use, bytes);
+    } catch (const Refusal &refusal) {
+        if (refusal.status != KEEL_E_OUT_OF_MEMORY || !ctx.stream.has_garbage()) throw;
+    }
+    ctx.stream.finish();
+    return ctx.memory.take(use, bytes);
+}
+
+void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
+    switch (desc.kind) {
+    case KEEL_BUFFER_DEVICE:
+        b.range = take(ctx, MemoryUse::device, desc.size);
+        break;
+    case KEEL_BUFFER_HOST_VISIBLE:
+        b.range = take(ctx, ctx.device.facts().unified ? MemoryUse::device : MemoryUse::download, desc.size);
+        if (b.range.mapped() == nullptr) {
+            ctx.memory.give_back(b.range);
+            refuse(ctx.host, KEEL_E_UNSUPPORTED, "the device has no memory that the host sees too");
+        }
+        break;
+    case KEEL_BUFFER_IMPORT:
+        b.imported = ctx.memory.import(desc.host, desc.size);
+        b.range = {b.imported, 0, desc.size};
+        b.host = static_cast<uint8_t *>(desc.host);
+        return;
+    default:
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "kind %u of buffer", desc.kind);
+    }
+    ctx.buffer_bytes += desc.size;
+}
+
+} // namespace
+
+keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer **out) noexcept {
+    *out = nullptr;
+    return guarded(ctx->host, [&] {
+        if (desc->size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+        auto buffer = std::make_unique<keel_buffer>();
+        buffer->size = desc->size;
+        buffer->kind = desc->kind;
+        get_memory(*ctx, *desc, *buffer);
+        *out = buffer.release();
+        check_messages(ctx, "buffer_create");
+    });
+}
+
+void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
+    if (b == nullptr) return;
+    guarded(ctx->host, [&] {
+        if (b->kind == KEEL_BUFFER_IMPORT) {
+            if (!ctx->stream.lost()) ctx->stream.finish(); // the memory is the host's again when this returns
+            return;
+        }
+        ctx->buffer_bytes -= b->size;
+        ctx->stream.give_back_later(b->range);
+    });
+    ctx->memory.close(b->imported);
+    delete b;
+}
+
+keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offset, const void *src,
+                                   uint64_t n) noexcept {
+    return guarded(ctx->host, [&] {
+        need_range(*ctx, *b, offset, n);
+        if (b->host != nullptr && ctx->stream.idle()) {
+            if (n != 0) memcpy(b->host + offset, src, n);
+        } else {
+            ctx->stream.write(b->range, offset, src, n);
+        }
+        check_messages(ctx, "buffer_write");
+    });
+}
+
+keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset, void *dst,
+                                  uint64_t n) noexcept {
+    return guarded(ctx->host, [&] {
+        need_range(*ctx, *b, offset, n);
+        if (b->host != nullptr) {
+            ctx->stream.finish();
+            if (n != 0) memcpy(dst, b->host + offset, n);
+        } else {
+            ctx->stream.read(b->range, offset, dst, n);
+        }
+        check_messages(ctx, "buffer_read");
+    });
+}
+
+keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noexcept {
+    *out = b->kind == KEEL_BUFFER_IMPORT         ? b->host
+           : b->kind == KEEL_BUFFER_HOST_VISIBLE ? b->range.mapped()
+                                                 : nullptr;
+    if (*out == nullptr) return fail(ctx->host, KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
+    return KEEL_OK;
+}
+
+} // namespace keel_vulkan

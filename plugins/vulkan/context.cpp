@@ -1,0 +1,130 @@
+#include "context.hpp"
+
+#include "ops.hpp"
+
+#include <memory>
+#include <stdio.h>
+
+namespace keel_vulkan {
+namespace {
+
+// A parameter's word, or what it is when a host of the tests hands over no table.
+const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise) {
+    const keel_param *p = find_param(desc, key);
+    return p != nullptr && p->s != nullptr ? p->s : otherwise;
+}
+
+int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise) {
+    const keel_param *p = find_param(desc, key);
+    return p != nullptr ? p->i : otherwise;
+}
+
+void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
+    ctx.messages.host = &ctx.services;
+    ctx.instance.open(ctx.host, number(desc, "validation", 0) != 0, &ctx.messages);
+    const std::vector<VkPhysicalDevice> devices = ctx.instance.devices();
+    if (desc.device >= devices.size())
+        refuse(ctx.host, KEEL_E_NOT_FOUND, "device %u: Vulkan has %zu device(s) here", desc.device,
+               devices.size());
+    ctx.device.open(ctx.host, devices[desc.device], keel_same(word(desc, "memory", "auto"), "staged"));
+    ctx.memory.open(ctx.host, &ctx.device);
+    const char *reduce = word(desc, "reduce", "auto");
+    if (keel_same(reduce, "subgroup") && !ctx.device.facts().subgroup_sums)
+        refuse(ctx.host, KEEL_E_UNSUPPORTED,
+               "reduce: device '%s' has no sums over subgroups; use shared or auto",
+               ctx.device.facts().properties.deviceName);
+    ctx.subgroups = ctx.device.facts().subgroup_sums && !keel_same(reduce, "shared");
+    ctx.pipelines.open(ctx.host, &ctx.device, ctx.subgroups, word(desc, "cache", "auto"));
+    ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.pipelines.layout(),
+                    static_cast<uint32_t>(number(desc, "wait_seconds", 300)));
+    check_messages(&ctx, "ctx_create");
+}
+
+} // namespace
+
+VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes) {
+    if (bytes > ctx->scratch_bytes) {
+        const Range larger = ctx->memory.take(MemoryUse::device, bytes);
+        ctx->stream.give_back_later(ctx->scratch);
+        ctx->scratch = larger;
+        ctx->scratch_bytes = bytes;
+    }
+    return ctx->scratch.block == nullptr ? 0 : ctx->scratch.address();
+}
+
+void check_messages(keel_ctx *ctx, const char *what) {
+    if (!ctx->instance.validating()) return;
+    std::string text;
+    if (ctx->messages.take(text))
+        refuse(ctx->host, KEEL_E_INTERNAL, "%s: the Vulkan validation layers say: %.1500s", what,
+               text.c_str());
+}
+
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
+    *out = nullptr;
+    keel_host services; // the core may be older: look before any use at how far its table reaches
+    if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
+        return KEEL_E_VERSION;
+    return guarded(host, [&] {
+        auto ctx = std::make_unique<keel_ctx>();
+        ctx->host = host;
+        ctx->services = services;
+        open(*ctx, *desc);
+        *out = ctx.release();
+    });
+}
+
+void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
+    if (ctx == nullptr) return;
+    ctx->stream.close(); // waits
+    ctx->memory.give_back(ctx->scratch);
+    delete ctx;
+}
+
+keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
+    const DeviceFacts &facts = ctx->device.facts();
+    keel_ctx_info info = make_out<keel_ctx_info>();
+    snprintf(info.description, sizeof info.description, "%.127s, %s, subgroups of %u%s, compute exact",
+             facts.properties.deviceName, facts.unified ? "unified memory" : "staged memory",
+             facts.subgroup_size, ctx->subgroups ? "" : " (not used)");
+    info.activation_dtype = KEEL_DTYPE_F32;
+    info.sync = KEEL_SYNC_LAZY;
+    info.kv_block_slots = 64;
+    info.prefill_chunk = 512;
+    info.buffer_align = static_cast<uint32_t>(
+        facts.imports && facts.import_align > Memory::kAlign ? facts.import_align : Memory::kAlign);
+    info.max_buffer_bytes = facts.max_allocation;
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
+    keel_mem_info info = make_out<keel_mem_info>();
+    info.total = ctx->device.facts().memory_bytes;
+    info.free = ctx->memory.free_bytes();
+    info.ours = ctx->buffer_bytes + ctx->weight_bytes + ctx->scratch_bytes;
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
+    return guarded(ctx->host, [&] {
+        *ticket = ctx->stream.flush();
+        check_messages(ctx, "flush");
+    });
+}
+
+keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
+    return guarded(ctx->host, [&] {
+        ctx->stream.wait(ticket);
+        check_messages(ctx, "wait");
+    });
+}
+
+keel_status KEEL_CALL poll(keel_ctx *ctx, uint64_t ticket) noexcept {
+    bool done = false;
+    const keel_status status = guarded(ctx->host, [&] { done = ctx->stream.poll(ticket); });
+    return status == KEEL_OK && !done ? KEEL_E_NOT_READY : status;
+}
+
+} // namespace keel_vulkan

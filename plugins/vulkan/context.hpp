@@ -1,0 +1,56 @@
+// A context of the Vulkan backend: one device, one compute queue, memory, the stream of commands, pipelines.
+#pragma once
+
+#include "gpu/report.hpp"
+#include "instance.hpp"
+#include "memory.hpp"
+#include "pipelines.hpp"
+#include "stream.hpp"
+
+// Members are closed in reverse order: what uses the device goes before the device.
+struct keel_ctx {
+    const keel_host *host = nullptr; // the core's; handed back to its functions
+    keel_host services = {};         // adopted copy; slots that the host lacks are NULL
+    keel_vulkan::Messages messages;  // of the validation layers
+    keel_vulkan::Instance instance;
+    keel_vulkan::Device device;
+    keel_vulkan::Memory memory;
+    keel_vulkan::Pipelines pipelines;
+    keel_vulkan::Stream stream;
+
+    keel_vulkan::Range scratch; // shared by all ops: they run one after the other
+    uint64_t buffer_bytes = 0, weight_bytes = 0, scratch_bytes = 0;
+    bool subgroups = true; // kernels add up over subgroups
+};
+
+// A block of memory that tensors lie in.
+struct keel_buffer {
+    keel_vulkan::Range range;               // a part of a larger allocation, or all of `imported`
+    keel_vulkan::Block *imported = nullptr; // IMPORT: closed with the buffer
+    uint8_t *host = nullptr;                // IMPORT: where the host sees it
+    uint64_t size = 0;
+    keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
+};
+
+struct keel_plan {
+    keel_op op;
+    uint64_t scratch_bytes;
+    char kernel[64];
+};
+
+namespace keel_vulkan {
+
+using keel_gpu::fail;
+using keel_gpu::guarded;
+using keel_gpu::make_out;
+using keel_gpu::PlanChoice;
+using keel_gpu::refuse;
+
+// Device memory of at least `bytes` that all ops share, by its address; its contents are lost when it grows. Called by op_plan; an op
+// calls it again (and finds it large enough, when it was planned).
+VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes);
+
+// Refuses if the validation layers complained since the last look.
+void check_messages(keel_ctx *ctx, const char *what);
+
+} // namespace keel_vulkan

@@ -1,0 +1,97 @@
+// The Vulkan instance and its devices: what there is, what each can do, and what the validation layers say.
+#pragma once
+
+#include <keel/backend.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+#include <vulkan/vulkan.h>
+
+namespace keel_vulkan {
+
+// What the validation layers complained about since the last look. Written by the messenger, which the driver calls inside our own
+// calls, from any thread of its own.
+class Messages {
+  public:
+    const keel_host *host = nullptr;
+    void add(const char *text);
+    // Takes the first complaint; false if there is none.
+    bool take(std::string &text);
+
+  private:
+    std::mutex mutex_;
+    std::string first_;
+    bool any_ = false;
+};
+
+class Instance {
+  public:
+    Instance() = default;
+    ~Instance();
+    Instance(const Instance &) = delete;
+    Instance &operator=(const Instance &) = delete;
+
+    // Refuses with KEEL_E_NOT_FOUND where there is no driver, or no validation layer though it is asked for. `messages` outlives the
+    // instance; NULL: nobody listens.
+    void open(const keel_host *host, bool validation, Messages *messages);
+    VkInstance handle() const { return instance_; }
+    bool validating() const { return messenger_ != VK_NULL_HANDLE; }
+    // Devices with Vulkan 1.2 and a compute queue, in the order of their indices: discrete, integrated, others, processors.
+    std::vector<VkPhysicalDevice> devices() const;
+
+  private:
+    VkInstance instance_ = VK_NULL_HANDLE;
+    VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+};
+
+// A device's facts that choices hang on.
+struct DeviceFacts {
+    VkPhysicalDeviceProperties properties;
+    char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE];
+    uint8_t pipeline_uuid[VK_UUID_SIZE];
+    uint32_t queue_family = 0;
+    uint32_t subgroup_size = 1;
+    bool subgroup_sums = false; // add, max, min over a subgroup of a compute shader
+    bool unified = false;       // one memory for host and device
+    bool imports = false;       // VK_EXT_external_memory_host
+    uint64_t import_align = 0;
+    uint64_t max_allocation = 0;
+    uint64_t memory_bytes = 0; // of the device's own heaps
+    bool memory_budget = false;
+};
+
+DeviceFacts device_facts(VkPhysicalDevice device);
+// The first feature that the backend needs and the device lacks; NULL: it has all.
+const char *missing_feature(VkPhysicalDevice device);
+
+// The opened device.
+class Device {
+  public:
+    Device() = default;
+    ~Device();
+    Device(const Device &) = delete;
+    Device &operator=(const Device &) = delete;
+
+    // staged: memory counts as not unified, whatever the device is (for tests).
+    void open(const keel_host *host, VkPhysicalDevice physical, bool staged);
+    VkDevice handle() const { return device_; }
+    VkPhysicalDevice physical() const { return physical_; }
+    VkQueue queue() const { return queue_; }
+    const DeviceFacts &facts() const { return facts_; }
+
+    PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties = nullptr;
+
+  private:
+    VkPhysicalDevice physical_ = VK_NULL_HANDLE;
+    VkDevice device_ = VK_NULL_HANDLE;
+    VkQueue queue_ = VK_NULL_HANDLE;
+    DeviceFacts facts_ = {};
+};
+
+// The status that a Vulkan error means; VK_SUCCESS is KEEL_OK.
+keel_status status_of(VkResult result);
+// Refuses with that status, naming what was tried, if the result is an error.
+void check(const keel_host *host, VkResult result, const char *what);
+
+} // namespace keel_vulkan

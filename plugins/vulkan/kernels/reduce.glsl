@@ -1,0 +1,58 @@
+// Sums, maxima and minima over a workgroup; every invocation calls them and gets the result. With KEEL_SUBGROUPS over subgroups first,
+// of whatever size; without, over shared memory (the workgroup's size is then a power of two).
+#ifdef KEEL_SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
+
+shared uint reduce_room[gl_WorkGroupSize.x];
+
+#ifdef KEEL_SUBGROUPS
+#define KEEL_REDUCE(name, T, subgroup_op, combine, to_uint, from_uint)                                       \
+    T name(T x) {                                                                                            \
+        x = subgroup_op(x);                                                                                  \
+        if (gl_NumSubgroups == 1) return x;                                                                  \
+        barrier();                                                                                           \
+        if (subgroupElect()) reduce_room[gl_SubgroupID] = to_uint(x);                                        \
+        barrier();                                                                                           \
+        x = from_uint(reduce_room[0]);                                                                       \
+        for (uint i = 1; i < gl_NumSubgroups; ++i) {                                                         \
+            const T y = from_uint(reduce_room[i]);                                                           \
+            x = combine(x, y);                                                                               \
+        }                                                                                                    \
+        return x;                                                                                            \
+    }
+#else
+#define KEEL_REDUCE(name, T, subgroup_op, combine, to_uint, from_uint)                                       \
+    T name(T x) {                                                                                            \
+        barrier();                                                                                           \
+        reduce_room[gl_LocalInvocationIndex] = to_uint(x);                                                   \
+        for (uint half_size = gl_WorkGroupSize.x / 2; half_size != 0; half_size /= 2) {                      \
+            barrier();                                                                                       \
+            if (gl_LocalInvocationIndex < half_size) {                                                       \
+                const T y = from_uint(reduce_room[gl_LocalInvocationIndex + half_size]);                     \
+                x = combine(x, y);                                                                           \
+                reduce_room[gl_LocalInvocationIndex] = to_uint(x);                                           \
+            }                                                                                                \
+        }                                                                                                    \
+        barrier();                                                                                           \
+        return from_uint(reduce_room[0]);                                                                    \
+    }
+#endif
+#define KEEL_PLUS(a, b) ((a) + (b))
+
+KEEL_REDUCE(group_sum, float, subgroupAdd, KEEL_PLUS, floatBitsToUint, uintBitsToFloat)
+KEEL_REDUCE(group_max, uint, subgroupMax, max, uint, uint)
+KEEL_REDUCE(group_min, uint, subgroupMin, min, uint, uint)
+
+// A float as an integer in the same order; NaN is above all, -0 equals 0.
+uint order_key(float x) {
+    uint bits = floatBitsToUint(x);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0xFFFFFFFFu;
+    if ((bits & 0x7FFFFFFFu) == 0u) bits = 0u;
+    return (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
+}
+float key_value(uint key) {
+    if (key == 0xFFFFFFFFu) return nan();
+    return uintBitsToFloat((key & 0x80000000u) != 0u ? key & 0x7FFFFFFFu : ~key);
+}

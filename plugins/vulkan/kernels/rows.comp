@@ -1,0 +1,64 @@
+// softmax, argmax_rows (-DARGMAX), top_k_rows (-DTOP_K): a workgroup for a row.
+#version 460
+#define PARAMS RowsParams
+#extension GL_GOOGLE_include_directive : require
+#include "types.glsl"
+#include "math.glsl"
+#include "reduce.glsl"
+
+void main() {
+    const uint me = gl_LocalInvocationIndex, n = P.n;
+    for (uint r = gl_WorkGroupID.x; r < P.rows; r += gl_NumWorkGroups.x) {
+        InF32 x = InF32(at_row(P.x, P.x_at, 0, r));
+        uint key = 0u, place = 0xFFFFFFFFu; // this invocation's best
+#ifdef ARGMAX
+        bool broken = false;
+        for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
+            const uint other = order_key(x.v[e]);
+            broken = broken || !is_finite(x.v[e]);
+            if (other > key) key = other, place = e;
+        }
+        const uint best = group_max(broken ? 0xFFFFFFFFu : key);
+        place = group_min(key == best ? place : 0xFFFFFFFFu);
+        if (me == 0u) I32(at_row(P.index, P.index_at, 0, r)).v[0] = best == 0xFFFFFFFFu || n == 0u ? -1 : int(place);
+#elif defined(TOP_K)
+        for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
+            const uint other = order_key(x.v[e]);
+            if (other > key) key = other, place = e;
+        }
+        bool broken = false;
+        for (uint k = 0; k < P.k; ++k) {
+            const uint best = group_max(key), taken = group_min(key == best ? place : 0xFFFFFFFFu);
+            broken = broken || best == 0xFFFFFFFFu; // a NaN is the largest of all, and so the first
+            if (me == 0u) {
+                I32(at_row(P.index, P.index_at, 0, r)).v[k] = broken ? -1 : int(taken);
+                U32(at_row(P.values, P.values_at, 0, r)).v[k] = broken ? 0x7FC00000u : floatBitsToUint(x.v[taken]);
+            }
+            if (broken || place != taken) continue;
+            // Whose it was looks for its next: after `taken` among equals, else below.
+            const uint last = key;
+            key = 0u, place = 0xFFFFFFFFu;
+            for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
+                const uint other = order_key(x.v[e]);
+                if ((other < last || (other == last && e > taken)) && other > key) key = other, place = e;
+            }
+        }
+#else
+        for (uint e = me; e < n; e += gl_WorkGroupSize.x)
+            key = max(key, order_key(x.v[e]));
+        const float largest = key_value(group_max(key));
+        F32 y = F32(at_row(P.values, P.values_at, 0, r));
+        const bool nothing = largest == -kInf; // only -inf: zeros
+        float sum = 0.0;
+        for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
+            const float value = nothing ? 0.0 : exp_(x.v[e] - largest);
+            y.v[e] = value;
+            sum += value;
+        }
+        sum = group_sum(sum);
+        const float factor = nothing ? 0.0 : 1.0 / sum;
+        for (uint e = me; e < n; e += gl_WorkGroupSize.x)
+            y.v[e] *= factor;
+#endif
+    }
+}

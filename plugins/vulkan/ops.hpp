@@ -1,0 +1,115 @@
+// The backend's entry points, one file per group: plan_<slot> checks, makes the pipelines and says how the op would run, run_<slot>
+// queues it. Both refuse by throwing; plugin.cpp wraps them for the table.
+#pragma once
+
+#include "context.hpp"
+#include "gpu/checks.hpp"
+#include "kernels/params.h"
+
+namespace keel_vulkan {
+
+using namespace keel_gpu; // checks, views and constants: what both GPU backends say alike
+
+#define KEEL_VULKAN_DECLARE(ID, slot, args_type)                                                             \
+    void plan_##slot(keel_ctx &, const args_type &, PlanChoice &);                                           \
+    void run_##slot(keel_ctx &, const args_type &);
+KEEL_FOR_EACH_OP(KEEL_VULKAN_DECLARE)
+#undef KEEL_VULKAN_DECLARE
+
+// Runs Plan and Run at the border.
+template <class Args, void (*Plan)(keel_ctx &, const Args &, PlanChoice &),
+          void (*Run)(keel_ctx &, const Args &)>
+keel_status KEEL_CALL op_call(keel_ctx *ctx, const Args *theirs) noexcept {
+    return guarded(ctx->host, [&] {
+        const Args args = adopt_args(ctx->host, theirs);
+        PlanChoice choice;
+        Plan(*ctx, args, choice);
+        Run(*ctx, args);
+        check_messages(ctx, "op");
+    });
+}
+
+// These are push constants in their kernels: 128 bytes are what every device has.
+static_assert(sizeof(LinearParams) <= 128 && sizeof(EmbedParams) <= 128 && sizeof(NormParams) <= 128 &&
+              sizeof(ElementwiseParams) <= 128 && sizeof(GateParams) <= 128 && sizeof(MoveParams) <= 128 &&
+              sizeof(RowsParams) <= 128 && sizeof(RopeParams) <= 128 && sizeof(StatsParams) <= 128);
+// And these lie in memory.
+static_assert(sizeof(AppendParams) > 128 && sizeof(GatherParams) > 128 && sizeof(RerotateParams) > 128 &&
+              sizeof(AttentionParams) > 128 && sizeof(KeysParams) > 128);
+
+// Address of a buffer's byte 0 on the device; 0 for a tensor that is not there.
+inline VkDeviceAddress base_of(const keel_tensor *t) {
+    return t == nullptr || t->buffer == nullptr ? 0 : t->buffer->range.address();
+}
+// Address of element 0.
+inline VkDeviceAddress address_of(const keel_tensor *t) {
+    return base_of(t) + (t == nullptr ? 0 : t->offset);
+}
+
+// A tensor as kernels take it: the buffer's address beside its view.
+inline Tensor tensor_of(const keel_ctx &ctx, const keel_tensor *t, const char *name) {
+    const View v = view_of(ctx.host, t, name);
+    return {{v.shape[0], v.shape[1], v.shape[2]}, {v.stride[0], v.stride[1], v.stride[2]}, v.n, v.offset};
+}
+
+// The two dimensions outside a row.
+inline Rows rows_of(const Tensor &t) {
+    return {t.stride[1], t.stride[2], t.offset};
+}
+
+inline uint64_t row_count(const Tensor &t) {
+    return uint64_t{t.shape[0]} * t.shape[1] * t.shape[2];
+}
+
+// Makes one long row of rows that lie one after the other in all the tensors (NULL: not there), if `all` may be so joined.
+inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool all) {
+    const auto dense = [](const Tensor &t, const Tensor &shape) {
+        uint64_t stride = shape.n;
+        for (int i = 2; i >= 0; --i) {
+            if (shape.shape[i] > 1 && t.stride[i] != stride) return false;
+            stride *= shape.shape[i];
+        }
+        return stride < uint64_t{1} << 31;
+    };
+    bool joins = all && dense(out, out);
+    for (const Tensor *t : others)
+        joins = joins && (t == nullptr || dense(*t, out));
+    if (!joins) return;
+    out.n = static_cast<uint>(out.n * row_count(out));
+    out.shape[0] = out.shape[1] = out.shape[2] = 1;
+}
+
+// Groups in one dimension, at most what every device has: kernels stride over the rest.
+inline uint32_t groups(uint64_t n, uint64_t per_group) {
+    const uint64_t count = (n + per_group - 1) / per_group;
+    return static_cast<uint32_t>(count < 65535 ? count : 65535);
+}
+
+// device.cpp
+keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) noexcept;
+keel_status KEEL_CALL device_info(const keel_host *, uint32_t index, keel_device_info *out) noexcept;
+// context.cpp
+keel_status KEEL_CALL ctx_create(const keel_host *, const keel_ctx_desc *, keel_ctx **out) noexcept;
+void KEEL_CALL ctx_destroy(keel_ctx *) noexcept;
+keel_status KEEL_CALL ctx_info(keel_ctx *, keel_ctx_info *out) noexcept;
+keel_status KEEL_CALL mem_info(keel_ctx *, keel_mem_info *out) noexcept;
+keel_status KEEL_CALL flush(keel_ctx *, uint64_t *ticket) noexcept;
+keel_status KEEL_CALL wait(keel_ctx *, uint64_t ticket) noexcept;
+keel_status KEEL_CALL poll(keel_ctx *, uint64_t ticket) noexcept;
+// buffer.cpp
+keel_status KEEL_CALL buffer_create(keel_ctx *, const keel_buffer_desc *, keel_buffer **out) noexcept;
+void KEEL_CALL buffer_destroy(keel_ctx *, keel_buffer *) noexcept;
+keel_status KEEL_CALL buffer_write(keel_ctx *, keel_buffer *, uint64_t offset, const void *src,
+                                   uint64_t n) noexcept;
+keel_status KEEL_CALL buffer_read(keel_ctx *, keel_buffer *, uint64_t offset, void *dst, uint64_t n) noexcept;
+keel_status KEEL_CALL buffer_map(keel_ctx *, keel_buffer *, void **out) noexcept;
+// weights.cpp
+keel_status KEEL_CALL weight_prepare(keel_ctx *, const keel_weight_desc *, keel_weight **out) noexcept;
+void KEEL_CALL weight_destroy(keel_ctx *, keel_weight *) noexcept;
+keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *, keel_weight_info *out) noexcept;
+// plan.cpp
+keel_status KEEL_CALL op_plan(keel_ctx *, keel_op op, const keel_op_args *args, keel_plan **out) noexcept;
+void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *) noexcept;
+keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *, keel_plan_info *out) noexcept;
+
+} // namespace keel_vulkan

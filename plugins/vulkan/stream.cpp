@@ -1,0 +1,294 @@
+#include "stream.hpp"
+
+#include "context.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace keel_vulkan {
+namespace {
+
+constexpr uint64_t kRingBytes = 8u << 20, kDownloadBytes = 4u << 20;
+constexpr uint32_t kMostRecorded = 512; // then the device begins, though nobody asked
+constexpr uint32_t kPushBytes = 128;    // what every device has
+
+} // namespace
+
+void Stream::check(VkResult result, const char *what) {
+    if (result == VK_ERROR_DEVICE_LOST) lost_ = true;
+    keel_vulkan::check(host_, result, what);
+}
+
+void Stream::require_alive() const {
+    if (lost_) refuse(host_, KEEL_E_DEVICE_LOST, "the device was lost before");
+}
+
+void Stream::open(const keel_host *host, const Device *device, Memory *memory, VkPipelineLayout layout,
+                  uint32_t wait_seconds) {
+    host_ = host;
+    device_ = device;
+    memory_ = memory;
+    layout_ = layout;
+    wait_seconds_ = wait_seconds;
+    VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+    pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+    pool.queueFamilyIndex = device->facts().queue_family;
+    check(vkCreateCommandPool(device->handle(), &pool, nullptr, &pool_), "vkCreateCommandPool");
+    VkCommandBufferAllocateInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    info.commandPool = pool_;
+    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+    info.commandBufferCount = 1;
+    for (Frame &frame : frames_)
+        check(vkAllocateCommandBuffers(device->handle(), &info, &frame.commands), "vkAllocateCommandBuffers");
+    VkSemaphoreTypeCreateInfo type = {VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    const VkSemaphoreCreateInfo semaphore = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
+    check(vkCreateSemaphore(device->handle(), &semaphore, nullptr, &timeline_), "vkCreateSemaphore");
+}
+
+Stream::~Stream() {
+    close();
+}
+
+void Stream::close() noexcept {
+    if (device_ == nullptr) return;
+    const VkDevice device = device_->handle();
+    if (timeline_ != VK_NULL_HANDLE && submitted_ > done_ && !lost_) {
+        // A device that does not answer is not waited for a second time: destroying it is all that is left.
+        VkSemaphoreWaitInfo info = {
+            VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &submitted_};
+        vkWaitSemaphores(device, &info, uint64_t{wait_seconds_} * 1000000000u);
+    }
+    for (Garbage &g : garbage_)
+        memory_->give_back(g.range);
+    garbage_.clear();
+    memory_->give_back(ring_);
+    memory_->give_back(download_);
+    vkDestroyCommandPool(device, pool_, nullptr);
+    vkDestroySemaphore(device, timeline_, nullptr);
+    device_ = nullptr;
+}
+
+// Starts recording into the next command buffer, which waits until that is free.
+void Stream::begin() {
+    require_alive();
+    if (recording_) return;
+    Frame &frame = frames_[frame_];
+    if (frame.value > done_) wait_value(frame.value);
+    collect();
+    VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    check(vkBeginCommandBuffer(frame.commands, &info), "vkBeginCommandBuffer");
+    recording_ = true;
+    recorded_ = 0;
+    bound_ = VK_NULL_HANDLE;
+    after_barrier_ = false; // what earlier submissions wrote is made visible by the first command's barrier
+}
+
+// All that was recorded is done and visible before what follows. One global barrier: which bytes an op touches is known to its kernel
+// alone (they are reached by address), and in a decode step each op needs the one before it.
+void Stream::barrier() {
+    if (after_barrier_) return;
+    VkMemoryBarrier all = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
+    all.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+    all.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
+                        VK_ACCESS_TRANSFER_WRITE_BIT;
+    constexpr VkPipelineStageFlags stages =
+        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+    vkCmdPipelineBarrier(frames_[frame_].commands, stages, stages, 0, 1, &all, 0, nullptr, 0, nullptr);
+    after_barrier_ = true;
+}
+
+void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x, uint32_t y,
+                      uint32_t z, bool beside) {
+    if (x == 0 || y == 0 || z == 0) return;
+    begin();
+    VkDeviceAddress address = 0;
+    if (bytes > kPushBytes) {
+        const Range block = stage(bytes, 16);
+        std::memcpy(block.mapped(), params, bytes);
+        address = block.address();
+        params = &address;
+        bytes = sizeof address;
+        begin(); // staging may have had to submit
+    }
+    if (!beside || recorded_ == 0) barrier();
+    const VkCommandBuffer commands = frames_[frame_].commands;
+    if (bound_ != pipeline) vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    bound_ = pipeline;
+    vkCmdPushConstants(commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes, params);
+    vkCmdDispatch(commands, x, y, z);
+    after_barrier_ = false;
+    if (++recorded_ >= kMostRecorded) submit(++last_);
+}
+
+void Stream::copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset, uint64_t n) {
+    begin();
+    barrier();
+    const VkBufferCopy region = {from.offset + from_offset, to.offset + to_offset, n};
+    vkCmdCopyBuffer(frames_[frame_].commands, from.block->buffer, to.block->buffer, 1, &region);
+    after_barrier_ = false;
+    ++recorded_;
+}
+
+void Stream::submit(uint64_t value) {
+    if (!recording_) return;
+    Frame &frame = frames_[frame_];
+    // What is mapped may be read by the host once the semaphore says so.
+    VkMemoryBarrier to_host = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
+    to_host.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+    to_host.dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT;
+    vkCmdPipelineBarrier(frame.commands,
+                         VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                         VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0, nullptr, 0, nullptr);
+    recording_ = false;
+    check(vkEndCommandBuffer(frame.commands), "vkEndCommandBuffer");
+    VkTimelineSemaphoreSubmitInfo timeline = {VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
+    timeline.signalSemaphoreValueCount = 1;
+    timeline.pSignalSemaphoreValues = &value;
+    VkSubmitInfo info = {VK_STRUCTURE_TYPE_SUBMIT_INFO, &timeline};
+    info.commandBufferCount = 1;
+    info.pCommandBuffers = &frame.commands;
+    info.signalSemaphoreCount = 1;
+    info.pSignalSemaphores = &timeline_;
+    check(vkQueueSubmit(device_->queue(), 1, &info, VK_NULL_HANDLE), "vkQueueSubmit");
+    submitted_ = value;
+    frame.value = value;
+    frame.ring_end = ring_head_;
+    frame_ = (frame_ + 1) % frames_.size();
+}
+
+uint64_t Stream::flush() {
+    require_alive();
+    const uint64_t ticket = ++last_;
+    submit(ticket);
+    return ticket;
+}
+
+uint64_t Stream::done() {
+    uint64_t value = 0;
+    check(vkGetSemaphoreCounterValue(device_->handle(), timeline_, &value), "vkGetSemaphoreCounterValue");
+    if (value > done_) done_ = value;
+    return done_;
+}
+
+// In slices, so that a device that is gone is noticed and one that never answers does not hang the program.
+void Stream::wait_value(uint64_t value) {
+    constexpr uint64_t slice = 1000000000;
+    for (uint32_t seconds = 0; value > done_; ++seconds) {
+        require_alive();
+        VkSemaphoreWaitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &value};
+        const VkResult result = vkWaitSemaphores(device_->handle(), &info, slice);
+        check(result, "vkWaitSemaphores");
+        if (result == VK_SUCCESS) done_ = std::max(done_, value);
+        if (result == VK_TIMEOUT && done() < value && seconds >= wait_seconds_) {
+            lost_ = true;
+            refuse(host_, KEEL_E_DEVICE_LOST,
+                   "the device has not answered for %u seconds (parameter wait_seconds)", wait_seconds_);
+        }
+    }
+}
+
+void Stream::wait(uint64_t ticket) {
+    if (ticket > last_)
+        refuse(host_, KEEL_E_INVALID_ARG, "wait: ticket %llu was never given",
+               static_cast<unsigned long long>(ticket));
+    require_alive();
+    // A flush with nothing recorded has a ticket and no submission: the one before it is what it stands for.
+    wait_value(std::min(ticket, submitted_));
+}
+
+bool Stream::poll(uint64_t ticket) {
+    if (ticket > last_)
+        refuse(host_, KEEL_E_INVALID_ARG, "poll: ticket %llu was never given",
+               static_cast<unsigned long long>(ticket));
+    require_alive();
+    return std::min(ticket, submitted_) <= done_ || std::min(ticket, submitted_) <= done();
+}
+
+void Stream::finish() {
+    require_alive();
+    if (recording_) submit(++last_);
+    wait_value(submitted_);
+    collect();
+}
+
+bool Stream::idle() {
+    require_alive();
+    return !recording_ && (submitted_ <= done_ || submitted_ <= done());
+}
+
+void Stream::collect() {
+    for (; !garbage_.empty() && garbage_.front().value <= done_; garbage_.pop_front())
+        memory_->give_back(garbage_.front().range);
+}
+
+void Stream::give_back_later(Range range) {
+    if (range.block == nullptr) return;
+    if (!recording_ && submitted_ <= done_) return memory_->give_back(range);
+    // What is being recorded will be submitted with a value above the last ticket.
+    garbage_.push_back({recording_ ? last_ + 1 : submitted_, range});
+}
+
+Range Stream::stage(uint64_t n, uint64_t align) {
+    if (ring_.block == nullptr) ring_ = memory_->take(MemoryUse::upload, kRingBytes);
+    for (;;) {
+        uint64_t at = (ring_head_ + align - 1) / align * align;
+        if (at % kRingBytes + n > kRingBytes) at = (at / kRingBytes + 1) * kRingBytes;
+        if (at + n - ring_tail_ <= kRingBytes) {
+            ring_head_ = at + n;
+            return {ring_.block, ring_.offset + at % kRingBytes, n};
+        }
+        // Wait for the oldest command buffer that still holds a part; what is recorded now may be it.
+        const Frame *oldest = nullptr;
+        for (const Frame &frame : frames_)
+            if (frame.value != 0 && frame.ring_end > ring_tail_ &&
+                (oldest == nullptr || frame.value < oldest->value))
+                oldest = &frame;
+        if (oldest == nullptr) {
+            if (recording_) {
+                submit(++last_);
+                continue;
+            }
+            ring_tail_ = ring_head_;
+            continue;
+        }
+        wait_value(oldest->value);
+        ring_tail_ = oldest->ring_end;
+    }
+}
+
+void Stream::write(const Range &to, uint64_t offset, const void *from, uint64_t n) {
+    require_alive();
+    if (n == 0) return;
+    if (to.mapped() != nullptr && idle()) {
+        std::memcpy(to.mapped() + offset, from, n);
+        return;
+    }
+    for (uint64_t at = 0; at < n;) {
+        const uint64_t piece = std::min<uint64_t>(n - at, kRingBytes / 4);
+        const Range staged = stage(piece, 16);
+        std::memcpy(staged.mapped(), static_cast<const uint8_t *>(from) + at, piece);
+        copy(staged, 0, to, offset + at, piece);
+        at += piece;
+    }
+}
+
+void Stream::read(const Range &from, uint64_t offset, void *to, uint64_t n) {
+    if (from.mapped() != nullptr) {
+        finish();
+        if (n != 0) std::memcpy(to, from.mapped() + offset, n);
+        return;
+    }
+    if (n != 0 && download_.block == nullptr) download_ = memory_->take(MemoryUse::download, kDownloadBytes);
+    for (uint64_t at = 0; at < n;) {
+        const uint64_t piece = std::min(n - at, kDownloadBytes);
+        copy(from, offset + at, download_, 0, piece);
+        finish();
+        std::memcpy(static_cast<uint8_t *>(to) + at, download_.mapped(), piece);
+        at += piece;
+    }
+    if (n == 0) finish();
+}
+
+} // namespace keel_vulkan

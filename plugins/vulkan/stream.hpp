@@ -1,0 +1,93 @@
+// The context's one stream: commands are recorded as ops come and submitted at flush, or when many are waiting. A timeline semaphore
+// counts what is done: a submission's value is the ticket of the flush that made it.
+#pragma once
+
+#include "memory.hpp"
+#include "pipelines.hpp"
+
+#include <array>
+#include <deque>
+#include <type_traits>
+
+namespace keel_vulkan {
+
+class Stream {
+  public:
+    Stream() = default;
+    ~Stream();
+    Stream(const Stream &) = delete;
+    Stream &operator=(const Stream &) = delete;
+
+    // wait_seconds: after so long without an answer the device counts as lost.
+    void open(const keel_host *host, const Device *device, Memory *memory, VkPipelineLayout layout,
+              uint32_t wait_seconds);
+    // Waits for what was submitted and gives all back; nothing is reported. Called before the memory goes.
+    void close() noexcept;
+
+    // Records a dispatch. It sees what all commands before it wrote, unless `beside`: then it runs beside the one before, of which it
+    // neither reads nor overwrites anything. Params of up to 128 bytes are push constants, larger ones lie in memory.
+    void dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x, uint32_t y = 1,
+                  uint32_t z = 1, bool beside = false);
+    template <class Params>
+    requires std::is_class_v<Params>
+    void dispatch(VkPipeline pipeline, const Params &params, uint32_t x, uint32_t y = 1, uint32_t z = 1,
+                  bool beside = false) {
+        dispatch(pipeline, &params, sizeof params, x, y, z, beside);
+    }
+    // Queues n bytes of the host's, which are copied before the return.
+    void write(const Range &to, uint64_t offset, const void *from, uint64_t n);
+    // Waits for all that was queued, then copies n bytes to the host's memory.
+    void read(const Range &from, uint64_t offset, void *to, uint64_t n);
+
+    uint64_t flush(); // the ticket
+    void wait(uint64_t ticket);
+    bool poll(uint64_t ticket); // done?
+    void finish();              // submits what is recorded and waits for all
+    // A range goes back to the memory once all that is queued now is done.
+    void give_back_later(Range range);
+    bool has_garbage() const { return !garbage_.empty(); }
+    bool idle(); // nothing is recorded or running
+    bool lost() const { return lost_; }
+
+  private:
+    struct Frame { // a command buffer and what it needs until it is done
+        VkCommandBuffer commands = VK_NULL_HANDLE;
+        uint64_t value = 0; // of its submission; 0: free
+        uint64_t ring_end = 0;
+    };
+    struct Garbage {
+        uint64_t value;
+        Range range;
+    };
+
+    void check(VkResult result, const char *what);
+    void require_alive() const;
+    void begin();
+    void submit(uint64_t value);
+    void barrier();
+    void copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset, uint64_t n);
+    // Memory in the ring that the host writes and the recorded commands read.
+    Range stage(uint64_t n, uint64_t align);
+    uint64_t done(); // the counter's value
+    void wait_value(uint64_t value);
+    void collect();
+
+    const keel_host *host_ = nullptr;
+    const Device *device_ = nullptr;
+    Memory *memory_ = nullptr;
+    VkPipelineLayout layout_ = VK_NULL_HANDLE;
+    uint32_t wait_seconds_ = 0;
+    VkCommandPool pool_ = VK_NULL_HANDLE;
+    VkSemaphore timeline_ = VK_NULL_HANDLE;
+    std::array<Frame, 8> frames_;
+    uint32_t frame_ = 0;
+    bool recording_ = false, after_barrier_ = false, lost_ = false;
+    uint32_t recorded_ = 0;                        // commands since begin
+    uint64_t last_ = 0, submitted_ = 0, done_ = 0; // tickets: given, submitted, known to be done
+    VkPipeline bound_ = VK_NULL_HANDLE;
+    Range ring_, download_;
+    uint64_t ring_head_ = 0, ring_tail_ = 0; // bytes ever taken and given back
+    std::deque<Garbage> garbage_;
+};
+
+} // namespace keel_vulkan
