@@ -17,6 +17,19 @@ std::string lower(std::string_view text) {
     return out;
 }
 
+// "cpu", "gpu" (of either kind), "integrated", "discrete": whether a device is that.
+bool is_of_type(keel_device_type type, std::string_view word) {
+    const bool integrated = type == KEEL_DEVICE_INTEGRATED, discrete = type == KEEL_DEVICE_DISCRETE;
+    return (word == "cpu" && type == KEEL_DEVICE_CPU) || (word == "gpu" && (integrated || discrete)) ||
+           (word == "integrated" && integrated) || (word == "discrete" && discrete);
+}
+
+// By name, vendor or type; `wanted` in lower case.
+bool fits(const keel_device_info &info, const std::string &wanted) {
+    return lower(info.name).find(wanted) != std::string::npos ||
+           lower(info.vendor).find(wanted) != std::string::npos || is_of_type(info.type, wanted);
+}
+
 bool is_power_of_two(uint32_t n) {
     return n != 0 && (n & (n - 1)) == 0;
 }
@@ -89,13 +102,14 @@ uint32_t Device::select() {
         check("device_info", [&] { return table().device_info(host()->table(), i, &info); });
         info.name[sizeof info.name - 1] = info.vendor[sizeof info.vendor - 1] =
             info.driver[sizeof info.driver - 1] = 0;
-        if (any || by_index || lower(info.name).find(lower(spec_.selector)) != std::string::npos) {
+        if (any || by_index || fits(info, lower(spec_.selector))) {
             device_info_ = info;
             return i;
         }
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", info.name);
     }
-    refuse_selector(fmt::format("has no device whose name contains '{}'; it has {}", spec_.selector, names));
+    refuse_selector(
+        fmt::format("has no device whose name, vendor or type is '{}'; it has {}", spec_.selector, names));
 }
 
 void Device::refuse_selector(const std::string &why) const {

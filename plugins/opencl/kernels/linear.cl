@@ -13,24 +13,25 @@ typedef struct {
 // 32 elements of block b of a row, without their scale: low ones and high ones.
 typedef struct {
     float16 low, high;
-    float scale;
 } Block;
 
 #if BLOCKS
+#if SPLIT
+inline float scale_of(Bytes w, Weight m, uint row, uint b) {
+    return half_at(w + m.scales + 2 * ((ulong)row * (m.cols / 32) + b));
+}
+#else
+inline float scale_of(Bytes w, Weight m, uint row, uint b) {
+    return half_at(w + m.offset + (ulong)row * m.row_bytes + b * (W_TYPE == 3 ? 34 : 18));
+}
+#endif
+
 inline Block load_block(Bytes w, Weight m, uint row, uint b) {
     Block out;
 #if SPLIT
-    const ulong at = (ulong)row * (m.cols / 32) + b;
-    out.scale = vload_half(at, (__global const half *)(w + m.scales));
-#if W_TYPE == 3
-    Bytes codes = w + m.offset + at * 32;
+    Bytes codes = w + m.offset + ((ulong)row * (m.cols / 32) + b) * (W_TYPE == 3 ? 32 : 16);
 #else
-    Bytes codes = w + m.offset + at * 16;
-#endif
-#else
-    Bytes block = w + m.offset + (ulong)row * m.row_bytes + b * (W_TYPE == 3 ? 34 : 18);
-    out.scale = half_at(block);
-    Bytes codes = block + 2;
+    Bytes codes = w + m.offset + (ulong)row * m.row_bytes + b * (W_TYPE == 3 ? 34 : 18) + 2;
 #endif
 #if W_TYPE == 3
     out.low = convert_float16(vload16(0, (__global const char *)codes));
@@ -46,6 +47,16 @@ inline Block load_block(Bytes w, Weight m, uint row, uint b) {
 #endif
     return out;
 }
+
+// Scales of blocks b..b+15 of a row.
+inline void load_scales(Bytes w, Weight m, uint row, uint b, float *scales) {
+#if SPLIT
+    vstore16(load_halves(w + m.scales, row * (m.cols / 32) + b), 0, scales);
+#else
+    for (uint i = 0; i < 16; ++i)
+        scales[i] = scale_of(w, m, row, b + i);
+#endif
+}
 #else
 inline Bytes row_of(Bytes w, Weight m, uint row) {
     return w + m.offset + (ulong)row * m.row_bytes;
@@ -54,7 +65,7 @@ inline float16 load_plain(Bytes row, uint e) {
 #if W_TYPE == 0
     return vload16(0, (Floats)row + e);
 #elif W_TYPE == 1
-    return vload_half16(0, (__global const half *)row + e);
+    return load_halves(row, e);
 #else
     return as_float16(convert_uint16(vload16(0, (__global const ushort *)row + e)) << 16);
 #endif
@@ -90,12 +101,30 @@ __kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
         acc[r] = 0.0f;
     }
 #if BLOCKS
-    for (uint b = LANE; b < m.cols / 32; b += LANES) {
+    const uint blocks = m.cols / 32;
+    uint b = LANE;
+#if LANES == 1
+    for (; b + 16 <= blocks; b += 16) { // sixteen scales are converted at once
+        float scales[ROWS][16];
+#pragma unroll
+        for (uint r = 0; r < ROWS; ++r)
+            load_scales(w, m, rows[r], b, scales[r]);
+        for (uint i = 0; i < 16; ++i) {
+            const float16 x0 = vload16(0, x + 32 * (b + i)), x1 = vload16(1, x + 32 * (b + i));
+#pragma unroll
+            for (uint r = 0; r < ROWS; ++r) {
+                const Block block = load_block(w, m, rows[r], b + i);
+                acc[r] += scales[r][i] * (block.low * x0 + block.high * x1);
+            }
+        }
+    }
+#endif
+    for (; b < blocks; b += LANES) {
         const float16 x0 = vload16(0, x + 32 * b), x1 = vload16(1, x + 32 * b);
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             const Block block = load_block(w, m, rows[r], b);
-            acc[r] += block.scale * (block.low * x0 + block.high * x1);
+            acc[r] += scale_of(w, m, rows[r], b) * (block.low * x0 + block.high * x1);
         }
     }
 #else
@@ -153,8 +182,9 @@ __kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             const Block block = load_block(w, m, rows[r], b);
-            low[r] = block.low * block.scale;
-            high[r] = block.high * block.scale;
+            const float scale = scale_of(w, m, rows[r], b);
+            low[r] = block.low * scale;
+            high[r] = block.high * scale;
         }
 #pragma unroll
         for (uint t = 0; t < TOKENS; ++t) {
@@ -225,7 +255,7 @@ matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint
             const float16 part = fill_part < 16 ? block.low : block.high;
             const float8 eight = fill_part % 16 == 0 ? part.lo : part.hi;
             float values[8];
-            vstore8(eight * block.scale, 0, values);
+            vstore8(eight * scale_of(w, m, first + fill_row, k / 32), 0, values);
             for (uint e = 0; e < 8; ++e)
                 w_tile[fill_part + e][fill_row] = values[e];
         } else {
@@ -280,7 +310,8 @@ __kernel void embed(Ints ids, View idsv, Bytes w, Weight m, float scale, __globa
     }
 #if BLOCKS
     const Block block = load_block(w, m, (uint)id, begin / 32);
-    vstore16((begin % 32 == 0 ? block.low : block.high) * block.scale * scale, 0, to + begin);
+    vstore16((begin % 32 == 0 ? block.low : block.high) * scale_of(w, m, (uint)id, begin / 32) * scale, 0,
+             to + begin);
 #else
     for (uint e = begin; e < end; ++e)
         to[e] = load_one(row_of(w, m, (uint)id), W_TYPE, e) * scale;

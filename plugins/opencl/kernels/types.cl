@@ -80,8 +80,38 @@ inline float sum_of(floatW v) {
 
 // ---- element types: `row` is where a row begins ----
 
+// Sixteen f16 as floats, exactly. For processors, whose drivers convert them one by one; GPUs have an instruction.
+inline float16 halves_float(ushort16 halves) {
+    const uint16 bits = convert_uint16(halves), magnitude = bits & 0x7FFFu;
+    uint16 f = (magnitude << 13) + 0x38000000u;
+    f = select(f, as_uint16(convert_float16(magnitude) * 0x1p-24f), magnitude < 0x400u); // subnormal
+    f = select(f, (magnitude << 13) | 0x7F800000u, magnitude >= 0x7C00u);
+    return as_float16(f | (bits & 0x8000u) << 16);
+}
+
+// Sixteen f16 from element e on.
+inline float16 load_halves(Bytes row, uint e) {
+#if LANES == 1
+    return halves_float(vload16(0, (__global const ushort *)row + e));
+#else
+    return vload_half16(0, (__global const half *)row + e);
+#endif
+}
+
+inline float half_float(ushort bits) {
+    const uint magnitude = bits & 0x7FFFu;
+    uint f = magnitude < 0x400u ? as_uint((float)magnitude * 0x1p-24f) : (magnitude << 13) + 0x38000000u;
+    f = magnitude >= 0x7C00u ? (magnitude << 13) | 0x7F800000u : f;
+    return as_float(f | (uint)(bits & 0x8000u) << 16);
+}
+
+// One f16.
 inline float half_at(Bytes p) {
+#if LANES == 1
+    return half_float(*(__global const ushort *)p);
+#else
     return vload_half(0, (__global const half *)p);
+#endif
 }
 
 inline float bf16_float(ushort bits) {
@@ -100,7 +130,7 @@ inline float load_one(Bytes row, uint type, uint e) {
     case F32:
         return ((Floats)row)[e];
     case F16:
-        return vload_half(e, (__global const half *)row);
+        return half_at(row + 2 * e);
     case BF16:
         return bf16_float(((__global const ushort *)row)[e]);
     case Q8_0: {
@@ -121,7 +151,11 @@ inline floatW load_some(Bytes row, uint type, uint e) {
     case F32:
         return vloadW(0, (Floats)row + e);
     case F16:
+#if W == 16
+        return load_halves(row, e);
+#else
         return JOIN(vload_half, W)(0, (__global const half *)row + e);
+#endif
     case BF16:
         return JOIN(as_float, W)(JOIN(convert_uint, W)(vloadW(0, (__global const ushort *)row + e)) << 16);
     case Q8_0: {

@@ -1,0 +1,158 @@
+// The plugin through its table: what conformance does not see.
+#include "pocl.hpp"
+
+#include "conformance/side.hpp"
+#include "support/run_process.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+using namespace keel;
+using namespace keel::conformance;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Library &library() {
+    static const Library plugin(KEEL_OPENCL_PLUGIN);
+    return plugin;
+}
+
+uint32_t device_count() {
+    test::TestHost host;
+    uint32_t n = 0;
+    REQUIRE(library().table().device_count(host.table(), &n) == KEEL_OK);
+    if (n == 0) WARN("no OpenCL device here");
+    return n;
+}
+
+keel_status create(Side &side, keel_buffer_kind kind, void *memory, keel_buffer **out) {
+    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc)};
+    desc.size = 4096;
+    desc.kind = kind;
+    desc.host = memory;
+    return side.table().buffer_create(side.ctx(), &desc, out);
+}
+
+// 1 + 2 on the device.
+float adds(Side &side) {
+    float values[3] = {1, 2, 0};
+    keel_buffer *buffer = side.upload(values, sizeof values);
+    keel_tensor t[3] = {};
+    for (int i = 0; i < 3; ++i) {
+        t[i].h = KEEL_HEADER(keel_tensor);
+        t[i].buffer = buffer;
+        t[i].offset = 4 * static_cast<uint64_t>(i);
+        t[i].dtype = KEEL_DTYPE_F32;
+        t[i].rank = 1;
+        t[i].shape[0] = 1;
+    }
+    keel_elementwise_args a = {};
+    a.h = KEEL_HEADER(keel_elementwise_args);
+    a.a = &t[0];
+    a.b = &t[1];
+    a.out = &t[2];
+    REQUIRE(side.table().add(side.ctx(), &a) == KEEL_OK);
+    side.read(buffer, values, sizeof values);
+    side.destroy(buffer);
+    return values[2];
+}
+
+} // namespace
+
+TEST_CASE("GPUs come before processors") {
+    test::TestHost host;
+    bool cpu_seen = false;
+    for (uint32_t i = 0, n = device_count(); i < n; ++i) {
+        keel_device_info info = {KEEL_HEADER(keel_device_info)};
+        REQUIRE(library().table().device_info(host.table(), i, &info) == KEEL_OK);
+        INFO(info.name);
+        const bool cpu = info.type == KEEL_DEVICE_CPU;
+        CHECK((cpu || !cpu_seen));
+        cpu_seen = cpu_seen || cpu;
+        CHECK(info.name[0] != 0);
+        CHECK(info.total_bytes > 0);
+        if (cpu) CHECK((info.flags & KEEL_DEVICE_UNIFIED) != 0);
+    }
+}
+
+TEST_CASE("without a driver there is no device, and users are told so") {
+    const test::TempFolder nothing;
+    fs::create_directory(nothing / "vendors");
+    test::ProcessOptions options;
+    options.environment = {"OCL_ICD_VENDORS=" + (nothing / "vendors").string() + "/"};
+    const std::string bin = std::string(KEEL_BINARY_DIR) + "/bin/";
+    const auto conformance =
+        test::run_process({bin + "keel_conformance", KEEL_OPENCL_PLUGIN, "--quick"}, options);
+    CHECK(conformance.code == 77);
+    CHECK(conformance.err.find("finds no device") != std::string::npos);
+}
+
+TEST_CASE("memory: staged shares nothing with the host") {
+    if (device_count() == 0) return;
+    Side staged(library(), {{"memory", "staged"}, {"kernels", "plain"}});
+    keel_buffer *buffer = nullptr;
+    alignas(4096) static unsigned char memory[4096];
+    CHECK(create(staged, KEEL_BUFFER_HOST_VISIBLE, nullptr, &buffer) == KEEL_E_UNSUPPORTED);
+    CHECK(create(staged, KEEL_BUFFER_IMPORT, memory, &buffer) == KEEL_E_UNSUPPORTED);
+    CHECK(create(staged, KEEL_BUFFER_RESERVE, nullptr, &buffer) == KEEL_E_UNSUPPORTED);
+    REQUIRE(create(staged, KEEL_BUFFER_DEVICE, nullptr, &buffer) == KEEL_OK);
+    void *at = nullptr;
+    CHECK(staged.table().buffer_map(staged.ctx(), buffer, &at) == KEEL_E_UNSUPPORTED);
+    staged.destroy(buffer);
+    CHECK(adds(staged) == 3);
+}
+
+TEST_CASE("many writes in a row, larger than all staging memory, arrive in order") {
+    if (device_count() == 0) return;
+    Side side(library(), {{"kernels", "plain"}});
+    std::vector<uint32_t> data(3 << 20); // 12 MiB
+    for (size_t i = 0; i < data.size(); ++i)
+        data[i] = static_cast<uint32_t>(i * 2654435761U);
+    keel_buffer *buffer = side.upload(data.data(), data.size() * 4);
+    for (uint32_t i = 0; i < 5000; ++i) { // each takes its own copy
+        data[i * 7] = i;
+        REQUIRE(side.table().buffer_write(side.ctx(), buffer, uint64_t{i} * 28, &data[i * 7], 4) == KEEL_OK);
+    }
+    std::vector<uint32_t> back(data.size());
+    side.read(buffer, back.data(), back.size() * 4);
+    CHECK(back == data);
+    side.destroy(buffer);
+}
+
+TEST_CASE("a bad cache folder does no harm, a form that is measured is remembered") {
+    if (device_count() == 0) return;
+    const test::TempFolder folder;
+    const std::string cache = folder / "cache";
+    for (int round = 0; round < 3; ++round) {
+        Side side(library(), {{"cache", cache}});
+        CHECK(adds(side) == 3);
+        size_t choices = 0;
+        for (const auto &entry : fs::directory_iterator(cache)) {
+            choices += fs::file_size(entry.path()) == 33 ? 1 : 0; // a header and one byte
+            if (round == 1) std::ofstream(entry.path(), std::ios::trunc) << "not a program";
+        }
+        if (round != 1) CHECK(choices == 1);
+    }
+    Side off(library(), {{"cache", "off"}, {"kernels", "plain"}});
+    CHECK(adds(off) == 3);
+    Side nowhere(library(), {{"cache", "/proc/nowhere"}, {"kernels", "plain"}});
+    CHECK(adds(nowhere) == 3);
+}
+
+TEST_CASE("a buffer beyond what the device allows in one is refused, and nothing changes") {
+    if (device_count() == 0) return;
+    Side side(library(), {{"kernels", "plain"}});
+    const uint64_t held = side.bytes_held();
+    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc)};
+    desc.size = side.info().max_buffer_bytes + 4096;
+    keel_buffer *buffer = nullptr;
+    CHECK(side.table().buffer_create(side.ctx(), &desc, &buffer) == KEEL_E_OUT_OF_MEMORY);
+    CHECK(buffer == nullptr);
+    CHECK(side.bytes_held() == held);
+    CHECK(side.error().find("allows") != std::string::npos);
+    CHECK(adds(side) == 3);
+}

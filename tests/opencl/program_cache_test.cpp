@@ -1,0 +1,126 @@
+#include "pocl.hpp"
+
+#include "program_cache.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sys/stat.h>
+
+using namespace keel_opencl;
+namespace fs = std::filesystem;
+
+namespace {
+
+DeviceFacts device(const char *name = "a device", const char *driver = "1.0") {
+    DeviceFacts facts;
+    facts.name = name;
+    facts.driver = driver;
+    return facts;
+}
+
+const std::vector<unsigned char> data = {1, 2, 3, 250, 0, 77};
+
+fs::path only_file(const fs::path &folder) {
+    std::vector<fs::path> all;
+    for (const auto &entry : fs::directory_iterator(folder))
+        all.push_back(entry.path());
+    REQUIRE(all.size() == 1); // nothing is left beside it
+    return all[0];
+}
+
+std::string bytes_of(const fs::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void put(const fs::path &file, const std::string &bytes) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+} // namespace
+
+TEST_CASE("what is stored is loaded, by the same device, driver, options and source alone") {
+    const keel::test::TempFolder folder;
+    const std::string place = folder / "deep/down";
+    const ProgramCache cache(place, device());
+    const ProgramCache::Key key = cache.key("-D A=1", "types", "source");
+    CHECK(cache.load(key).empty());
+    cache.store(key, data);
+    CHECK(cache.load(key) == data);
+    struct stat facts;
+    REQUIRE(stat(place.c_str(), &facts) == 0);
+    CHECK((facts.st_mode & 0777) == 0700);
+    CHECK(cache.key("-D A=2", "types", "source") != key);
+    CHECK(cache.key("-D A=1", "types2", "source") != key);
+    CHECK(cache.key("-D A=1", "type", "ssource") != key);
+    CHECK(ProgramCache(place, device("another")).key("-D A=1", "types", "source") != key);
+    CHECK(ProgramCache(place, device("a device", "1.1")).key("-D A=1", "types", "source") != key);
+    const std::vector<unsigned char> other = {9};
+    cache.store(key, other);
+    CHECK(cache.load(key) == other);
+}
+
+TEST_CASE("a damaged, cut, foreign or endless file is nothing") {
+    const keel::test::TempFolder folder;
+    const std::string place = folder / "cache";
+    const ProgramCache cache(place, device());
+    const ProgramCache::Key key = cache.key("", "a");
+    cache.store(key, data);
+    const fs::path file = only_file(place);
+    const std::string whole = bytes_of(file);
+    for (size_t i = 0; i < whole.size(); ++i) {
+        std::string damaged = whole;
+        damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+        put(file, damaged);
+        INFO(i);
+        CHECK(cache.load(key).empty());
+    }
+    for (const size_t size : {size_t{0}, size_t{7}, whole.size() - 1}) {
+        put(file, whole.substr(0, size));
+        CHECK(cache.load(key).empty());
+    }
+    put(file, whole + "more");
+    CHECK(cache.load(key).empty());
+    put(file, whole);
+    CHECK(cache.load(key) == data);
+    const ProgramCache::Key other = cache.key("", "b"); // another program's binary under this name
+    char name[32];
+    snprintf(name, sizeof name, "%016llx.bin", static_cast<unsigned long long>(other));
+    fs::copy_file(file, fs::path(place) / name);
+    CHECK(cache.load(other).empty());
+}
+
+TEST_CASE("a folder that others may write to, that is a file, or that cannot be made, is not used") {
+    const keel::test::TempFolder folder;
+    const std::string place = folder / "cache";
+    const ProgramCache cache(place, device());
+    const ProgramCache::Key key = cache.key("", "a");
+    cache.store(key, data);
+    chmod(place.c_str(), 0777);
+    CHECK(cache.load(key).empty());
+    chmod(place.c_str(), 0700);
+    CHECK(cache.load(key) == data);
+    put(folder / "file", "x");
+    for (const char *bad : {"file", "file/below"}) {
+        const ProgramCache other(folder / bad, device());
+        other.store(key, data);
+        CHECK(other.load(key).empty());
+    }
+    const ProgramCache off("", device());
+    CHECK_FALSE(off.is_on());
+    off.store(key, data);
+    CHECK(off.load(key).empty());
+}
+
+TEST_CASE("the word in a config names the folder") {
+    setenv("XDG_CACHE_HOME", "/x/cache", 1);
+    CHECK(cache_folder("auto") == "/x/cache/keel/opencl");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", "/home/me", 1);
+    CHECK(cache_folder("auto") == "/home/me/.cache/keel/opencl");
+    CHECK(cache_folder("off").empty());
+    CHECK(cache_folder("/else/where") == "/else/where");
+}
