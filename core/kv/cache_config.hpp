@@ -58,11 +58,15 @@ struct CacheConfig {
     std::optional<int64_t> every_n;                                  // and every n tokens
     std::optional<PressureConfig> pressure;                          // and when memory is short
     std::shared_ptr<SystemMonitor> monitor;                          // who tells; NULL: the system
+    // Which layers of the model these are, where another cache holds the others: policies are told the model's numbers.
+    uint32_t first_layer = 0, model_layers = 0; // 0: all of them
     std::vector<TokenRun> pinned; // tokens that stay beside the protected prefix, wherever they come
     // Policies that could take a prompt in which this one cannot, for messages; empty: nobody knows. Asked where it is needed.
     std::function<std::string()> other_policies;
     uint64_t seed = 0;
-    std::string log;              // path of the eviction log; empty: none
+    std::string log; // path of the eviction log; empty: none
+    std::shared_ptr<EvictionLog>
+        shared_log;               // of another plan of the same sequences, in the place of one of its own
     bool log_positions = false;   // which tokens were kept, too
     int64_t trained_context = 0;  // positions the model was trained for
     float attention_scale = 0;    // of the logits; 0: 1 / sqrt(head_dim)

@@ -96,6 +96,14 @@ class CacheManager {
     // The same under another plan on the same executor and shape, which outlives it: what that plan's policy needs was collected here
     // (CachePlan::gathered), else Error(input). Its policy begins anew. Where slots were evicted already both keep positions alike.
     std::unique_ptr<CacheManager> fork_into(CachePlan &plan);
+    // The sequence goes on on another device, under a plan of the same policy, which outlives it. begin_move() makes a manager there that has
+    // room for all, and what the policy collected: where that fails nothing has changed here. finish_move() moves keys and values layer
+    // by layer, giving each layer's memory back as it goes, then the books and the policy with what it remembers; the bytes that were
+    // written. From then on this one is of no use, and where it throws neither is (the tokens have to be read anew).
+    std::unique_ptr<CacheManager> begin_move(CachePlan &plan, keel_buffer_kind placement);
+    uint64_t finish_move(CacheManager &to);
+    // Begins anew with what was promised to another sequence: protected prefix, pins that are to come again, its number in the log.
+    void begin_like(const CacheManager &other);
     // Who runs tokens for a policy that replays the context; outlives this. Such a policy's sequences need one before the first token.
     void set_replayer(Replayer *replayer) { replayer_ = replayer; }
 

@@ -14,7 +14,7 @@ constexpr double mib = 1048576;
 
 keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
     keel_geometry geometry = {KEEL_HEADER(keel_geometry)};
-    geometry.layers = shape.layers;
+    geometry.layers = config.model_layers > 0 ? config.model_layers : shape.layers;
     geometry.heads = shape.heads;
     geometry.kv_heads = shape.kv_heads;
     geometry.head_dim = shape.head_dim;
@@ -79,13 +79,15 @@ CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<H
         plan_rerotation();
     }
     plan_ops();
-    if (!config_.log.empty()) {
+    if (config_.shared_log) {
+        log_ = config_.shared_log;
+    } else if (!config_.log.empty()) {
         EvictionSource source = {config_.policy.name};
         if (!keeps_all() && config_.allocator.table != nullptr) {
             source.allocator = config_.allocator.name;
             source.allocator_params = params_json(config_.allocator.params, config_.allocator.n_params);
         }
-        log_ = std::make_unique<EvictionLog>(config_.log, std::move(source));
+        log_ = std::make_shared<EvictionLog>(config_.log, std::move(source));
     }
 }
 
@@ -93,6 +95,7 @@ void CachePlan::check_needs() {
     const std::string &name = config_.policy.name;
     check_policy_needs(name, needs_, step_tokens(executor_, shape_), shape_.max_slots);
     if (keeps_all()) return;
+    check_part();
     check_scores();
     if (config_.protect_prefix < 0 || config_.protect_recent < 0 || protected_slots() >= (int64_t{1} << 30)) {
         throw_error(ErrorKind::input, "policy.protect: prefix {} and recent {} are no numbers of tokens",
@@ -104,6 +107,26 @@ void CachePlan::check_needs() {
     if (prefill_only() && !config_.at_prefill_end) {
         throw_error(ErrorKind::input,
                     "policy.trigger.on: policy {} acts at the end of the prompt only; add prefill_end", name);
+    }
+}
+
+// A policy decides for each part of the layers apart, so it may not look at one layer for all of them.
+void CachePlan::check_part() const {
+    if (config_.model_layers == 0 || config_.model_layers == shape_.layers) return;
+    const std::string &name = config_.policy.name;
+    if (needs_.granularity == KEEL_KEEP_TOKEN && (needs_.needs & ~KEEL_NEED_POSITIONS) != 0) {
+        throw_error(
+            ErrorKind::input,
+            "hybrid.layers: policy {} decides for all layers by what it sees in the first, and here two "
+            "backends hold them; choose a policy that decides layer by layer, or leave the layers on "
+            "one backend",
+            name);
+    }
+    if ((needs_.needs & KEEL_NEED_REPLAY) != 0) {
+        throw_error(ErrorKind::input,
+                    "hybrid.layers: policy {} has the model repeat its context, which layers on two backends "
+                    "cannot do in this version; choose another policy, or leave the layers on one backend",
+                    name);
     }
 }
 
@@ -147,6 +170,14 @@ void CachePlan::check_allocator() {
             "policy.allocator: {} weighs the scores of one head against another's, and those of policy {} do "
             "not compare across heads; set policy.allocator.params.normalize",
             name, config_.policy.name);
+    }
+    const bool is_part = config_.model_layers > 0 && config_.model_layers != shape_.layers;
+    if (is_part && needs.flags != 0) {
+        throw_error(
+            ErrorKind::input,
+            "policy.allocator: {} shares the budget out over layers that hybrid.layers puts on two "
+            "backends, each with a cache of its own; choose uniform, or leave the layers on one backend",
+            name);
     }
     ragged_ = (needs.flags & KEEL_ALLOCATOR_RAGGED) != 0;
     if (ragged_ && needs_.granularity < KEEL_KEEP_HEAD_EQUAL) {

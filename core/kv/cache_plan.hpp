@@ -69,7 +69,8 @@ class CachePlan {
     // What sequences collect while steps run, and the by-products of steps that it is made of.
     const Gathered &gathered() const { return gathered_; }
     TapForms tap_forms() const;
-    EvictionLog *log() const { return log_.get(); }   // of all sequences; NULL: none
+    EvictionLog *log() const { return log_.get(); } // of all sequences; NULL: none
+    const std::shared_ptr<EvictionLog> &log_ptr() const { return log_; }
     uint64_t next_sequence() { return sequences_++; } // numbers sequences for the log
     // The planned ops, for `--explain`.
     std::vector<const PlannedOp *> ops() const;
@@ -87,6 +88,7 @@ class CachePlan {
 
   private:
     void check_needs();
+    void check_part() const;
     void check_scores() const;
     void plan_rerotation();
     void check_allocator();
@@ -111,7 +113,7 @@ class CachePlan {
     std::vector<float> projection_;
     InputOps inputs_;
     uint64_t sequences_ = 0;
-    std::unique_ptr<EvictionLog> log_;
+    std::shared_ptr<EvictionLog> log_;
     OpHandle gather_, capture_, rerotate_, restore_, read_pristine_, write_pristine_;
     uint64_t slot_row_bytes() const; // of a block of each head of all layers
 };

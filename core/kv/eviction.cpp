@@ -184,7 +184,8 @@ bool CacheManager::replay() {
 
 std::string CacheManager::name_of(uint32_t layer, uint32_t head) const {
     const auto &policy = plan_.config().policy;
-    return fmt::format("{}policy {}, layer {}, head {}", policy.places.prefix(""), policy.name, layer, head);
+    return fmt::format("{}policy {}, layer {}, head {}", policy.places.prefix(""), policy.name,
+                       layer + plan_.config().first_layer, head);
 }
 
 // Mask, lengths and positions of a layer.
@@ -222,7 +223,7 @@ void CacheManager::ask(uint32_t layer, keel_trigger trigger) {
     const size_t cells = s.kv_heads * static_cast<size_t>(stride_);
     keel_policy_input input = {KEEL_HEADER(keel_policy_input)};
     input.trigger = trigger;
-    input.layer = layer;
+    input.layer = layer + plan_.config().first_layer;
     input.kv_heads = s.kv_heads;
     input.heads = s.heads;
     input.next_position = seen_;
@@ -329,9 +330,9 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
     for (EvictionRecord &record : records) {
         most = std::max(most, record.held_max - record.kept_min);
         evicted_bytes_ += record.freed_bytes;
-        if (plan_.log() == nullptr) continue;
-        note_kept(record);
-        plan_.log()->write(record);
+        if (plan_.log() != nullptr) note_kept(record);
+        record.layer += plan_.config().first_layer; // as the model counts them
+        if (plan_.log() != nullptr) plan_.log()->write(record);
     }
     evicted_slots_ += static_cast<uint64_t>(most);
     trace_eviction(plan_.executor().stream().trace(), *cache_, records);

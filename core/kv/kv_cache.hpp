@@ -77,6 +77,14 @@ class KvCache {
     // is empty then.
     void load(StateReader &in, int64_t seen);
 
+    // Takes over what a cache of the same layers and heads on another device holds, in two parts. First blocks, lengths and positions, in
+    // the place of what is here; throws Error(resource) where there is no memory, and this one is empty then. Afterwards the rows, layer by
+    // layer, in this one's types: the bytes that were written.
+    void reserve_like(const KvCache &from);
+    uint64_t take_rows(const KvCache &from, uint32_t layer);
+    // Gives a layer's blocks back, of a cache that is of no use any more.
+    void drop_rows(uint32_t layer) noexcept;
+
     // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
     std::unique_ptr<KvCache> fork() const;
 

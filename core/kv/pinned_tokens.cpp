@@ -41,6 +41,13 @@ int64_t PinnedTokens::count_with(int64_t prefix, TokenRun added) const {
     return count_union(std::move(runs), prefix);
 }
 
+PinnedTokens PinnedTokens::to_come() const {
+    PinnedTokens copy = *this;
+    for (Span &span : copy.spans_)
+        span.first.clear();
+    return copy;
+}
+
 void PinnedTokens::note_append(int64_t seen, int64_t n, const std::function<int64_t(size_t row)> &length) {
     for (Span &span : spans_) {
         if (!span.first.empty() || span.tokens.from < seen || span.tokens.from >= seen + n) continue;

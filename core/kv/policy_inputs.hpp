@@ -53,6 +53,8 @@ class PolicyInputs final : public StepTap {
     void reset();
     // Takes over what another one of the same shape collected that serves this one's plan (CachePlan::gathered).
     void copy_from(PolicyInputs &other, const KvCache &cache);
+    // The same from another device's; `cache` has the lengths of that one's.
+    void take_over(PolicyInputs &other, const KvCache &cache);
     void save(StateWriter &out, const KvCache &cache);
     void load(StateReader &in, const KvCache &cache, int64_t seen);
 

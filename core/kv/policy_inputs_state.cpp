@@ -38,6 +38,13 @@ void PolicyInputs::copy_from(PolicyInputs &other, const KvCache &cache) {
     if (stats_ && other.stats_) stats_->copy_from(*other.stats_);
 }
 
+void PolicyInputs::take_over(PolicyInputs &other, const KvCache &cache) {
+    if (ring_ && other.ring_) ring_->take_over(*other.ring_);
+    if (running_ && other.running_) running_->copy_from(*other.running_, cache);
+    if (chunks_ && other.chunks_) chunks_->copy_from(*other.chunks_, cache);
+    if (stats_ && other.stats_) stats_->copy_from(*other.stats_);
+}
+
 void PolicyInputs::save(StateWriter &out, const KvCache &cache) {
     if (ring_) {
         out.put(ring_->held());

@@ -1,5 +1,6 @@
 #include "kv/query_ring.hpp"
 
+#include "base/convert.hpp"
 #include "device/device.hpp"
 
 #include <algorithm>
@@ -60,6 +61,18 @@ void QueryRing::copy_from(const QueryRing &other) {
                     mine.begin() + static_cast<std::ptrdiff_t>(l * static_cast<size_t>(kept) * row_bytes_));
     }
     write(mine, kept);
+}
+
+void QueryRing::take_over(const QueryRing &other) {
+    std::vector<std::byte> rows = other.read();
+    if (other.dtype_ != dtype_ && !rows.empty()) {
+        const size_t count = layers_ * static_cast<size_t>(other.held_) * heads_ * head_dim_;
+        std::vector<float> floats(count);
+        convert_to_f32(other.dtype_, rows.data(), floats.data(), count);
+        rows.resize(layers_ * static_cast<size_t>(other.held_) * row_bytes_);
+        convert_from_f32(dtype_, floats.data(), rows.data(), count);
+    }
+    write(rows, other.held_);
 }
 
 std::vector<std::byte> QueryRing::read() const {

@@ -31,6 +31,8 @@ class QueryRing {
     std::vector<std::byte> read() const;
     void write(const std::vector<std::byte> &rows, int64_t held);
     uint64_t row_bytes() const { return row_bytes_; } // of one layer
+    // Takes what a ring of the same shape on another device holds, whatever the type of its rows.
+    void take_over(const QueryRing &other);
 
   private:
     void make();

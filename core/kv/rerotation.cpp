@@ -9,7 +9,7 @@
 namespace keel {
 
 Rerotation::Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix)
-    : plan_(plan), placement_(placement), prefix_(plan.keeps_pristine() ? 0 : prefix),
+    : plan_(plan), placement_(placement), protected_(prefix), prefix_(plan.keeps_pristine() ? 0 : prefix),
       captured_(plan.shape().layers, 0) {
     const size_t rows = size_t{plan.shape().layers} * plan.shape().kv_heads;
     origin_.assign(rows * static_cast<size_t>(prefix_), 0);
@@ -211,7 +211,18 @@ void Rerotation::truncate(const KvCache &cache) {
 }
 
 std::unique_ptr<Rerotation> Rerotation::fork(CachePlan &plan, KvCache &cache) const {
-    auto copy = std::make_unique<Rerotation>(plan, placement_, prefix_);
+    return copy_to(plan, cache, placement_);
+}
+
+std::unique_ptr<Rerotation> Rerotation::take_over(CachePlan &plan, KvCache &cache,
+                                                  keel_buffer_kind placement) const {
+    if (plan.shape().key_dtype == plan_.shape().key_dtype) return copy_to(plan, cache, placement);
+    return std::make_unique<Rerotation>(plan, placement, protected_);
+}
+
+std::unique_ptr<Rerotation> Rerotation::copy_to(CachePlan &plan, KvCache &cache,
+                                                keel_buffer_kind placement) const {
+    auto copy = std::make_unique<Rerotation>(plan, placement, protected_);
     copy->captured_ = captured_;
     copy->origin_ = origin_;
     if (!pristine_.empty()) {
@@ -219,7 +230,7 @@ std::unique_ptr<Rerotation> Rerotation::fork(CachePlan &plan, KvCache &cache) co
         copy->pristine_.write(pristine_.read<float>().data());
     }
     if (copies_) {
-        copy->copies_ = std::make_unique<PristineKeys>(plan, cache, placement_);
+        copy->copies_ = std::make_unique<PristineKeys>(plan, cache, placement);
         copy->copies_->copy_from(*copies_);
     }
     return copy;

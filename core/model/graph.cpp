@@ -1,5 +1,6 @@
 #include "model/graph.hpp"
 
+#include "model/ffn_helper.hpp"
 #include "model/graph_args.hpp"
 
 #include "base/error.hpp"
@@ -22,11 +23,13 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     decode_ = plan(1, 1, "decode");
     if (options_.max_tokens > 1) prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
     taps_ = plan_taps(options_.taps);
-    keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
-    const Tensor row = logits_.rows(0, 1);
-    rows.x = row.c();
-    rows.index = next_id_.c();
-    argmax_ = executor_.plan(KEEL_OP_ARGMAX_ROWS, rows, "argmax");
+    if (weights_.has_output()) {
+        keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
+        const Tensor row = logits_.rows(0, 1);
+        rows.x = row.c();
+        rows.index = next_id_.c();
+        argmax_ = executor_.plan(KEEL_OP_ARGMAX_ROWS, rows, "argmax");
+    }
     make_workspace(true);
     rope_.place(executor_.device(), executor_.placement());
     if (local_rope_) local_rope_->place(executor_.device(), executor_.placement());
@@ -38,7 +41,7 @@ void Graph::make_workspace(bool with_memory) {
         return with_memory ? Tensor::allocate(device, dtype, dims, executor_.placement())
                            : Tensor::shape(dtype, dims);
     };
-    const int64_t m = options_.max_tokens;
+    const int64_t m = options_.max_tokens, ffn = weights_.ffn_size();
     const keel_dtype A = device.info().activation_dtype;
     ids_ = make(KEEL_DTYPE_I32, {m});
     positions_ = make(KEEL_DTYPE_I32, {m * config_.kv_heads});
@@ -46,16 +49,20 @@ void Graph::make_workspace(bool with_memory) {
     h_ = make(A, {m, config_.hidden_size});
     qkv_ = make(A, {m, config_.q_size() + 2 * config_.kv_size()});
     attention_ = make(A, {m, config_.q_size()});
-    gate_up_ = make(A, {m, 2 * config_.intermediate_size});
-    act_ = make(A, {m, config_.intermediate_size});
+    gate_up_ = make(A, {m, 2 * ffn});
+    act_ = make(A, {m, ffn});
+    if (options_.ffn != nullptr)
+        joined_ = make(config_.post_norms ? A : KEEL_DTYPE_F32, {m, config_.hidden_size});
+    if (!weights_.has_output()) return;
     logits_ = make(KEEL_DTYPE_F32, {options_.max_logit_rows, config_.vocab_size});
     next_id_ = make(KEEL_DTYPE_I32, {1});
 }
 
 uint64_t Graph::workspace_bytes() const {
     uint64_t bytes = 0;
-    for (const Tensor *t : {&ids_, &positions_, &x_, &h_, &qkv_, &attention_, &gate_up_, &act_, &logits_})
-        bytes += t->bytes();
+    for (const Tensor *t :
+         {&ids_, &positions_, &x_, &h_, &qkv_, &attention_, &gate_up_, &act_, &joined_, &logits_})
+        bytes += t->empty() ? 0 : t->bytes();
     return bytes;
 }
 
@@ -119,10 +126,13 @@ keel_embed_args Graph::embed_args(const Tensor &ids, const Tensor &out) const {
 Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind) {
     StepOps ops;
     const Tensor ids = ids_.rows(0, m), x = x_.rows(0, m);
-    ops.embed = executor_.plan(KEEL_OP_EMBED, embed_args(ids, x), fmt::format("{} embedding", kind),
-                               &weights_.embedding());
-    for (size_t i = 0; i < static_cast<size_t>(config_.layers); ++i)
+    if (weights_.has_embedding()) {
+        ops.embed = executor_.plan(KEEL_OP_EMBED, embed_args(ids, x), fmt::format("{} embedding", kind),
+                                   &weights_.embedding());
+    }
+    for (size_t i = 0; i < static_cast<size_t>(weights_.part().count()); ++i)
         plan_layer(ops, i, m, kind);
+    if (!weights_.has_output()) return ops;
     const Tensor last = x_.rows(0, logit_rows), h = h_.rows(0, logit_rows),
                  logits = logits_.rows(0, logit_rows);
     ops.final_norm = executor_.plan(KEEL_OP_RMS_NORM, norm_args(last, weights_.final_norm(), h),
@@ -135,12 +145,14 @@ Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind) {
 void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
     LayerWeights &w = weights_.layer(i);
     LayerOps &l = ops.layers.emplace_back();
-    const auto label = [&](const char *name) { return fmt::format("{} layer {}: {}", kind, i, name); };
+    const auto label = [&](const char *name) {
+        return fmt::format("{} layer {}: {}", kind, number(i), name);
+    };
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
                  attention = attention_.rows(0, m);
     const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m), positions = this->positions(m);
-    const Tensor gate = gate_up.columns(0, config_.intermediate_size);
-    const Tensor up = gate_up.columns(config_.intermediate_size, config_.intermediate_size);
+    const int64_t ffn = weights_.ffn_size();
+    const Tensor gate = gate_up.columns(0, ffn), up = gate_up.columns(ffn, ffn);
     const Tensor heads = attention.reshape({m, config_.heads, config_.head_dim});
     const QkvViews views(qkv, config_);
     Executor &ex = executor_;
@@ -149,9 +161,10 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
     l.qkv_prepare = ex.plan(KEEL_OP_QKV_PREPARE,
                             qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
                             label("qkv prepare"));
-    l.attention = ex.plan(KEEL_OP_ATTENTION,
-                          attention_args(views.q, options_.kv, heads, positions, config_, config_.window(i)),
-                          label("attention"));
+    l.attention =
+        ex.plan(KEEL_OP_ATTENTION,
+                attention_args(views.q, options_.kv, heads, positions, config_, config_.window(number(i))),
+                label("attention"));
     const bool post_norms = config_.post_norms;
     l.attention_out =
         ex.plan(KEEL_OP_MATMUL, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms),
@@ -167,19 +180,27 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
     l.activation = ex.plan(activation_op(), gate_args(gate, up, act), label("activation"));
     l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms),
                      label("down"), w.down.get());
+    if (options_.ffn != nullptr) {
+        const Tensor joined = joined_.rows(0, m);
+        l.ffn_join = ex.plan(KEEL_OP_ADD, add_args(post_norms ? h : x, joined), label("ffn join"));
+    }
     if (post_norms) {
         l.post_ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_ffn_norm, h), label("post-ffn norm"));
         l.ffn_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("ffn add"));
     }
 }
 
+void Graph::check_step(size_t m, uint32_t logit_rows) const {
+    const uint32_t most = weights_.has_output() ? options_.max_logit_rows : 0;
+    if (m > 0 && m <= options_.max_tokens && logit_rows <= std::min<size_t>(m, most)) return;
+    throw_error(ErrorKind::internal, "a step of {} tokens and {} rows of logits; planned for {} and {}", m,
+                logit_rows, options_.max_tokens, most);
+}
+
 void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                     std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps) {
     const auto m = static_cast<uint32_t>(ids.size());
-    if (m == 0 || m > options_.max_tokens || logit_rows > std::min(m, options_.max_logit_rows)) {
-        throw_error(ErrorKind::internal, "a step of {} tokens and {} rows of logits; planned for {} and {}",
-                    m, logit_rows, options_.max_tokens, options_.max_logit_rows);
-    }
+    check_step(ids.size(), logit_rows);
     const Tensor on_device = ids_.rows(0, m);
     on_device.write(ids.data());
     run(on_device, m, positions, kv, logit_rows, taps);
@@ -188,6 +209,20 @@ void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> posit
 void Graph::forward_device(const Tensor &ids, std::span<const int32_t> positions,
                            std::span<const keel_kv_view *const> kv) {
     run(ids, 1, positions, kv, 1, {});
+}
+
+void Graph::forward_residual(std::span<const float> residual, std::span<const int32_t> positions,
+                             std::span<const keel_kv_view *const> kv, uint32_t logit_rows,
+                             const StepTaps &taps) {
+    const auto m = static_cast<uint32_t>(residual.size() / static_cast<size_t>(config_.hidden_size));
+    check_step(m, logit_rows);
+    x_.rows(0, m).write(residual.data());
+    run({}, m, positions, kv, logit_rows, taps);
+}
+
+void Graph::read_residual(std::vector<float> &out) const {
+    out.resize(static_cast<size_t>(last_m_) * static_cast<size_t>(config_.hidden_size));
+    x_.rows(0, last_m_).read(out.data());
 }
 
 void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
@@ -201,11 +236,14 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
     }
     on_device.write(positions.data());
     const Tensor x = x_.rows(0, m);
-    executor_.run(*ops.embed, embed_args(ids, x));
-    if (probe_) probe_(-1, x);
+    last_m_ = m;
+    if (!ids.empty()) {
+        executor_.run(*ops.embed, embed_args(ids, x));
+        if (probe_) probe_(-1, x);
+    }
     for (size_t i = 0; i < ops.layers.size(); ++i) {
         run_layer(ops.layers[i], i, m, on_device, kv[i], taps);
-        if (probe_) probe_(static_cast<int64_t>(i), x);
+        if (probe_) probe_(static_cast<int64_t>(number(i)), x);
     }
     if (logit_rows > 0) { // only the last tokens go through the output projection
         const Tensor last = x_.rows(m - logit_rows, logit_rows), h = h_.rows(0, logit_rows),
@@ -220,9 +258,6 @@ void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions
     LayerWeights &w = weights_.layer(i);
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
                  attention = attention_.rows(0, m);
-    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m);
-    const Tensor gate = gate_up.columns(0, config_.intermediate_size);
-    const Tensor up = gate_up.columns(config_.intermediate_size, config_.intermediate_size);
     Executor &ex = executor_;
     ex.run(*l.attention_norm, norm_args(x, w.attention_norm, h));
     ex.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv, false));
@@ -234,10 +269,27 @@ void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions
         ex.run(*l.post_attention_norm, norm_args(h, w.post_attention_norm, h));
         ex.run(*l.attention_add, add_args(x, h));
     }
+    run_ffn(l, i, m);
+}
+
+void Graph::run_ffn(LayerOps &l, size_t i, uint32_t m) {
+    LayerWeights &w = weights_.layer(i);
+    const Tensor x = x_.rows(0, m), h = h_.rows(0, m), gate_up = gate_up_.rows(0, m), act = act_.rows(0, m);
+    const int64_t ffn = weights_.ffn_size();
+    const Tensor gate = gate_up.columns(0, ffn), up = gate_up.columns(ffn, ffn);
+    Executor &ex = executor_;
+    const bool post_norms = config_.post_norms;
     ex.run(*l.ffn_norm, norm_args(x, w.ffn_norm, h));
+    if (options_.ffn != nullptr) options_.ffn->start(i, h);
     ex.run(*l.gate_up, matmul_args(h, w.gate_up_bias, gate_up, false));
     ex.run(*l.activation, gate_args(gate, up, act));
     ex.run(*l.down, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms));
+    if (options_.ffn != nullptr) {
+        const Tensor joined = joined_.rows(0, m);
+        ex.stream().end_of_step(); // this device's own part goes on while the helper is waited for
+        options_.ffn->finish(joined);
+        ex.run(*l.ffn_join, add_args(post_norms ? h : x, joined));
+    }
     if (post_norms) {
         ex.run(*l.post_ffn_norm, norm_args(h, w.post_ffn_norm, h));
         ex.run(*l.ffn_add, add_args(x, h));
@@ -271,11 +323,11 @@ std::vector<const PlannedOp *> listed(const StepOps &ops) {
     for (const auto &l : ops.layers) {
         for (const OpHandle *op : {&l.attention_norm, &l.qkv, &l.qkv_prepare, &l.attention, &l.attention_out,
                                    &l.post_attention_norm, &l.attention_add, &l.ffn_norm, &l.gate_up,
-                                   &l.activation, &l.down, &l.post_ffn_norm, &l.ffn_add}) {
+                                   &l.activation, &l.down, &l.ffn_join, &l.post_ffn_norm, &l.ffn_add}) {
             if (*op) all.push_back(op->get());
         }
     }
-    if (ops.embed) {
+    if (ops.output) {
         all.push_back(ops.final_norm.get());
         all.push_back(ops.output.get());
     }
@@ -286,7 +338,7 @@ std::vector<const PlannedOp *> listed(const StepOps &ops) {
 
 std::vector<const PlannedOp *> Graph::decode_ops() const {
     std::vector<const PlannedOp *> all = listed(decode_);
-    all.push_back(argmax_.get());
+    if (argmax_) all.push_back(argmax_.get());
     return all;
 }
 

@@ -13,6 +13,8 @@
 
 namespace keel {
 
+class FfnHelper;
+
 struct GraphOptions {
     uint32_t max_tokens = 512;        // of a step: the prefill chunk
     uint32_t max_logit_rows = 1;      // how many of a step's last tokens may go through the output projection
@@ -20,6 +22,7 @@ struct GraphOptions {
     bool head_positions = false;      // positions are [m, kv_heads] instead of [m]
     TapForms taps = {};               // by-products that steps are planned for, see taps()
     int64_t rope_rows = 2048;         // rows of the RoPE tables: no fewer than a step's tokens
+    FfnHelper *ffn = nullptr; // computes the part of each feed-forward network that the weights leave out
 };
 
 // The ops of steps that leave something for a policy, in the place of the plain ones where those do not do; [layers], or empty.
@@ -39,6 +42,8 @@ struct StepTaps {
 
 // A decoder of the Llama family: embedding, layers of attention and a gated feed-forward network, norm, output projection. Holds the
 // planned ops (apart for decode and prefill, whose best kernels differ) and a workspace made once, so that a step allocates nothing.
+// Of weights that hold some layers only it is those layers: without the first it goes on from the residual stream that the layers before
+// left on another device, without the last it leaves it for the next (forward_residual, read_residual).
 // Describes Hugging Face's LlamaForCausalLM; what other architectures change is data in ModelConfig (biases, head norms, norms behind
 // attention and feed-forward, activation, scales, soft-caps, windows and RoPE layer by layer).
 class Graph {
@@ -51,6 +56,12 @@ class Graph {
     // last `logit_rows` tokens stand in logits() when the stream gets there. `kv[layer]` are the cache's views.
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                  std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps = {});
+    // As forward, of layers behind the first: `residual` f32 [m, hidden], in host memory, is what the layers before left.
+    void forward_residual(std::span<const float> residual, std::span<const int32_t> positions,
+                          std::span<const keel_kv_view *const> kv, uint32_t logit_rows,
+                          const StepTaps &taps = {});
+    // The residual stream behind the last layer, f32 [m, hidden] of the last step's m tokens: waits and reads.
+    void read_residual(std::vector<float> &out) const;
     // Plans what steps with such by-products run differently. May be asked at any time between steps.
     std::unique_ptr<GraphTaps> plan_taps(const TapForms &forms);
     const GraphTaps &taps() const { return *taps_; } // of GraphOptions::taps
@@ -84,6 +95,7 @@ class Graph {
     struct LayerOps {
         OpHandle attention_norm, qkv, qkv_prepare, attention, attention_out, ffn_norm, gate_up, activation,
             down;
+        OpHandle ffn_join; // only with a helper: adds what it gives
         // Only with post_norms, where attention_out and down write to h_ instead of adding to the residual stream.
         OpHandle post_attention_norm, attention_add, post_ffn_norm, ffn_add;
     };
@@ -95,16 +107,21 @@ class Graph {
     void make_workspace(bool with_memory);
     StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind);
     void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind);
+    void check_step(size_t m, uint32_t logit_rows) const;
+    // `ids` empty: x_ holds the residual stream.
     void run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
              std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps);
+    void run_ffn(LayerOps &ops, size_t i, uint32_t m);
     void run_layer(LayerOps &ops, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv,
                    const StepTaps &taps);
     void attend(LayerOps &ops, size_t i, const Tensor &qkv, const Tensor &out, const Tensor &positions,
                 const keel_kv_view *kv, const StepTaps &taps);
     GraphTaps::Layer plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind);
 
+    // `layer` is the i-th of this graph's; number() is the model's.
+    size_t number(size_t layer) const { return layer + static_cast<size_t>(weights_.part().first); }
     const RopeTables &rope_of(size_t layer) const {
-        return config_.has_local_rope(layer) ? *local_rope_ : rope_;
+        return config_.has_local_rope(number(layer)) ? *local_rope_ : rope_;
     }
     keel_op activation_op() const;
     keel_embed_args embed_args(const Tensor &ids, const Tensor &out) const;
@@ -132,6 +149,8 @@ class Graph {
     Tensor act_;       // A [m, intermediate]
     Tensor logits_;    // f32 [max_logit_rows, vocab]
     Tensor next_id_;   // i32 [1]
+    Tensor joined_;    // as what `down` writes to, [m, hidden]; only with a helper
+    uint32_t last_m_ = 0;
 
     StepOps decode_, prefill_;
     std::unique_ptr<GraphTaps> taps_;

@@ -12,7 +12,8 @@ void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out, 
     const Tensor heads = out.reshape({out.dim(0), config_.heads, config_.head_dim});
     keel_qkv_args prepare =
         qkv_args(views, positions, rope_of(i), weights_.layer(i), kv, config_.rms_norm_eps);
-    keel_attention_args attention = attention_args(views.q, kv, heads, positions, config_, config_.window(i));
+    keel_attention_args attention =
+        attention_args(views.q, kv, heads, positions, config_, config_.window(number(i)));
     PlannedOp *prepare_op = l.qkv_prepare.get(), *attention_op = l.attention.get();
     if (taps.tap == nullptr) {
         executor_.run(*prepare_op, prepare);
@@ -43,7 +44,9 @@ void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out, 
 
 // One layer's ops that differ from the plain ones.
 GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind) {
-    const auto label = [&](const char *name) { return fmt::format("{} layer {}: {}", kind, i, name); };
+    const auto label = [&](const char *name) {
+        return fmt::format("{} layer {}: {}", kind, number(i), name);
+    };
     const keel_dtype A = executor_.device().info().activation_dtype;
     const Tensor qkv = Tensor::shape(A, {m, config_.q_size() + 2 * config_.kv_size()});
     const QkvViews views(qkv, config_);
@@ -69,8 +72,8 @@ GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t
     scores.reduce_queries = forms.reduce_queries;
     scores.reduce_group = forms.reduce_group;
     scores.accumulate = 1;
-    keel_attention_args a =
-        attention_args(own_row ? apart : views.q, options_.kv, apart, positions, config_, config_.window(i));
+    keel_attention_args a = attention_args(own_row ? apart : views.q, options_.kv, apart, positions, config_,
+                                           config_.window(number(i)));
     if (forms.scores) {
         a.features |= KEEL_ATTENTION_SCORES;
         a.scores = &scores;
@@ -82,7 +85,7 @@ GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t
 std::unique_ptr<GraphTaps> Graph::plan_taps(const TapForms &forms) {
     auto taps = std::make_unique<GraphTaps>();
     if (forms.empty()) return taps;
-    for (size_t i = 0; i < static_cast<size_t>(config_.layers); ++i) {
+    for (size_t i = 0; i < static_cast<size_t>(weights_.part().count()); ++i) {
         taps->decode.push_back(plan_tap_layer(forms, i, 1, "decode"));
         if (options_.max_tokens > 1)
             taps->prefill.push_back(plan_tap_layer(forms, i, options_.max_tokens, "prefill"));

@@ -14,14 +14,19 @@ namespace keel {
 // Takes tensors out of the source one after the other, in the order of the layers.
 class ModelWeights::Loader {
   public:
-    Loader(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options)
-        : executor_(executor), source_(std::move(source)), options_(options) {}
+    Loader(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options,
+           uint64_t total_bytes)
+        : executor_(executor), source_(std::move(source)), options_(options), total_(total_bytes) {}
+
+    // Of each part's matrix, what a slice leaves.
+    enum class Cut { whole, rows, columns };
 
     // Rows of several matrices one after the other; none if the model has no such weight.
     std::unique_ptr<Weight> matrix(const std::string &name, const WeightParts &weight_parts,
-                                   uint32_t use = KEEL_USE_MATMUL) {
+                                   uint32_t use = KEEL_USE_MATMUL, Cut cut = Cut::whole) {
         if (weight_parts.empty()) return nullptr;
         const int64_t cols = weight_parts.cols;
+        const std::optional<FfnSlice> slice = cut == Cut::whole ? std::nullopt : options_.ffn;
         std::vector<const TensorInfo *> tensors;
         keel_dtype dtype = options_.dtype;
         int64_t rows = 0;
@@ -30,14 +35,18 @@ class ModelWeights::Loader {
             tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
         }
         if (dtype == KEEL_DTYPE_NONE) dtype = joined_dtype(name, tensors);
-        const auto make = [source = source_, tensors, dtype, parallel = options_.parallel] {
+        const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, slice, cut] {
             std::vector<WeightSource> sources;
-            for (const TensorInfo *tensor : tensors)
+            for (const TensorInfo *tensor : tensors) {
                 sources.push_back(take(source, *tensor, dtype, parallel));
+                if (slice) sources.back() = sliced(sources.back(), *slice, cut, tensor->name);
+            }
             return sources;
         };
+        if (slice && cut == Cut::rows) rows = slice->count() * std::ssize(tensors);
+        const int64_t width = slice && cut == Cut::columns ? slice->count() : cols;
         auto weight =
-            std::make_unique<Weight>(name, dtype, rows, cols, make, KEEL_JOIN_ROWS, use, options_.max_m);
+            std::make_unique<Weight>(name, dtype, rows, width, make, KEEL_JOIN_ROWS, use, options_.max_m);
         weight->prepare(executor_.device());
         // Pages of the file that nobody reads in place go back to the system.
         for (const TensorInfo *tensor : tensors) {
@@ -48,7 +57,8 @@ class ModelWeights::Loader {
     }
 
     // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty if the model has no such weight.
-    Tensor vectors(const WeightParts &weight_parts, double offset = 0) {
+    Tensor vectors(const WeightParts &weight_parts, double offset = 0,
+                   const std::optional<FfnSlice> &slice = {}) {
         if (weight_parts.empty()) return {};
         std::vector<float> values;
         for (const auto &[name, n] : weight_parts.parts) {
@@ -56,6 +66,12 @@ class ModelWeights::Loader {
             const size_t at = values.size();
             values.resize(at + static_cast<size_t>(n));
             source_->read_vector(tensor, values.data() + at);
+            if (slice) {
+                std::copy_n(values.begin() +
+                                static_cast<std::ptrdiff_t>(at + static_cast<size_t>(slice->first)),
+                            slice->count(), values.begin() + static_cast<std::ptrdiff_t>(at));
+                values.resize(at + static_cast<size_t>(slice->count()));
+            }
             advance(tensor.bytes);
         }
         if (offset != 0) {
@@ -66,6 +82,29 @@ class ModelWeights::Loader {
                                       {static_cast<int64_t>(values.size())}, executor_.placement());
         out.write(values.data());
         return out;
+    }
+
+    // gate, up and down, or the slice of them.
+    void ffn(const LayerParts &parts, const std::string &name, LayerWeights &l) {
+        l.gate_up = matrix(name + "gate_up", parts.gate_up, KEEL_USE_MATMUL, Cut::rows);
+        l.gate_up_bias = vectors(parts.gate_up_bias, 0, options_.ffn);
+        l.down = matrix(name + "down", parts.down, KEEL_USE_MATMUL, Cut::columns);
+        if (!options_.only_ffn) l.down_bias = vectors(parts.down_bias); // added once
+    }
+
+    void layer(const LayerParts &parts, const std::string &name, double norm_offset, LayerWeights &l) {
+        const auto norm = [&](const WeightParts &weight) { return vectors(weight, norm_offset); };
+        l.attention_norm = norm(parts.attention_norm);
+        l.qkv = matrix(name + "qkv", parts.qkv);
+        l.qkv_bias = vectors(parts.qkv_bias);
+        l.q_norm = norm(parts.q_norm);
+        l.k_norm = norm(parts.k_norm);
+        l.attention_out = matrix(name + "attention_out", parts.attention_out);
+        l.attention_out_bias = vectors(parts.attention_out_bias);
+        l.post_attention_norm = norm(parts.post_attention_norm);
+        l.ffn_norm = norm(parts.ffn_norm);
+        ffn(parts, name, l);
+        l.post_ffn_norm = norm(parts.post_ffn_norm);
     }
 
   private:
@@ -83,6 +122,34 @@ class ModelWeights::Loader {
         log().warn("{}: its parts are stored in different types; it is held as {}", name,
                    keel_dtype_name(joined));
         return joined;
+    }
+
+    // Some rows of a source, in place; or some columns, whole blocks, in memory of their own.
+    static WeightSource sliced(const WeightSource &whole, const FfnSlice &slice, Cut cut,
+                               const std::string &name) {
+        WeightSource part = whole;
+        const auto bytes = [&](int64_t n) {
+            return keel_dtype_row_bytes(whole.dtype, static_cast<uint64_t>(n));
+        };
+        if (cut == Cut::rows) {
+            part.offset += static_cast<uint64_t>(slice.first) * bytes(whole.cols);
+            part.rows = slice.count();
+            return part;
+        }
+        const uint64_t row = bytes(whole.cols), kept = bytes(slice.count()), skip = bytes(slice.first);
+        auto memory = std::make_shared<PageBuffer>(static_cast<uint64_t>(whole.rows) * kept, name);
+        const auto *from = static_cast<const std::byte *>(whole.mapping) + whole.offset + skip;
+        auto *to = static_cast<std::byte *>(memory->data());
+        for (int64_t r = 0; r < whole.rows; ++r, from += row, to += kept)
+            std::memcpy(to, from, kept);
+        const void *data = memory->data();
+        return {std::shared_ptr<const void>(memory, data),
+                data,
+                static_cast<uint64_t>(whole.rows) * kept,
+                0,
+                whole.dtype,
+                whole.rows,
+                slice.count()};
     }
 
     // The tensor in place in its mapping, or converted into memory of its own.
@@ -108,86 +175,103 @@ class ModelWeights::Loader {
 
     void advance(uint64_t bytes) {
         done_ += bytes;
-        if (options_.progress)
-            options_.progress(std::min(done_, source_->total_bytes()), source_->total_bytes());
+        if (options_.progress) options_.progress(std::min(done_, total_), total_);
     }
 
     Executor &executor_;
     std::shared_ptr<const ModelSource> source_;
     const LoadOptions &options_;
-    uint64_t done_ = 0;
+    uint64_t total_, done_ = 0;
 };
 
-namespace {
-
-// What the weights will take at most: the stored matrices once more in the backend's layout, or in the dtype asked for.
-uint64_t memory_needed(const ModelSource &source, keel_dtype dtype) {
-    uint64_t bytes = 0;
-    for (const TensorInfo &tensor : source.tensors())
-        bytes += loaded_bytes(tensor, dtype);
+WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) {
+    const ModelConfig &c = source.config();
+    const LayerRange part = options.part.value_or(LayerRange{0, c.layers});
+    const double share = options.ffn ? static_cast<double>(options.ffn->count()) /
+                                           static_cast<double>(std::max<int64_t>(c.intermediate_size, 1))
+                                     : 1;
+    WeightBytes bytes;
+    const auto add = [&](const WeightParts &weight, double times = 1) {
+        for (const WeightParts::Part &p : weight.parts) {
+            const TensorInfo *tensor = source.find(p.tensor);
+            if (tensor == nullptr) continue;
+            bytes.stored += tensor->bytes;
+            bytes.loaded +=
+                static_cast<uint64_t>(times * static_cast<double>(loaded_bytes(*tensor, options.dtype)));
+        }
+    };
+    const ModelParts model = model_parts(c);
+    const bool ends = part.end == c.layers, is_tied = model.output.empty();
+    if (!options.only_ffn && (part.first == 0 || (ends && is_tied))) add(model.embedding);
+    if (!options.only_ffn && ends) {
+        add(model.final_norm);
+        add(model.output);
+    }
+    for (int64_t i = part.first; i < part.end; ++i) {
+        const LayerParts layer = layer_parts(c, i);
+        for (const WeightParts *weight : layer.all()) {
+            const bool is_ffn = weight == &layer.gate_up || weight == &layer.down;
+            if (is_ffn || !options.only_ffn) add(*weight, is_ffn ? share : 1);
+        }
+    }
     return bytes;
 }
-
-} // namespace
 
 ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,
                            const LoadOptions &options)
     : source_(std::move(source)) {
     const ModelConfig &c = source_->config();
+    part_ = options.part.value_or(LayerRange{0, c.layers});
+    ffn_size_ = options.ffn ? options.ffn->count() : c.intermediate_size;
     check_model_tensors(*source_); // all of them before the first is read
-    require_memory(memory_needed(*source_, options.dtype), source_->path(),
+    const WeightBytes bytes = weight_bytes(*source_, options);
+    require_memory(bytes.loaded, source_->path(),
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)", memory_info());
     // What the user asked for needs no warning, what Keel cannot do does.
     for (const Conversion &conversion : source_->conversions(options.dtype)) {
+        if (part_.first > 0 || options.only_ffn) break; // said already
         log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info, "{}: {}",
                   source_->path(), conversion_text(conversion));
     }
-    Loader load(executor, source_, options);
-    const auto norm = [&](const WeightParts &parts) { return load.vectors(parts, c.norm_offset); };
+    Loader load(executor, source_, options, bytes.stored);
+    for (int64_t i = part_.first; options.only_ffn && i < part_.end; ++i)
+        load.ffn(layer_parts(c, i), fmt::format("layer {}: ", i), layers_.emplace_back());
+    if (options.only_ffn) return;
     const ModelParts model = model_parts(c);
-    embedding_ = load.matrix("embedding", model.embedding,
-                             KEEL_USE_EMBED | (c.tied_embeddings ? uint32_t{KEEL_USE_MATMUL} : 0));
-    for (int64_t i = 0; i < c.layers; ++i) {
-        const LayerParts parts = layer_parts(c, i);
-        const std::string name = fmt::format("layer {}: ", i);
-        LayerWeights &l = layers_.emplace_back();
-        l.attention_norm = norm(parts.attention_norm);
-        l.qkv = load.matrix(name + "qkv", parts.qkv);
-        l.qkv_bias = load.vectors(parts.qkv_bias);
-        l.q_norm = norm(parts.q_norm);
-        l.k_norm = norm(parts.k_norm);
-        l.attention_out = load.matrix(name + "attention_out", parts.attention_out);
-        l.attention_out_bias = load.vectors(parts.attention_out_bias);
-        l.post_attention_norm = norm(parts.post_attention_norm);
-        l.ffn_norm = norm(parts.ffn_norm);
-        l.gate_up = load.matrix(name + "gate_up", parts.gate_up);
-        l.gate_up_bias = load.vectors(parts.gate_up_bias);
-        l.down = load.matrix(name + "down", parts.down);
-        l.down_bias = load.vectors(parts.down_bias);
-        l.post_ffn_norm = norm(parts.post_ffn_norm);
+    const bool begins = part_.first == 0, ends = part_.end == c.layers;
+    tied_output_ = ends && model.output.empty();
+    if (begins || tied_output_) {
+        embedding_ = load.matrix("embedding", model.embedding,
+                                 (begins ? uint32_t{KEEL_USE_EMBED} : 0) |
+                                     (tied_output_ ? uint32_t{KEEL_USE_MATMUL} : 0));
     }
-    final_norm_ = norm(model.final_norm);
+    for (int64_t i = part_.first; i < part_.end; ++i)
+        load.layer(layer_parts(c, i), fmt::format("layer {}: ", i), c.norm_offset, layers_.emplace_back());
+    if (!ends) return;
+    final_norm_ = load.vectors(model.final_norm, c.norm_offset);
     output_ = load.matrix("output", model.output);
 }
 
 uint64_t ModelWeights::bytes_per_token(const Device &device) const {
-    uint64_t bytes = (output_ ? *output_ : *embedding_).bytes(device);
+    uint64_t bytes = has_output() ? (output_ ? *output_ : *embedding_).bytes(device) : 0;
     for (const LayerWeights &l : layers_) {
         for (const Weight *w : {l.qkv.get(), l.attention_out.get(), l.gate_up.get(), l.down.get()})
-            bytes += w->bytes(device);
+            bytes += w != nullptr ? w->bytes(device) : 0;
     }
     return bytes;
 }
 
 uint64_t ModelWeights::bytes(const Device &device) const {
-    return bytes_per_token(device) + (output_ ? embedding_->bytes(device) : 0);
+    const bool counted = tied_output_ || embedding_ == nullptr;
+    return bytes_per_token(device) + (counted ? 0 : embedding_->bytes(device));
 }
 
 std::string ModelWeights::dtype_name() const {
-    std::set<std::string> names{keel_dtype_name(embedding_->dtype())};
+    std::set<std::string> names;
+    if (embedding_) names.insert(keel_dtype_name(embedding_->dtype()));
     for (const LayerWeights &l : layers_) {
         for (const Weight *w : {l.qkv.get(), l.attention_out.get(), l.gate_up.get(), l.down.get()})
-            names.insert(keel_dtype_name(w->dtype()));
+            if (w != nullptr) names.insert(keel_dtype_name(w->dtype()));
     }
     return fmt::format("{}", fmt::join(names, ", "));
 }

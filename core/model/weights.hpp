@@ -6,19 +6,43 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace keel {
 
+// Layers first to end - 1 of a model.
+struct LayerRange {
+    int64_t first = 0, end = 0;
+    int64_t count() const { return end - first; }
+    bool operator==(const LayerRange &) const = default;
+};
+
+// Rows first to end - 1 of gate and up, and the same columns of down: a part of every feed-forward network.
+struct FfnSlice {
+    int64_t first = 0, end = 0;
+    int64_t count() const { return end - first; }
+};
+
 // How weights are taken from their files.
 struct LoadOptions {
+    std::optional<LayerRange>
+        part; // only these layers; what stands before or behind all layers goes with the first and last
+    std::optional<FfnSlice> ffn;        // only so much of the feed-forward matrices
+    bool only_ffn = false;              // gate, up and down of the layers, and nothing else
     keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
     uint32_t max_m = 512;               // largest number of tokens of a step
     ParallelFor parallel;               // for conversions; empty: one thread
     // Called now and then with how far loading is; may throw to stop it.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
+
+// What loading so would read from files, and take as matrices in the dtype asked for.
+struct WeightBytes {
+    uint64_t stored = 0, loaded = 0;
+};
+WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
 // A decoder layer's weights. Matrices are [out, in], joined where they read the same input. Norms hold the factor itself, whatever the
 // file holds (ModelConfig::norm_offset).
@@ -38,7 +62,7 @@ struct LayerWeights {
     Tensor post_ffn_norm;                  // f32 [hidden], or empty
 };
 
-// A model's weights, ready on the device of an executor. Keeps the source mapped as long as a backend reads from it in place, and lets
+// A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the source mapped as long as a backend reads from it in place, and lets
 // go of what is not needed, tensor by tensor, while loading.
 class ModelWeights {
   public:
@@ -46,12 +70,16 @@ class ModelWeights {
 
     const ModelConfig &config() const { return source_->config(); }
     const ModelSource &source() const { return *source_; }
+    const LayerRange &part() const { return part_; }
+    bool has_embedding() const { return embedding_ != nullptr && part_.first == 0; }
+    bool has_output() const { return output_ != nullptr || tied_output_; }
     Weight &embedding() { return *embedding_; } // [vocab, hidden]
     Weight &output() {
         return output_ ? *output_ : *embedding_;
     } // [vocab, hidden]; the embedding where they are tied
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
-    LayerWeights &layer(size_t i) { return layers_[i]; }
+    LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's
+    int64_t ffn_size() const { return ffn_size_; } // rows of gate: intermediate_size, or of the slice
     // Bytes of matrices that a decode step reads; what bandwidth figures are computed from.
     uint64_t bytes_per_token(const Device &device) const;
     uint64_t bytes(const Device &device) const; // held on the device
@@ -60,6 +88,9 @@ class ModelWeights {
   private:
     class Loader;
     std::shared_ptr<const ModelSource> source_;
+    LayerRange part_;
+    int64_t ffn_size_ = 0;
+    bool tied_output_ = false;
     std::unique_ptr<Weight> embedding_, output_;
     Tensor final_norm_;
     std::vector<LayerWeights> layers_;
