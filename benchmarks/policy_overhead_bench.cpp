@@ -1,11 +1,15 @@
 // What an active eviction policy costs per decoded token, against `none` at the same cache length.
 //
-//     policy_overhead_bench MODEL --policies snapkv,keydiff,h2o --depth 4096 --cycles 4 [--set KEY=VALUE ...]
+//     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096 --cycles 4 [--set KEY=VALUE ...]
 //
-// One prefill of `depth` random tokens, forked into a session under `none` and one under the policy, whose budget and slack add up to
-// the depth. Both decode token by token in turn, in ABBA order, so that drift of the machine falls on both. Whenever the policy evicts,
-// the other session is cut back to the same length. The ratio of the times of whole cycles (from one eviction to the next, the
-// eviction's own time in it) comes with a bootstrap interval: steps are drawn in blocks of 16 neighbours, evictions among themselves.
+// A session under `none` and one under the policy, whose budget and slack add up to the depth, each with a prefill of `depth` random
+// tokens of its own: forks of one prefill would not do, because an eviction moves what it keeps into blocks of its own, and the session
+// under `none` would be left with the blocks that it shares. Where a session's memory lies makes it faster or slower by up to a percent:
+// half of the cycles are measured against a session that was made before the policy's, half against one that was made after it. Both decode token by token in turn, in ABBA order, so that drift of the
+// machine falls on both. Whenever the policy evicts, the other session is cut back to the same length. The ratio of the times of whole
+// cycles (from one eviction to the next, the eviction's own time in it) comes with a bootstrap interval: steps are drawn in blocks of 16
+// neighbours, evictions among themselves. `none` as a policy is the control: two sessions of the same kind, whose ratio should be 1;
+// `random` evicts and costs next to nothing else.
 #include "base/error.hpp"
 #include "eval/ab/statistics.hpp"
 #include "pipeline/pipeline.hpp"
@@ -17,6 +21,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <numeric>
 #include <random>
 
@@ -51,42 +56,53 @@ Pair draw(const std::vector<Pair> &pairs, size_t block, AbRandom &random) {
     return sum;
 }
 
-void measure(Pipeline &pipeline, CachePlan &plan, const std::string &name, std::span<const int32_t> prompt,
-             int64_t cycles, int64_t slack) {
-    CachePlan *const plans[] = {&plan};
-    CachePlan &shared = pipeline.add_shared_prefill(plans);
-    Session parent(pipeline, shared);
-    parent.prefill(prompt, false);
-    const auto none = parent.fork(pipeline.cache_plan());
-    const auto policy = parent.fork(plan);
-    policy->end_prompt();
+// What was measured of one policy.
+struct Measured {
+    std::vector<Pair> steps, evictions;
+};
+
+std::unique_ptr<Session> make_session(Pipeline &pipeline, CachePlan &plan, std::span<const int32_t> prompt) {
+    auto session = std::make_unique<Session>(pipeline, plan);
+    session->prefill(prompt, true);
+    return session;
+}
+
+// `cycles` more of them.
+void measure(Session &none, Session &policy, bool is_control, int64_t cycles, int64_t slack, Measured &out) {
     std::mt19937 ids(7);
     const auto next = [&] {
-        return static_cast<int32_t>(ids() % static_cast<uint32_t>(pipeline.model().vocab_size));
+        return static_cast<int32_t>(ids() % static_cast<uint32_t>(none.pipeline().model().vocab_size));
     };
     const auto follow = [&] {
-        const int64_t excess = none->cache().cache().max_length() - policy->cache().cache().max_length();
-        if (excess > 0) none->truncate(excess);
+        const int64_t excess = none.cache().cache().max_length() - policy.cache().cache().max_length();
+        if (excess > 0) none.truncate(excess);
     };
     follow();
-    std::vector<Pair> steps, evictions;
+    while (none.cache().cache().max_length() < policy.cache().cache().max_length())
+        step_ms(none, next());
     int64_t turn = 0;
     for (int64_t done = 0; done < cycles;) {
         const int32_t id = next();
-        const uint64_t before = policy->stats().evictions;
+        const uint64_t before = policy.stats().evictions;
         Pair p;
         if (turn++ % 4 == 0 || turn % 4 == 0) {
-            p.none = step_ms(*none, id);
-            p.policy = step_ms(*policy, id);
+            p.none = step_ms(none, id);
+            p.policy = step_ms(policy, id);
         } else {
-            p.policy = step_ms(*policy, id);
-            p.none = step_ms(*none, id);
+            p.policy = step_ms(policy, id);
+            p.none = step_ms(none, id);
         }
-        const bool evicted = policy->stats().evictions != before;
-        if (turn > 8) (evicted ? evictions : steps).push_back(p); // the first steps warm up
-        done += evicted ? 1 : 0;
+        const bool evicted = policy.stats().evictions != before;
+        const bool is_cut = is_control && turn % slack == 0; // as far as an eviction would go
+        if (is_cut) policy.truncate(slack);
+        if (turn > 8) (evicted ? out.evictions : out.steps).push_back(p); // the first steps warm up
+        done += evicted || is_cut ? 1 : 0;
         follow();
     }
+}
+
+void report(const std::string &name, int64_t slack, const Measured &m) {
+    const std::vector<Pair> &steps = m.steps, &evictions = m.evictions;
     AbRandom random(1);
     std::vector<double> ratios;
     for (int i = 0; i < 4000; ++i) {
@@ -115,7 +131,7 @@ void measure(Pipeline &pipeline, CachePlan &plan, const std::string &name, std::
 int main(int argc, char **argv) {
     CLI::App app("What an active policy costs per decoded token");
     std::string model;
-    std::vector<std::string> policies = {"snapkv", "keydiff", "h2o"}, sets;
+    std::vector<std::string> policies = {"none", "random", "snapkv", "keydiff", "h2o"}, sets;
     int64_t depth = 4096, cycles = 4;
     app.add_option("model", model)->required();
     app.add_option("--policies", policies)->delimiter(',');
@@ -128,7 +144,7 @@ int main(int argc, char **argv) {
                                          fmt::format("model.context={}", depth + depth / 4)};
         base.insert(base.end(), sets.begin(), sets.end());
         PipelineOptions options;
-        options.sequences = 4;
+        options.sequences = 2;
         options.need_tokenizer = false;
         Pipeline pipeline(pipeline::config_from_overrides(base), options);
         std::mt19937 random(1);
@@ -136,16 +152,28 @@ int main(int argc, char **argv) {
         for (int64_t i = 0; i < depth; ++i)
             prompt.push_back(
                 static_cast<int32_t>(random() % static_cast<uint32_t>(pipeline.model().vocab_size)));
+        auto none = make_session(pipeline, pipeline.cache_plan(), prompt);
         for (const std::string &name : policies) {
             // Slack as it is unless somebody sets it: an eighth of the budget.
             const int64_t budget = depth * 8 / 9, slack = budget / 8;
-            std::vector<std::string> set = base;
-            set.push_back("policy.plugin=" + name);
-            set.push_back(fmt::format("policy.budget.tokens={}", budget));
-            set.push_back("policy.trigger.on=[budget]");
-            if (name == "snapkv") set.push_back("policy.params.decode=true");
-            CachePlan &plan = pipeline.add_policy(pipeline::config_from_overrides(set).policy);
-            measure(pipeline, plan, name, prompt, cycles, slack);
+            CachePlan *plan = &pipeline.cache_plan();
+            if (name != "none") {
+                std::vector<std::string> set = base;
+                set.push_back("policy.plugin=" + name);
+                set.push_back(fmt::format("policy.budget.tokens={}", budget));
+                set.push_back("policy.trigger.on=[prefill_end, budget]");
+                if (name == "snapkv") set.push_back("policy.params.decode=true");
+                plan = &pipeline.add_policy(pipeline::config_from_overrides(set).policy);
+            }
+            const bool is_control = plan == &pipeline.cache_plan();
+            const auto policy = make_session(pipeline, *plan, prompt);
+            if (is_control) policy->truncate(slack);
+            Measured measured;
+            measure(*none, *policy, is_control, cycles / 2, slack, measured);
+            none.reset();
+            none = make_session(pipeline, pipeline.cache_plan(), prompt);
+            measure(*none, *policy, is_control, cycles - cycles / 2, slack, measured);
+            report(name, slack, measured);
         }
     } catch (const std::exception &e) {
         fmt::print(stderr, "policy_overhead_bench: {}\n", e.what());

@@ -1,4 +1,5 @@
 #include "bench_matrix.hpp"
+#include "bench_sync.hpp"
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
@@ -110,7 +111,8 @@ void add_bench(CLI::App &app, Program &program) {
     command.add_flag("--json", a->json, "Print one JSON object");
     add_bench_matrix(command, program);
     add_bench_report(command, program);
-    // TARGET is needed where neither of these is named; their callbacks come before this one.
+    add_bench_sync(command, program);
+    // TARGET is needed where none of these is named; their callbacks come before this one.
     command.get_option("TARGET")->required(false);
     command.callback([&command, &program, a] {
         const auto named = command.get_subcommands();

@@ -4,6 +4,7 @@
 #include "child_process.hpp"
 #include "console.hpp"
 #include "interrupt.hpp"
+#include "own_page.hpp"
 #include "pipeline_arguments.hpp"
 
 #include "base/display.hpp"
@@ -223,29 +224,14 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
     return failed == 0 ? 0 : 1;
 }
 
-// A page that an earlier report wrote.
-bool is_report(const fs::path &file) {
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) return false;
-    std::ifstream in(file, std::ios::binary);
-    std::string begin(512, '\0');
-    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-    return begin.find(bench_html_mark) != std::string::npos;
-}
-
 int run_report(const ReportArguments &a, const Program &program) {
     std::vector<fs::path> paths;
     for (const std::string &input : a.inputs) {
         require_path(input, "a folder of results, or a result");
         paths.emplace_back(input);
     }
-    std::error_code error;
     const fs::path output(a.output);
-    if (fs::exists(output, error) && !is_report(output))
-        throw_error(ErrorKind::usage,
-                    "-o {}: something is there already that is no report of 'keel bench report'; "
-                    "it is not replaced",
-                    a.output);
+    require_own_page(a.output, "-o", bench_html_mark, "keel bench report");
     const std::vector<BenchLine> lines = load_bench_lines(paths);
     write_whole_file(output, bench_html(lines, a.title));
     if (!program.quiet)

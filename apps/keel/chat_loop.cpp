@@ -137,7 +137,7 @@ bool Chat::perform(const std::string &line) {
     const auto refuse = [](std::string_view why) {
         console().clear_progress();
         console().end_line();
-        console().message("keel: ", why, 31);
+        console().message("keel: error: ", why, 31);
         return false;
     };
     try {
@@ -255,6 +255,10 @@ void Chat::command(std::string_view line) {
     const auto need_file = [&] {
         if (argument.empty()) throw_error(ErrorKind::usage, "/{}: expected a file's name behind it", name);
     };
+    const auto known = std::ranges::find_if(commands, [&](const Command &c) { return c.name == name; });
+    if (known != commands.end() && known->arguments.empty() && !argument.empty())
+        throw_error(ErrorKind::usage, "/{}: expected nothing behind it, found '{}'", name,
+                    printable(argument, 40));
     if (name == "help") {
         std::vector<std::vector<std::string>> rows;
         for (const Command &c : commands)
@@ -291,12 +295,12 @@ void Chat::command(std::string_view line) {
     } else if (name == "exit" || name == "quit") {
         leave_ = true;
     } else {
-        std::vector<std::string> known;
+        std::vector<std::string> names;
         for (const Command &c : commands)
-            known.push_back(fmt::format("/{}", c.name));
+            names.push_back(fmt::format("/{}", c.name));
         throw_error(ErrorKind::usage,
                     "there is no command /{}{} (/help lists them, // begins a question with /)",
-                    printable(name, 40), did_you_mean(fmt::format("/{}", name), known));
+                    printable(name, 40), did_you_mean(fmt::format("/{}", name), names));
     }
 }
 

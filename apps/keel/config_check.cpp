@@ -7,6 +7,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "pipeline/generate.hpp"
+#include "pipeline/pin_text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -38,6 +39,13 @@ void check_prompt(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
     }
 }
 
+void check_pins(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
+    if (config.generation.pin->empty() || config.generation.prompt->empty()) return;
+    const auto prompt = pipeline.tokenizer()->encode(*config.generation.prompt);
+    for (const std::string &text : *config.generation.pin)
+        find_text(*pipeline.tokenizer(), prompt, text, generate_options(config).pin_key);
+}
+
 } // namespace
 
 std::string check_pipeline(const pipeline::PipelineConfig &config) {
@@ -46,6 +54,7 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
     Pipeline pipeline(config, options);
     check_weights(config, pipeline.source());
     check_prompt(config, pipeline);
+    check_pins(config, pipeline);
     check_sampling_params(generate_options(config).sampling);
     const KvShape &kv = pipeline.kv_shape();
     const std::string types =

@@ -1,20 +1,17 @@
 #include "eval_log.hpp"
 
 #include "console.hpp"
+#include "own_page.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/log_history.hpp"
 #include "platform/new_file.hpp"
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace keel::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct LogArguments {
     std::string file, html;
@@ -22,30 +19,12 @@ struct LogArguments {
     LogView view;
 };
 
-// A page that an earlier call wrote.
-bool is_page(const fs::path &file) {
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) return false;
-    std::ifstream in(file, std::ios::binary);
-    std::string begin(512, '\0');
-    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-    return begin.find(log_html_mark) != std::string::npos;
-}
-
 int run_log(const LogArguments &a, const Program &program) {
-    std::error_code error;
-    if (!a.html.empty() && fs::exists(a.html, error) && !is_page(a.html))
-        throw_error(
-            ErrorKind::usage,
-            "--html {}: something is there already that is no page of 'keel eval log'; it is not replaced",
-            printable(a.html, 200));
+    if (!a.html.empty()) require_own_page(a.html, "--html", log_html_mark, "keel eval log");
     const LogHistory history = read_eviction_log(a.file);
     const std::string text = log_text(history, a.view); // checks the view
     if (!a.html.empty()) {
-        const std::string page = log_html(history, a.view);
-        NewFile out(a.html);
-        out.write(std::as_bytes(std::span(page)));
-        out.publish();
+        write_whole_file(a.html, log_html(history, a.view));
         if (!program.quiet)
             console().message("keel: ", fmt::format("wrote {}; open it in a browser", a.html));
     }

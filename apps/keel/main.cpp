@@ -31,12 +31,13 @@ void describe(CLI::App &app, Program &program) {
                     "pipeline names them.");
     app.set_help_flag("-h,--help", "Show this help; 'keel COMMAND --help' tells about a command");
     app.set_version_flag("--version", "keel " KEEL_VERSION, "Show the version");
-    app.footer(
-        "First steps, in a clone of the repository:\n"
-        "  keel run configs/quickstart.yaml              a small model tells a story\n"
-        "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
-        "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
-        "\nExit codes: 0 done, 1 the run failed, 2 something to mend in the request, 130 interrupted.");
+    app.footer("First steps, in a clone of the repository:\n"
+               "  keel run configs/quickstart.yaml              a small model tells a story\n"
+               "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
+               "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
+               "\nExit codes: 0 done, 1 the run failed, 2 something to mend in the request, 3 worse than "
+               "allowed (ab compare), 130 "
+               "interrupted.");
     for (const auto add : commands)
         add(app, program);
 }

@@ -79,6 +79,7 @@ GenerateOptions generation_options(const RunOptions &o, const pipeline::Pipeline
     GenerateOptions generation = generate_options(config);
     generation.ignore_end = o.ignore_eos;
     generation.logprobs = o.logprobs;
+    if (!o.pin.empty()) generation.pin_key = "--pin";
     return generation;
 }
 
@@ -130,6 +131,9 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline, con
         throw_error(ErrorKind::usage,
                     "{}: the session ends with the prompt it was given; give one to go on with: -p TEXT",
                     o.load_session);
+    if (ids.empty() && !o.pin.empty())
+        throw_error(ErrorKind::usage,
+                    "--pin names a part of the prompt, and there is none: give one with -p TEXT");
     const GenerateResult result = generate(session, ids, generation);
     const int code = finish(o, program, pipeline, prompt, result);
     if (!o.save_session.empty()) save(o, session, result);

@@ -1,6 +1,9 @@
 #include "eval/bench_html.hpp"
 
 #include "base/display.hpp"
+#include "eval/html.hpp"
+#include "eval/line_chart.hpp"
+#include "eval/text_table.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -37,39 +40,8 @@ document.querySelectorAll("th").forEach(function(th){th.addEventListener("click"
 });});
 )";
 
-constexpr const char *colours[] = {"#3572b0", "#d1722a", "#3b8f4a", "#b03a3a",
-                                   "#7a5ba6", "#8a6a4f", "#c0579a", "#5f7d8c"};
-
 std::string escaped(std::string_view text) {
-    std::string out;
-    for (const char c : printable(text, 500)) {
-        switch (c) {
-        case '&':
-            out += "&amp;";
-            break;
-        case '<':
-            out += "&lt;";
-            break;
-        case '>':
-            out += "&gt;";
-            break;
-        case '"':
-            out += "&quot;";
-            break;
-        case '\'':
-            out += "&#39;";
-            break;
-        default:
-            out += c;
-        }
-    }
-    return out;
-}
-
-std::string rate_text(double value) {
-    return value >= 1000  ? fmt::format("{:.0f}", value)
-           : value >= 100 ? fmt::format("{:.1f}", value)
-                          : fmt::format("{:.2f}", value);
+    return html_escaped(printable(text, 500));
 }
 
 std::string text_cell(std::string_view text) {
@@ -142,8 +114,7 @@ std::string bars(const std::vector<Bar> &all) {
                            escaped(bar.label));
         out += fmt::format("<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"14\" "
                            "fill=\"{}\"><title>{}</title></rect>",
-                           left, y + 2, x(bar.value) - left, colours[bar.colour % std::size(colours)],
-                           escaped(bar.shown));
+                           left, y + 2, x(bar.value) - left, chart_colour(bar.colour), escaped(bar.shown));
         if (bar.max > bar.min)
             out += fmt::format("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#888\" stroke-width=\"2\"/>",
                                x(bar.min), y + 9, x(bar.max));
@@ -169,48 +140,12 @@ std::string depth_chart(const std::vector<BenchLine> &lines) {
         if (l.decode && l.depth) series[l.name].emplace_back(static_cast<double>(*l.depth), l.decode->median);
     }
     std::erase_if(series, [](const auto &one) { return one.second.size() < 2; });
-    if (series.empty()) return {};
-    constexpr double left = 60, width = 620, height = 260, top = 10;
-    double deepest = 1, fastest = 0;
-    for (const auto &[name, points] : series) {
-        for (const auto &[depth, rate] : points) {
-            deepest = std::max(deepest, depth);
-            fastest = std::max(fastest, rate);
-        }
-    }
-    if (fastest <= 0) return {};
-    const auto x = [&](double v) { return left + width * v / deepest; };
-    const auto y = [&](double v) { return top + height * (1 - v / fastest); };
-    std::string out =
-        fmt::format("<h2>Decoding over the depth, tokens/s</h2>\n<svg width=\"1130\" height=\"{:.0f}\" "
-                    "role=img>\n<path d=\"M{:.0f} {:.0f}V{:.0f}H{:.0f}\" fill=\"none\" stroke=\"#999\"/>\n",
-                    std::max(height + 60, 30 + 18.0 * static_cast<double>(series.size())), left, top,
-                    top + height, left + width);
-    for (int i = 0; i <= 4; ++i) {
-        const double v = fastest * i / 4, d = deepest * i / 4;
-        out += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 6,
-                           y(v) + 4, rate_text(v));
-        out += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{:.0f}</text>\n", x(d),
-                           top + height + 18, d);
-    }
     const auto colours_by_name = colour_of(lines);
-    double legend = top + 12;
-    for (auto &[name, points] : series) {
-        std::sort(points.begin(), points.end());
-        const char *colour = colours[colours_by_name.at(name) % std::size(colours)];
-        std::string path;
-        for (const auto &[depth, rate] : points)
-            path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(depth), y(rate));
-        out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>", path, colour);
-        for (const auto &[depth, rate] : points)
-            out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"><title>{} at "
-                               "{:.0f}</title></circle>",
-                               x(depth), y(rate), colour, rate_text(rate), depth);
-        out += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" style=\"fill:{}\">{}</text>\n", left + width + 20,
-                           legend, colour, escaped(name));
-        legend += 18;
-    }
-    return out + "</svg>\n";
+    std::vector<LineSeries> drawn;
+    for (auto &[name, points] : series)
+        drawn.push_back({name, chart_colour(colours_by_name.at(name)), std::move(points)});
+    const std::string chart = line_chart(std::move(drawn), ChartScale::linear);
+    return chart.empty() ? chart : "<h2>Decoding over the depth, tokens/s</h2>\n" + chart;
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "eval/bench_report.hpp"
 
 #include "base/display.hpp"
+#include "eval/text_table.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -12,36 +13,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Row = std::vector<std::string>;
 
-// Three digits that mean something: 1234, 123.4, 12.34, 1.234.
-std::string rate_text(double value) {
-    return value >= 1000  ? fmt::format("{:.0f}", value)
-           : value >= 100 ? fmt::format("{:.1f}", value)
-                          : fmt::format("{:.2f}", value);
-}
-
 std::string percent(const std::optional<double> &share) {
     return share ? fmt::format("{:.0f}%", 100 * *share) : "-";
 }
 
 std::string giga(double value) {
     return rate_text(value / 1e9);
-}
-
-// Left-aligned first column, the others right-aligned: numbers stand under each other.
-std::string aligned(const std::vector<Row> &rows) {
-    std::vector<size_t> widths(rows.front().size());
-    for (const Row &row : rows) {
-        for (size_t i = 0; i < row.size(); ++i)
-            widths[i] = std::max(widths[i], row[i].size());
-    }
-    std::string out;
-    for (const Row &row : rows) {
-        out += fmt::format("{:<{}}", row[0], widths[0]);
-        for (size_t i = 1; i < row.size(); ++i)
-            out += fmt::format("  {:>{}}", row[i], widths[i]);
-        out += '\n';
-    }
-    return out;
 }
 
 std::string spread_text(const Spread &s) {
@@ -89,7 +66,7 @@ std::string prefill_table(const BenchReport &r) {
              rate_text(p.rate.median > 0 ? 1000 * static_cast<double>(p.tokens) / p.rate.median : 0),
              giga(p.flops), percent(p.of_peak)});
     }
-    return aligned(rows);
+    return aligned_table(rows);
 }
 
 std::string decode_table(const BenchReport &r) {
@@ -102,7 +79,7 @@ std::string decode_table(const BenchReport &r) {
                         percent(d.of_bandwidth), format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
                         fmt::format("{:.1f}", d.waits)});
     }
-    return aligned(rows);
+    return aligned_table(rows);
 }
 
 std::string probe_text(const BenchReport &r) {

@@ -1,6 +1,8 @@
 #include "eval/log_history.hpp"
 
+#include "base/counted.hpp"
 #include "base/display.hpp"
+#include "eval/html.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -24,29 +26,7 @@ svg text{fill:#ddd}.note,figcaption{color:#999}.bg{fill:#262a30}.k1{fill:#1d3a5c
 )";
 
 std::string escaped(std::string_view text) {
-    std::string out;
-    for (const char c : printable(text, 500)) {
-        switch (c) {
-        case '&':
-            out += "&amp;";
-            break;
-        case '<':
-            out += "&lt;";
-            break;
-        case '>':
-            out += "&gt;";
-            break;
-        case '"':
-            out += "&quot;";
-            break;
-        case '\'':
-            out += "&#39;";
-            break;
-        default:
-            out += c;
-        }
-    }
-    return out;
+    return html_escaped(printable(text, 500));
 }
 
 // 0: nothing is left, 4: all.
@@ -109,12 +89,11 @@ std::string panels(const LogHistory &history, const LogView &view) {
         const auto add = [&](std::optional<uint32_t> head) {
             const KeepPicture p = keep_picture(history, layer, head, columns, bins);
             if (p.at.empty()) return;
-            row +=
-                fmt::format("<figure>{}<figcaption>{}: {} evictions, tokens 0 to {}</figcaption></figure>\n",
-                            panel(p, width, height),
-                            head ? fmt::format("layer {} head {}", layer.layer, *head)
-                                 : fmt::format("layer {}, mean of {} heads", layer.layer, layer.heads),
-                            layer.lines.size(), p.tokens - 1);
+            row += fmt::format("<figure>{}<figcaption>{}: {}, tokens 0 to {}</figcaption></figure>\n",
+                               panel(p, width, height),
+                               head ? fmt::format("layer {} head {}", layer.layer, *head)
+                                    : fmt::format("layer {}, mean of {} heads", layer.layer, layer.heads),
+                               counted(layer.lines.size(), "eviction"), p.tokens - 1);
         };
         if (means) add(std::nullopt);
         for (uint32_t h = 0; !means && h < layer.heads; ++h) {
@@ -210,11 +189,12 @@ std::string log_html(const LogHistory &history, const LogView &view) {
                                   "<body><h1>Evictions of {}</h1>\n",
                                   log_html_mark, style, escaped(history.file));
     out += fmt::format(
-        "<p>{} evictions, sequences: {}, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
+        "<p>{} in {}, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
         "lost "
         "most), {} freed | time of an eviction: median {:.0f} &micro;s, p99 {:.0f} &micro;s, longest {:.0f} "
         "&micro;s</p>\n",
-        t.evictions, t.sequences, escaped(fmt::format("{}", fmt::join(t.policies, ", "))),
+        counted(t.evictions, "eviction"), counted(t.sequences, "sequence"),
+        escaped(fmt::format("{}", fmt::join(t.policies, ", "))),
         t.allocators.empty() ? ""
                              : ", allocator " + escaped(fmt::format("{}", fmt::join(t.allocators, ", "))),
         escaped(triggers), t.slots, format_bytes(t.freed_bytes), t.us_median, t.us_p99, t.us_max);

@@ -1,5 +1,6 @@
 #include "eval/log_history.hpp"
 
+#include "base/counted.hpp"
 #include "base/display.hpp"
 #include "base/error.hpp"
 
@@ -112,9 +113,10 @@ std::string words(const std::vector<std::string> &all) {
 std::string log_text(const LogHistory &history, const LogView &view) {
     if (history.lines.empty()) return fmt::format("{}: nothing was evicted\n", history.file);
     const LogTotals t = log_totals(history);
-    std::string out = fmt::format("{}: {} evictions in {} sequence{}, policy {}{}\n", history.file,
-                                  t.evictions, t.sequences, t.sequences == 1 ? "" : "s", words(t.policies),
-                                  t.allocators.empty() ? "" : ", allocator " + words(t.allocators));
+    std::string out =
+        fmt::format("{}: {} in {}, policy {}{}\n", history.file, counted(t.evictions, "eviction"),
+                    counted(t.sequences, "sequence"), words(t.policies),
+                    t.allocators.empty() ? "" : ", allocator " + words(t.allocators));
     std::string triggers;
     for (const auto &[name, count] : t.triggers)
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);

@@ -179,6 +179,19 @@ void CachePlan::check_allocator() {
             "backends, each with a cache of its own; choose uniform, or leave the layers on one backend",
             name);
     }
+    constexpr uint32_t known = KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER;
+    if ((needs.flags & ~known) != 0) {
+        throw_error(ErrorKind::input,
+                    "budget allocator {} sets flags {:#x}, which this version of Keel does not know", name,
+                    needs.flags & ~known);
+    }
+    if ((needs.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && needs_.granularity == KEEL_KEEP_TOKEN) {
+        throw_error(
+            ErrorKind::input,
+            "policy.allocator: {} gives layers different budgets, policy {} keeps the same slots in all "
+            "of them; choose uniform",
+            name, config_.policy.name);
+    }
     ragged_ = (needs.flags & KEEL_ALLOCATOR_RAGGED) != 0;
     if (ragged_ && needs_.granularity < KEEL_KEEP_HEAD_EQUAL) {
         throw_error(

@@ -35,9 +35,10 @@ struct RawParam {
     std::vector<std::string> items; // of a sequence of scalars
     bool is_null = false;
     bool is_sequence = false;
-    bool quoted = false;      // text stood in quotes; says nothing about what it means
-    SourceLocation where;     // of the value
-    SourceLocation key_where; // of the key
+    bool quoted = false;          // text stood in quotes; says nothing about what it means
+    SourceLocation where;         // of the value
+    SourceLocation key_where;     // of the key
+    std::filesystem::path folder; // of the file it stands in: where a relative path starts
 
     bool operator==(const RawParam &other) const {
         return key == other.key && text == other.text && items == other.items && is_null == other.is_null &&

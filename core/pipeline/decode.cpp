@@ -134,6 +134,7 @@ RawParam raw_param(const Field &field, const YamlEntry &entry) {
     param.key_where = entry.where;
     param.where = node.where();
     param.text = node.text;
+    if (node.source) param.folder = node.source->folder;
     param.quoted = node.quoted;
     param.is_null = node.is_null();
     param.is_sequence = node.kind == YamlNode::Kind::sequence;

@@ -34,11 +34,11 @@ std::span<const float> last_row(Session &session) {
 
 // Before the prompt is taken in: its first token will be number `first`.
 void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
-               const std::vector<std::string> &texts) {
+               const GenerateOptions &options) {
     const Tokenizer &tokenizer = *session.pipeline().tokenizer();
-    for (const std::string &text : texts) {
-        const TokenRun run = find_text(tokenizer, prompt, text, "generation.pin");
-        session.cache().pin(first + run.from, first + run.to, "generation.pin");
+    for (const std::string &text : options.pin) {
+        const TokenRun run = find_text(tokenizer, prompt, text, options.pin_key);
+        session.cache().pin(first + run.from, first + run.to, options.pin_key);
     }
 }
 
@@ -49,6 +49,8 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
     options.max_tokens = *config.generation.max_tokens;
     options.stop = *config.generation.stop;
     options.pin = *config.generation.pin;
+    if (!config.generation.pin.is_default())
+        options.pin_key = fmt::format("{}: {}", to_string(config.generation.pin.where), options.pin_key);
     SamplingParams &s = options.sampling;
     s.temperature = static_cast<float>(*config.sampling.temperature);
     s.top_k = static_cast<int32_t>(*config.sampling.top_k);
@@ -89,7 +91,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
         const int64_t before = session.tokens();
         bool is_read = false;
         try {
-            pin_texts(session, prompt, before + std::ssize(input) - std::ssize(prompt), options.pin);
+            pin_texts(session, prompt, before + std::ssize(input) - std::ssize(prompt), options);
             is_read = session.prefill(input, true, 1, options.progress);
         } catch (...) {
             session.cache().unpin(session.tokens()); // tokens that never came

@@ -23,7 +23,9 @@ const char *stop_reason_name(StopReason reason); // "end_token", ...
 struct GenerateOptions {
     int64_t max_tokens = 128;
     std::vector<std::string> stop;
-    std::vector<std::string> pin; // parts of the prompt that are never evicted, see find_text()
+    std::vector<std::string>
+        pin; // parts of the prompt that are never evicted, see find_text(); without a prompt there is nothing to pin
+    std::string pin_key = "generation.pin"; // where they were asked for, for messages
     SamplingParams sampling;
     bool ignore_end = false;         // go on past end tokens, up to max_tokens
     std::vector<int32_t> end_ids;    // tokens that end the text beside those of the tokenizer, ascending

@@ -49,7 +49,8 @@ struct PipelineOptions {
         memory; // what there is to plan with; empty: what device and system say. For tests
     std::shared_ptr<SystemMonitor> monitor; // who tells of memory pressure; NULL: the system. For tests
     uint32_t sequences = 1;                 // sessions and their forks that share the cache's memory at once
-    bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway)
+    bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway), nor
+                                  // about what has no effect under the policy
 };
 
 // Everything that a config describes, ready to run: device, weights, planned ops. Sequences run on it one at a time, see Session. What

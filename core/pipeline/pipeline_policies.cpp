@@ -1,6 +1,7 @@
 // A pipeline's policies: its own, and those that were added.
 #include "pipeline/pipeline.hpp"
 
+#include "base/log.hpp"
 #include "pipeline/config_places.hpp"
 #include "pipeline/params.hpp"
 
@@ -120,6 +121,16 @@ BoundPlugin Pipeline::bind_allocator(const pipeline::PipelineConfig &config,
 
 void Pipeline::bind_eviction() {
     allocator_ = bind_allocator(config_, policy_);
+    if (allocator_.library != nullptr || quiet_fallbacks_) return;
+    // It keeps all. What was asked for beside it has nothing to act on.
+    const pipeline::PolicySection &p = config_.policy;
+    const auto say = [&](const char *key, const SourceLocation &where) {
+        log().warn("{}{} has no effect: policy {} never evicts",
+                   where.line > 0 ? to_string(where) + ": " : "", key, policy_.library->id());
+    };
+    if (p.budget.kind() != pipeline::BudgetKind::none) say("policy.budget", p.budget.where());
+    if (!p.allocator.plugin.is_default()) say("policy.allocator", p.allocator.plugin.where);
+    if (p.log->has_value()) say("policy.log", p.log.where);
 }
 
 // Plans what steps run for a policy that was added.

@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "platform/paths.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -118,10 +119,13 @@ std::string found_text(const GivenParam &given) {
     }
 }
 
+bool has_text(const ParamSpec &spec) {
+    return spec.type == KEEL_PARAM_STRING || spec.type == KEEL_PARAM_CHOICE || spec.type == KEEL_PARAM_PATH;
+}
+
 // A quoted number is a string: taking it would hide that YAML and Keel see different things.
 bool form_fits(const ParamSpec &spec, GivenParam::Form form) {
-    const bool text = spec.type == KEEL_PARAM_STRING || spec.type == KEEL_PARAM_CHOICE;
-    return form == GivenParam::Form::plain || (text && form == GivenParam::Form::quoted);
+    return form == GivenParam::Form::plain || (has_text(spec) && form == GivenParam::Form::quoted);
 }
 
 ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_spec *theirs) {
@@ -145,7 +149,7 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
     if (!snake_case(spec.key))
         refuse(fmt::format("has the key '{}', which is not snake_case", printable(spec.key)));
     const auto refuse_key = [&](const std::string &why) { refuse(fmt::format("('{}') {}", spec.key, why)); };
-    if (spec.type < KEEL_PARAM_INT || spec.type > KEEL_PARAM_CHOICE)
+    if (spec.type < KEEL_PARAM_INT || spec.type > KEEL_PARAM_PATH)
         refuse_key(fmt::format("has the unknown type {}", spec.type));
     const bool number = spec.type == KEEL_PARAM_INT || spec.type == KEEL_PARAM_FLOAT;
     if (number && !(spec.min <= spec.max))
@@ -158,6 +162,9 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
     if (spec.type == KEEL_PARAM_CHOICE && spec.choices.empty()) refuse_key("has no choices");
     if (spec.required) return spec;
     if (row.default_utf8 == nullptr) refuse_key("has no default and is not required");
+    if (spec.type == KEEL_PARAM_PATH && !spec.default_text.empty() && spec.default_text[0] != '/')
+        refuse_key(
+            fmt::format("has the default '{}', which is no absolute path", printable(spec.default_text)));
     if (!parse(spec, spec.default_text))
         refuse_key(
             fmt::format("expects {}, but its default is '{}'", spec.expects(), printable(spec.default_text)));
@@ -174,6 +181,8 @@ std::string ParamSpec::expects() const {
         return fmt::format("one of: {}", fmt::join(choices, ", "));
     case KEEL_PARAM_STRING:
         return "text";
+    case KEEL_PARAM_PATH:
+        return "a path";
     default:
         break;
     }
@@ -256,9 +265,11 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
                         spec.key, owner_, spec.expects(), found_text(*param),
                         spec.type == KEEL_PARAM_CHOICE ? did_you_mean(text, spec.choices) : cure);
         }
-        const bool has_text = spec.type == KEEL_PARAM_STRING || spec.type == KEEL_PARAM_CHOICE;
+        const std::string shown = spec.type == KEEL_PARAM_PATH && param != nullptr && !text.empty()
+                                      ? resolve_path(param->folder, text).string()
+                                      : text;
         const char *key = result.texts_.emplace_back(spec.key).c_str();
-        const char *value = has_text ? result.texts_.emplace_back(text).c_str() : nullptr;
+        const char *value = has_text(spec) ? result.texts_.emplace_back(shown).c_str() : nullptr;
         result.values_.push_back({KEEL_HEADER(keel_param), key, spec.type, param == nullptr ? 1u : 0u,
                                   parsed->i, parsed->f, value});
     }

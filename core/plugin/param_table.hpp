@@ -4,6 +4,7 @@
 
 #include <keel/plugin.h>
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,8 +34,9 @@ struct GivenParam {
     std::string key;
     std::string text; // of a scalar
     Form form = Form::plain;
-    SourceLocation at;     // of the value
-    SourceLocation key_at; // of the key; nothing known: the value's
+    SourceLocation at;            // of the value
+    SourceLocation key_at;        // of the key; nothing known: the value's
+    std::filesystem::path folder; // that a relative path starts from; empty: the working directory
 
     const SourceLocation &where_key() const { return key_at.file.empty() ? at : key_at; }
 };

@@ -38,7 +38,7 @@ class File {
         "file", "0.1.0", "Keel", "MIT",
         "Gives each layer, or each head of each layer, what a JSON file says."};
     static constexpr keel_param_spec params[] = {{KEEL_HEADER(keel_param_spec), "path",
-                                                  "JSON file with the budgets", KEEL_PARAM_STRING,
+                                                  "JSON file with the budgets", KEEL_PARAM_PATH,
                                                   KEEL_PARAM_REQUIRED, 0, 0, nullptr, nullptr}};
 
     File(const Setup &setup, keel_allocator_needs &needs)
@@ -62,10 +62,12 @@ class File {
         if (unit != "weight" && unit != "share") refuse(path_, "unit: expected \"weight\" or \"share\"");
         absolute_ = unit == "share";
         read_budgets(document);
-        for (uint32_t l = 0; l < layers_; ++l)
+        for (uint32_t l = 0; l < layers_; ++l) {
+            const double first = weights_[size_t{l} * heads_];
+            if (first != weights_[0]) needs.flags |= KEEL_ALLOCATOR_BY_LAYER;
             for (uint32_t h = 1; h < heads_; ++h)
-                if (weights_[size_t{l} * heads_ + h] != weights_[size_t{l} * heads_])
-                    needs.flags = KEEL_ALLOCATOR_RAGGED;
+                if (weights_[size_t{l} * heads_ + h] != first) needs.flags |= KEEL_ALLOCATOR_RAGGED;
+        }
         const double mean =
             std::accumulate(weights_.begin(), weights_.end(), 0.0) / static_cast<double>(weights_.size());
         if (mean <= 0) refuse(path_, "budgets: all are 0");

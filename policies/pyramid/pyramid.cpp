@@ -19,8 +19,10 @@ class Pyramid {
                        "observation window "
                        "of snapkv")};
 
-    Pyramid(const Setup &setup, keel_allocator_needs &)
-        : beta_(setup.params.number("beta")), window_(setup.params.integer("window")) {}
+    Pyramid(const Setup &setup, keel_allocator_needs &needs)
+        : beta_(setup.params.number("beta")), window_(setup.params.integer("window")) {
+        needs.flags = KEEL_ALLOCATOR_BY_LAYER;
+    }
 
     void allocate(const keel_allocator_input &in, int32_t *budgets) {
         const size_t layers = in.layers;

@@ -119,8 +119,8 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
         {"the task 'passkey' twice; give one of them a 'name'", {"name: boxes", "name: passkey"}},
         {"expected a task's name of letters", {"name: boxes", "name: 'a b'"}},
         {"expected an arm's name of letters", {"  window:", "  win#dow:"}},
-        {"expected the name of a task, or TASK/METRIC, for 'statistics.primary', found 'passkay/hit'; did "
-         "you mean 'passkey'?",
+        {"expected the name of a task (continuation, passkey, boxes, jsonl, speed), or TASK/METRIC, for "
+         "'statistics.primary', found 'passkay/hit'",
          {"passkey/hit", "passkay/hit"}},
         {"expected a confidence from 0.5 to 0.9999", {"confidence: 0.9", "confidence: 95"}},
         {"the arm 'window' against itself", {"[window, q4cache]", "[window, window]"}},
@@ -129,6 +129,7 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
          {"{context} Q: {input} A:", "{input} {context}"}},
         {"unknown key 'plots' in 'output'", {"maps: 3", "plots: 3"}},
         {"expected keys of a pipeline for the arm 'same', found 'none'", {"  same:", "  same: none"}},
+        {"expected at least one seed", {"[1, 2, 3]", "[]"}},
         {"a seed 2 twice", {"[1, 2, 3]", "[1, 2, 2]"}},
         {"remove the quotes", {"repeats: 5", "repeats: '5'"}},
     };

@@ -142,7 +142,7 @@ TEST_CASE("A log without positions, an empty one, and one of an older version ar
         R"("held":577,"kept_min":512,"kept_max":512,"freed_bytes":65536,"moved_keys":8,"microseconds":41.2})"
         "\n";
     const LogHistory h = parse_eviction_log(old, "old.jsonl");
-    CHECK_THAT(log_text(h, {}), Contains("1 evictions") && Contains("policy.log_positions"));
+    CHECK_THAT(log_text(h, {}), Contains("1 eviction in 1 sequence") && Contains("policy.log_positions"));
     CHECK_THAT(log_html(h, {}), Contains("policy.log_positions"));
     const LogHistory empty = parse_eviction_log("", "none.jsonl");
     CHECK(log_text(empty, {}) == "none.jsonl: nothing was evicted\n");

@@ -149,13 +149,15 @@ TEST_CASE("sliding_window with a window of its own needs no budget") {
     CHECK_THAT(error_text([&] { Loaded("sliding_window", {window_of("-1")}); }), Contains("window"));
 }
 
-TEST_CASE("A ragged allocator is refused by a policy that keeps the same slots in all heads") {
+TEST_CASE(
+    "An allocator that tells heads or layers apart is refused by a policy that keeps the same slots in all") {
     const Loaded window("sliding_window");
+    static uint32_t flags = 0;
     static const keel_allocator table = [] {
         keel_allocator t = {KEEL_HEADER(keel_allocator)};
         t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t,
                       keel_allocator_needs *needs, keel_allocator_state **) -> keel_status {
-            needs->flags = KEEL_ALLOCATOR_RAGGED;
+            needs->flags = flags;
             return KEEL_OK;
         };
         t.destroy = [](keel_allocator_state *) {};
@@ -169,7 +171,14 @@ TEST_CASE("A ragged allocator is refused by a policy that keeps the same slots i
     config.allocator = {"odd", &table, nullptr, 0};
     config.budget_unit = BudgetUnit::tokens;
     config.budget = 24;
-    CHECK_THAT(error_text([&] { Run run(config); }), Contains("policy.allocator") && Contains("odd"));
+    const auto refusal = [&](uint32_t wanted) {
+        flags = wanted;
+        return error_text([&] { Run run(config); });
+    };
+    CHECK_THAT(refusal(KEEL_ALLOCATOR_RAGGED), Contains("policy.allocator") && Contains("odd"));
+    CHECK_THAT(refusal(KEEL_ALLOCATOR_BY_LAYER),
+               Contains("policy.allocator") && Contains("odd") && Contains("different budgets"));
+    CHECK_THAT(refusal(1u << 20), Contains("odd") && Contains("flags 0x100000"));
 }
 
 TEST_CASE("An allocator that hands out more than there is, or less than is protected, is named") {

@@ -131,6 +131,25 @@ TEST_CASE("a missing required key is reported at the plugin's section") {
     CHECK(std::string(params.bind(list, {}).find("file")->s) == "heads.json");
 }
 
+TEST_CASE("a path starts from the folder of the file that names it") {
+    const ParamTable params = one_row(KEEL_PATH_PARAM("file", "", "budgets"));
+    CHECK(params.specs()[0].expects() == "a path");
+    const auto bound = [&](std::string text, const char *folder) {
+        GivenParam row = given("file", std::move(text));
+        row.folder = folder;
+        const std::vector<GivenParam> list = {row};
+        return std::string(params.bind(list, {}).find("file")->s);
+    };
+    CHECK(bound("heads.json", "/data/runs") == "/data/runs/heads.json");
+    CHECK(bound("../heads.json", "/data/runs") == "/data/heads.json");
+    CHECK(bound("/else/heads.json", "/data/runs") == "/else/heads.json");
+    CHECK(bound("", "/data/runs").empty());
+    CHECK(bound("heads.json", "") == (std::filesystem::current_path() / "heads.json").string());
+    CHECK(std::string(params.bind({}, {}).find("file")->s).empty());
+    CHECK(table_error(KEEL_PATH_PARAM("file", "heads.json", "")).find("no absolute path") !=
+          std::string::npos);
+}
+
 TEST_CASE("ranges without an end are told as such") {
     const double inf = std::numeric_limits<double>::infinity();
     CHECK(one_row(KEEL_INT_PARAM("n", "1", 1, inf, "")).specs()[0].expects() == "an integer of at least 1");

@@ -32,7 +32,7 @@ TEST_CASE("pyramid loses no slot to integer division, and is flat where there is
     for (const uint32_t layers : {1u, 2u, 5u, 16u, 31u}) {
         const TestModel model(layers, 4, 2, 8);
         AllocatorRun run(plugin, model);
-        CHECK(run.needs.flags == 0);
+        CHECK(run.needs.flags == KEEL_ALLOCATOR_BY_LAYER);
         for (const int32_t length : {10, 60, 100, 333, 5000}) {
             const std::vector<int32_t> lengths(layers * 2, length);
             for (const int64_t budget : {5, 37, 59, 99, 250}) {
@@ -101,10 +101,10 @@ TEST_CASE("file shares a budget out by weight or by share, over layers or heads"
     using Budgets = std::vector<int32_t>;
     uint32_t flags = 9;
     CHECK(ask(R"({"budgets": [3, 2, 1]})", 20, 0, &flags) == Budgets{30, 30, 20, 20, 10, 10});
-    CHECK(flags == 0);
+    CHECK(flags == KEEL_ALLOCATOR_BY_LAYER);
     CHECK(ask(R"({"budgets": [[2, 1], 1, [0, 1]], "unit": "weight"})", 10, 0, &flags) ==
           Budgets{20, 10, 10, 10, 0, 10});
-    CHECK(flags == KEEL_ALLOCATOR_RAGGED);
+    CHECK(flags == (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_BY_LAYER));
     CHECK(ask(R"({"budgets": [[2, 1], 1, [0, 1]]})", 10, 4) == Budgets{19, 10, 9, 9, 4, 9});
     CHECK(ask(R"({"budgets": [1, 0.5, 0.25], "unit": "share", "comment": "a test"})", 20, 0) ==
           Budgets{20, 20, 10, 10, 5, 5});

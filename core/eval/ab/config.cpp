@@ -295,8 +295,8 @@ void read_statistics(const YamlNode &root, AbConfig &c) {
         if (std::find(names.begin(), names.end(), task) == names.end())
             fail(v->where(),
                  fmt::format(
-                     "expected the name of a task, or TASK/METRIC, for 'statistics.primary', found {}{}",
-                     describe(*v), did_you_mean(task, names)));
+                     "expected the name of a task ({}), or TASK/METRIC, for 'statistics.primary', found {}",
+                     fmt::join(names, ", "), describe(*v)));
         c.statistics.primary = primary;
     }
 }
@@ -307,7 +307,7 @@ void read_contrasts(const YamlNode &root, AbConfig &c) {
     for (const YamlNode *item : items(entry->value, "contrasts", 10'000)) {
         if (item->kind != YamlNode::Kind::sequence || item->items.size() != 2)
             fail(item->where(),
-                 fmt::format("expected two arms, as [snapkv, random], found {}", describe(*item)));
+                 fmt::format("expected the names of two arms, as [one, other], found {}", describe(*item)));
         std::pair<std::string, std::string> pair = {arm_name(item->items[0], c, "an arm"),
                                                     arm_name(item->items[1], c, "an arm")};
         if (pair.first == pair.second)
@@ -321,6 +321,9 @@ void read_seeds(const YamlNode &root, AbConfig &c) {
     const YamlEntry *entry = root.find("seeds");
     if (entry == nullptr) return;
     c.seeds.clear();
+    if (entry->value.items.empty() && entry->value.kind == YamlNode::Kind::sequence)
+        fail(entry->value.where(),
+             "expected at least one seed in 'seeds', found an empty list; without the key it is 1");
     for (const int64_t seed : integers(entry->value, "a seed", 0, most_seed, AbConfig::most_seeds))
         c.seeds.push_back(static_cast<uint64_t>(seed));
 }

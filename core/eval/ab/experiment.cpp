@@ -6,6 +6,7 @@
 #include "eval/ab/tasks.hpp"
 #include "pipeline/config_writer.hpp"
 #include "pipeline/override.hpp"
+#include "pipeline/params.hpp"
 #include "pipeline/pipeline.hpp"
 #include "platform/paths.hpp"
 
@@ -101,6 +102,8 @@ class Resolver {
         read_base();
         for (const AbArmEntry &arm : e_.config.arms)
             add_arm(arm);
+        for (AbRun &run : e_.runs)
+            path_params_of(run.config); // makes them absolute
         const auto is_reference = [&](const AbRun &run) { return run.arm == e_.config.reference; };
         std::stable_partition(e_.runs.begin(), e_.runs.end(), is_reference);
         if (!e_.reference().keeps_all)
@@ -203,6 +206,18 @@ class Resolver {
     }
 
     // What results depend on. Not: statistics, output, contrasts; where files lie (their contents count).
+    static std::vector<pipeline::RawParam *> path_params_of(PipelineConfig &config) {
+        std::vector<pipeline::RawParam *> all;
+        const auto add = [&](pipeline::PluginSection &section, keel_plugin_kind kind) {
+            for (pipeline::RawParam *param : pipeline::path_params(section, kind))
+                all.push_back(param);
+        };
+        add(config.backend, KEEL_PLUGIN_BACKEND);
+        add(config.policy, KEEL_PLUGIN_POLICY);
+        add(config.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
+        return all;
+    }
+
     std::string hashed_text() const {
         std::string text = fmt::format("{}\nreference {}\n", options_.circumstances, e_.config.reference);
         for (const AbRun &run : e_.runs) {
@@ -211,10 +226,16 @@ class Resolver {
             config.generation = base_config_.generation;
             const fs::path model = *config.model.path;
             config.model.path.value = "/model";
+            std::string files; // what stands in them counts, not where they are
+            for (pipeline::RawParam *param : path_params_of(config)) {
+                if (fs::is_regular_file(param->text))
+                    files += fingerprint(read_text_file(param->text, uint64_t{1} << 30)) + "\n";
+                param->text = fs::path(param->text).filename().string();
+            }
             text +=
                 fmt::format("{} {} {}\n{}\n", run.arm, run.budget,
                             model == *e_.reference().config.model.path ? e_.model_hash : ab_model_hash(model),
-                            pipeline::to_yaml(config));
+                            pipeline::to_yaml(config) + files);
             for (const uint64_t seed : run.seeds)
                 text += fmt::format("seed {}\n", seed);
         }

@@ -96,12 +96,25 @@ void append_line(std::FILE *file, const fs::path &path, std::string line) {
         throw_error(ErrorKind::runtime, "{}: cannot be written: {}", shown(path), std::strerror(errno));
 }
 
+// What tells two experiments apart, as far as their headers show it.
+std::string difference(const AbHeader &there, const AbHeader &wanted) {
+    const std::string builds[] = {there.version + " " + there.commit, wanted.version + " " + wanted.commit};
+    if (there.model != wanted.model)
+        return fmt::format("of the model {}, this one is of {}", printable(there.model, 200),
+                           printable(wanted.model, 200));
+    if (builds[0] != builds[1])
+        return fmt::format("made by Keel {}, this is {}", printable(builds[0], 100),
+                           printable(builds[1], 100));
+    return fmt::format("other arms, budgets, tasks or texts, as the resolved.yaml beside it says: config "
+                       "hash {}, this one's is {}",
+                       printable(there.config_hash, 40), printable(wanted.config_hash, 40));
+}
+
 void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
     if (there.config_hash != wanted.config_hash)
         throw_error(ErrorKind::input,
-                    "{}: holds another experiment's results (config hash {}, this one's is {}); choose "
-                    "another output or remove it",
-                    shown(path), printable(there.config_hash, 40), printable(wanted.config_hash, 40));
+                    "{}: holds another experiment's results ({}); choose another output or remove it",
+                    shown(path), difference(there, wanted));
     if (there.shard != wanted.shard || there.shards != wanted.shards)
         throw_error(ErrorKind::input,
                     "{}: holds shard {}/{}, this run is {}/{}; a shard needs an output of "

@@ -3,39 +3,16 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/ab/report_data.hpp"
+#include "eval/html.hpp"
+#include "platform/new_file.hpp"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 namespace keel {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::string escaped(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        switch (c) {
-        case '&':
-            out += "&amp;";
-            break;
-        case '<':
-            out += "&lt;";
-            break;
-        case '>':
-            out += "&gt;";
-            break;
-        case '"':
-            out += "&quot;";
-            break;
-        default:
-            out += c;
-        }
-    }
-    return out;
-}
 
 // JSON inside a script element: nothing in it may look like the element's end.
 std::string embedded(const Json &json) {
@@ -58,13 +35,13 @@ std::string page(const std::string &title, const std::string &verdicts, const st
                       // Even a mistake in this program cannot make the page fetch or send anything.
                       "<meta http-equiv=Content-Security-Policy content=\"default-src 'none';style-src "
                       "'unsafe-inline';script-src 'unsafe-inline'\">\n<title>";
-    out += escaped(title);
+    out += html_escaped(title);
     out += "</title>\n<style>";
     out += ab_report_style;
     out += "</style></head><body>\n<main id=page><noscript><h1>";
-    out += escaped(title);
+    out += html_escaped(title);
     out += "</h1><p>The plots of this page need JavaScript. The verdicts:</p><pre>";
-    out += escaped(verdicts);
+    out += html_escaped(verdicts);
     out += "</pre></noscript></main>\n<script type=\"application/json\" id=data>";
     out += data;
     out += "</script>\n<script>(function(){\"use strict\";\n";
@@ -72,20 +49,6 @@ std::string page(const std::string &title, const std::string &verdicts, const st
     out += ab_report_script;
     out += "})();</script>\n</body></html>\n";
     return out;
-}
-
-void write_file(const fs::path &file, const std::string &text) {
-    const fs::path half = file.string() + ".part";
-    std::ofstream out(half, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    std::error_code error;
-    if (out) fs::rename(half, file, error);
-    if (!out || error) {
-        std::error_code ignored;
-        fs::remove(half, ignored);
-        throw_error(ErrorKind::runtime, "{}: cannot be written", printable(file.string(), 300));
-    }
 }
 
 } // namespace
@@ -106,9 +69,9 @@ std::string write_ab_report(const fs::path &folder) {
     const AbTable table = load_ab_table(folder, names);
     const AbSummary summary = summarize_ab(table, names);
     const fs::path place = fs::is_directory(folder) ? folder : folder.parent_path();
-    write_file(place / "summary.json",
-               ab_summary_json(summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-    write_file(place / "report.html", ab_report_html(table, summary));
+    write_whole_file(place / "summary.json",
+                     ab_summary_json(summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    write_whole_file(place / "report.html", ab_report_html(table, summary));
     return ab_summary_text(summary) + "\nreport: " + printable((place / "report.html").string(), 300) + "\n";
 }
 

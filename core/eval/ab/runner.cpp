@@ -3,9 +3,9 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/ab/runner_parts.hpp"
+#include "platform/new_file.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <system_error>
 
 namespace keel {
@@ -18,19 +18,19 @@ std::string item_key(const AbPlace &place, const std::string &item) {
                        place.seed, item);
 }
 
-// What is written stands there whole or not at all.
-void write_whole(const fs::path &file, const std::string &text) {
-    const fs::path half = file.string() + ".part";
-    std::ofstream out(half, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
+// A folder with files, none of which is an experiment's: somebody's own.
+bool is_foreign(const fs::path &folder) {
+    bool has_files = false;
     std::error_code error;
-    if (out) fs::rename(half, file, error);
-    if (!out || error) {
-        std::error_code ignored;
-        fs::remove(half, ignored);
-        throw_error(ErrorKind::runtime, "{}: cannot be written", file.string());
+    for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
+        const std::string name = i->path().filename().string();
+        has_files = true;
+        for (const std::string_view ours : {"results.jsonl", "resolved.yaml", "shard-", "evictions-",
+                                            "merge.lock", ".results.jsonl", ".shard-"}) {
+            if (name.starts_with(ours)) return false;
+        }
     }
+    return has_files;
 }
 
 } // namespace
@@ -87,7 +87,13 @@ void AbRunner::make_folder() const {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error || !fs::is_directory(folder, error))
-        throw_error(ErrorKind::usage, "{}: cannot be made a folder", printable(folder.string(), 300));
+        throw_error(ErrorKind::usage, "{}: cannot be made a folder: {}", printable(folder.string(), 300),
+                    error ? error.message() : "there is something else of that name");
+    if (is_foreign(folder))
+        throw_error(
+            ErrorKind::usage,
+            "{}: holds files, but no experiment's results; choose a new or empty folder with --output",
+            printable(folder.string(), 300));
 }
 
 void AbRunner::fill_header() {
@@ -150,7 +156,7 @@ std::set<std::string> AbRunner::finished_items() const {
     each([&](const AbRecord &record, const std::string &key) {
         if (key.empty() || whole.contains(key)) text += ab_record_line(record) + "\n";
     });
-    write_whole(results(), text);
+    write_whole_file(results(), text);
     return whole;
 }
 
@@ -169,11 +175,14 @@ void AbRunner::open_results() {
     writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
     if (exists && options_.resume) {
         finished_ = finished_items();
+        if (options_.say && !finished_.empty())
+            options_.say(fmt::format("going on in {}: {} items were measured before",
+                                     printable(experiment_.config.output.string(), 200), finished_.size()));
         // finished_items() may have replaced the file.
         writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
     }
     if (options_.shard.index == 1)
-        write_whole(experiment_.config.output / "resolved.yaml", experiment_.resolved);
+        write_whole_file(experiment_.config.output / "resolved.yaml", experiment_.resolved);
 }
 
 bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const {

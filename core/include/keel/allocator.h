@@ -13,10 +13,11 @@ typedef struct keel_allocator_state keel_allocator_state;
 #define KEEL_ALLOCATOR_NEED_SCORES (1ull << 0) /* input.scores */
 
 enum keel_allocator_flags_e {
-    KEEL_ALLOCATOR_RAGGED = 1,  /* heads of a layer may get different budgets: the policy's granularity must be HEAD_RAGGED-capable
+    KEEL_ALLOCATOR_RAGGED = 1,   /* heads of a layer may get different budgets: the policy's granularity must be HEAD_RAGGED-capable
                                  (HEAD_EQUAL and HEAD_RAGGED are) */
-    KEEL_ALLOCATOR_COMPARES = 2 /* weighs the scores of one head against another's as they are: refused for a policy without
-                                   KEEL_POLICY_COMPARABLE */
+    KEEL_ALLOCATOR_COMPARES = 2, /* weighs the scores of one head against another's as they are: refused for a policy without
+                                    KEEL_POLICY_COMPARABLE */
+    KEEL_ALLOCATOR_BY_LAYER = 4  /* layers may get different budgets: the policy's granularity must not be TOKEN */
 };
 
 /* Out-struct of create. An unknown bit in needs makes the core refuse the allocator. */

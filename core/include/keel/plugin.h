@@ -21,7 +21,9 @@ enum keel_param_type_e {
     KEEL_PARAM_FLOAT = 2,  /* keel_param.f; min..max */
     KEEL_PARAM_BOOL = 3,   /* keel_param.i: 0 or 1 */
     KEEL_PARAM_STRING = 4, /* keel_param.s */
-    KEEL_PARAM_CHOICE = 5  /* keel_param.s: one of choices */
+    KEEL_PARAM_CHOICE = 5, /* keel_param.s: one of choices */
+    KEEL_PARAM_PATH = 6    /* keel_param.s: a file or folder, absolute: the core takes a relative one from the folder of the file that
+                              names it (from the command line: the working directory); "" stays "" */
 };
 
 enum keel_param_flags_e {
@@ -50,7 +52,7 @@ typedef struct keel_param {
     uint32_t is_default; /* 1: the config did not name it */
     int64_t i;           /* INT, BOOL */
     double f;            /* FLOAT (INT: the same as i) */
-    const char *s;       /* STRING, CHOICE; else NULL */
+    const char *s;       /* STRING, CHOICE, PATH; else NULL */
 } keel_param;
 
 enum keel_plugin_caps_e {
@@ -114,6 +116,8 @@ KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_
     { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_BOOL, 0, 0, 1, default_text, NULL }
 #define KEEL_STRING_PARAM(key, default_text, doc) \
     { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_STRING, 0, 0, 0, default_text, NULL }
+#define KEEL_PATH_PARAM(key, default_text, doc) \
+    { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_PATH, 0, 0, 0, default_text, NULL }
 #define KEEL_CHOICE_PARAM(key, default_text, choices, doc) \
     { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_CHOICE, 0, 0, 0, default_text, choices }
 

@@ -125,11 +125,12 @@ std::vector<int32_t> AllocatorChecker::ask(State &state, const Case &of, float g
     expect(budgets.intact(), of.name + ": wrote outside the array");
     if (!passed(report_, status, model_.name() + ": " + of.name)) return {};
     int64_t sum = 0, least = std::numeric_limits<int64_t>::max();
-    bool equal = true;
+    bool equal = true, layers_equal = true;
     for (size_t i = 0; i < rows(); ++i) {
         sum += budgets[i];
         least = std::min<int64_t>(least, budgets[i]);
         equal = equal && (i % model_.kv_heads == 0 || budgets[i] == budgets[i - 1]);
+        layers_equal = layers_equal && budgets[i] == budgets[i % model_.kv_heads];
     }
     const int64_t all = of.budget * static_cast<int64_t>(rows());
     expect(sum <= all,
@@ -138,6 +139,8 @@ std::vector<int32_t> AllocatorChecker::ask(State &state, const Case &of, float g
                                             std::to_string(of.protected_slots) + " are protected");
     expect(equal || (needs_.flags & KEEL_ALLOCATOR_RAGGED) != 0,
            of.name + ": heads of a layer differ, RAGGED is not set");
+    expect(layers_equal || (needs_.flags & (KEEL_ALLOCATOR_BY_LAYER | KEEL_ALLOCATOR_RAGGED)) != 0,
+           of.name + ": layers differ, BY_LAYER is not set");
     return {budgets.data(), budgets.data() + rows()};
 }
 
@@ -160,7 +163,7 @@ void AllocatorChecker::run() {
     if (!first) return;
     expect((needs_.needs & ~KEEL_ALLOCATOR_NEED_SCORES) == 0,
            "needs has bits that allocator.h does not know");
-    expect((needs_.flags & ~(KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES)) == 0,
+    expect((needs_.flags & ~(KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER)) == 0,
            "flags has bits that allocator.h does not know");
     expect((needs_.flags & KEEL_ALLOCATOR_COMPARES) == 0 || (needs_.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0,
            "COMPARES without scores");
