@@ -34,6 +34,10 @@ VkPipeline merge_pipeline(keel_ctx &ctx, const AttentionJob &job) {
     return ctx.pipelines.get(Kernel::attention_merge, {kMergeGroup, job.output});
 }
 
+VkPipeline save_pipeline(keel_ctx &ctx) {
+    return ctx.pipelines.get(Kernel::copy, {kMergeGroup, 4});
+}
+
 VkPipeline reduce_pipeline(keel_ctx &ctx, const AttentionJob &job) {
     return ctx.pipelines.get(Kernel::attention_reduce, {kReduceGroup, cache_type(job.kv->k), job.k_by_fours});
 }
@@ -69,7 +73,8 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     job.parts_bytes =
         job.parts > 1 ? (all * job.parts * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4 + 255) / 256 * 256
                       : 0;
-    job.stats_bytes = scores != nullptr && !logits ? all * 8 : 0;
+    job.stats_bytes = scores != nullptr && !logits ? (all * 8 + 255) / 256 * 256 : 0;
+    job.saved_bytes = scores != nullptr && output ? all * static_cast<uint64_t>(kv->k->shape[2]) * 4 : 0;
 }
 
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job) {
@@ -77,10 +82,12 @@ void prepare_attention(keel_ctx &ctx, const AttentionJob &job) {
         flash_pipeline(ctx, job, tile_rows(job));
         if (job.parts > 1) merge_pipeline(ctx, job);
     }
-    if (job.scores != nullptr) reduce_pipeline(ctx, job);
+    if (job.scores == nullptr) return;
+    reduce_pipeline(ctx, job);
+    if (job.output) save_pipeline(ctx);
 }
 
-void run_attention_job(keel_ctx &ctx, AttentionJob &job, const char *op) {
+void run_attention_job(keel_ctx &ctx, AttentionJob &job, bool q_is_lost, const char *op) {
     const uint32_t heads = job.kv->kv_heads;
     if (job.m == 0 || heads == 0) return;
     AttentionParams &p = job.params;
@@ -95,6 +102,18 @@ void run_attention_job(keel_ctx &ctx, AttentionJob &job, const char *op) {
     p.stats = job.stats_bytes != 0 ? memory + job.parts_bytes : 0;
     const int64_t window = job.scores != nullptr ? job.scores->window : 0;
     const uint first = window == 0 || window >= job.m ? 0 : static_cast<uint>(job.m - window);
+    const bool saves = q_is_lost && job.scores != nullptr;
+    const uint64_t saved = memory + job.parts_bytes + job.stats_bytes;
+    const auto dim = static_cast<uint>(job.kv->k->shape[2]), all_heads = heads * p.group;
+    const Rows saved_at = {all_heads * dim, dim, 0};
+    if (saves) {
+        MoveParams save = {};
+        save.x = p.q, save.to = saved;
+        save.x_at = {{1, p.m, all_heads}, {0, p.q_at.outer, p.q_at.inner}, dim, p.q_at.offset};
+        save.out_at = {{1, p.m, all_heads}, {0, saved_at.outer, saved_at.inner}, dim, 0};
+        ctx.stream.dispatch(save_pipeline(ctx), save, groups(dim, kMergeGroup),
+                            groups(uint64_t{p.m} * all_heads, 1));
+    }
     if (!job.logits) {
         p.first = job.output ? 0 : first; // of normalizers only the contributing queries' are wanted
         const uint32_t tile = tile_rows(job);
@@ -104,6 +123,7 @@ void run_attention_job(keel_ctx &ctx, AttentionJob &job, const char *op) {
     }
     if (job.scores == nullptr) return;
     const Tensor out = tensor_of(ctx, job.scores->out, "scores.out");
+    if (saves) p.q = saved, p.q_at = saved_at;
     p.first = first;
     p.scores = base_of(job.scores->out), p.scores_stride = out.stride[2], p.scores_offset = out.offset;
     p.reduce_queries = job.scores->reduce_queries, p.reduce_group = job.scores->reduce_group;

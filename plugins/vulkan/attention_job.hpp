@@ -20,9 +20,9 @@ struct AttentionJob {
 
     // What the scratch holds.
     uint32_t parts = 1;
-    uint64_t parts_bytes = 0, stats_bytes = 0;
+    uint64_t parts_bytes = 0, stats_bytes = 0, saved_bytes = 0;
 
-    uint64_t scratch_bytes() const { return parts_bytes + stats_bytes; }
+    uint64_t scratch_bytes() const { return parts_bytes + stats_bytes + saved_bytes; }
 };
 
 // Settles everything that hangs on shapes alone; buffers may be NULL. q: f32 [m, heads, head_dim].
@@ -30,7 +30,8 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
                       const keel_scores *scores, bool logits, AttentionJob &job);
 // Makes the pipelines of all passes.
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job);
-// Queues all passes; job.params has everything but what settle_attention knew.
-void run_attention_job(keel_ctx &ctx, AttentionJob &job, const char *op);
+// Queues all passes; job.params has everything but what settle_attention knew. q_is_lost: the result is written over the queries, so
+// those that scores need are kept in the scratch.
+void run_attention_job(keel_ctx &ctx, AttentionJob &job, bool q_is_lost, const char *op);
 
 } // namespace keel_vulkan

@@ -42,7 +42,7 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
         const Tensor lse = tensor_of(ctx, a.lse, "lse");
         p.lse = base_of(a.lse), p.lse_at = {lse.stride[2], 1, lse.offset};
     }
-    run_attention_job(ctx, job, "attention");
+    run_attention_job(ctx, job, a.q->buffer == a.out->buffer, "attention");
 }
 
 } // namespace keel_vulkan

@@ -88,7 +88,7 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
         p.weights = base_of(a.weights), p.weights_stride = weights.stride[2],
         p.weights_offset = weights.offset;
     }
-    run_attention_job(ctx, job, "attention_scores");
+    run_attention_job(ctx, job, false, "attention_scores");
 }
 
 void plan_key_project(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
