@@ -9,6 +9,7 @@ constexpr uint32_t kGroup = 128, kMergeGroup = 64, kReduceGroup = 64;
 constexpr uint32_t kTileFloats = 2048; // of queries in shared memory: 8 of the 16 KiB that every device has
 constexpr uint32_t kPartSlots = 256;   // parts of a split cache are no shorter than this
 constexpr uint32_t kMostParts = 64;
+constexpr uint64_t kLoopSlots = 4096; // of a part where loops are limited
 
 // Workgroups that keep a device busy.
 uint32_t wanted_groups(const keel_ctx &ctx) {
@@ -21,13 +22,19 @@ uint32_t k_room(const AttentionJob &job) {
 
 uint32_t tile_rows(const AttentionJob &job) {
     const uint32_t most = std::max(kTileFloats / k_room(job), 1u);
-    return std::min({room_for(job.m * job.group, 4), 16u, most});
+    return std::min(job.m * job.group <= 4 ? 4u : 16u, most);
+}
+
+// Caches of two types are rare: one pipeline for each type of keys asks for that of values as it goes.
+uint32_t v_type(const AttentionJob &job) {
+    constexpr uint32_t asked = 255;
+    return job.kv->k->dtype == job.kv->v->dtype ? cache_type(job.kv->v) : asked;
 }
 
 VkPipeline flash_pipeline(keel_ctx &ctx, const AttentionJob &job, uint32_t rows) {
     return ctx.pipelines.get(Kernel::attention,
-                             {kGroup, cache_type(job.kv->k), job.k_by_fours, cache_type(job.kv->v), rows,
-                              k_room(job), room_for(job.kv->v->shape[2], 64), job.output});
+                             {kGroup, cache_type(job.kv->k), job.k_by_fours, v_type(job), rows, k_room(job),
+                              room_for(job.kv->v->shape[2], 64), job.output});
 }
 
 VkPipeline merge_pipeline(keel_ctx &ctx, const AttentionJob &job) {
@@ -68,6 +75,20 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
         const uint64_t parts =
             std::min({wanted_groups(ctx) / tiles, longest / kPartSlots, uint64_t{kMostParts}});
         job.parts = std::max(static_cast<uint32_t>(parts), 1u);
+    }
+    const uint64_t most_slots = ctx.device.limits_loops() ? kLoopSlots : uint64_t{INT32_MAX};
+    job.parts = std::max(job.parts, static_cast<uint32_t>((longest + most_slots - 1) / most_slots));
+    if (scores != nullptr && ctx.device.limits_loops()) {
+        const uint64_t queries = scores->window == 0
+                                     ? static_cast<uint64_t>(job.m)
+                                     : std::min<uint64_t>(scores->window, static_cast<uint64_t>(job.m));
+        const uint64_t steps =
+            queries * static_cast<uint64_t>(job.group) * (static_cast<uint64_t>(q->shape[2]) / 16 + 5);
+        if (steps > Device::kMostLoops)
+            refuse(ctx.host, KEEL_E_UNSUPPORTED,
+                   "scores of %llu queries at once: lavapipe ends loops after 65535 rounds; use smaller "
+                   "chunks of the prompt",
+                   static_cast<unsigned long long>(queries));
     }
     const uint64_t all = static_cast<uint64_t>(rows) * kv->kv_heads;
     job.parts_bytes =

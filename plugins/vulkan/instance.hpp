@@ -80,6 +80,11 @@ class Device {
     VkQueue queue() const { return queue_; }
     const DeviceFacts &facts() const { return facts_; }
 
+    // lavapipe ends all loops of a shader, without a word, when an invocation has done 65535 rounds of them in sum: on processors work is
+    // cut so that none does more than kMostLoops.
+    bool limits_loops() const { return facts_.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+    static constexpr uint64_t kMostLoops = 60000;
+
     PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties = nullptr;
 
   private:

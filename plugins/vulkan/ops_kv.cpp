@@ -24,8 +24,7 @@ bool same_memory(const keel_tensor *a, const keel_tensor *b) {
 }
 
 VkPipeline rerotate_pipeline(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
-    return ctx.pipelines.get(Kernel::kv_rerotate,
-                             {kGroup, room_for(a.kv->k->shape[2], 64), cache_type(a.kv->k), 0});
+    return ctx.pipelines.get(Kernel::kv_rerotate, {kGroup, room_for(a.kv->k->shape[2], 128)});
 }
 
 } // namespace

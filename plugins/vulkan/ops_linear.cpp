@@ -7,6 +7,7 @@ namespace {
 
 constexpr uint32_t kVecMost = 3; // rows of x up to which W is read once for each
 constexpr uint32_t kTileGroup = 128, kTileN = 64;
+constexpr int64_t kLoopCols = 28672; // of W, where loops are limited: 33 rounds for 16 columns
 
 const WeightShape *shape_of(const keel_weight *weight) {
     return weight != nullptr ? &weight->shape : nullptr;
@@ -62,6 +63,10 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     if (a.x->stride[0] % 4 != 0 || a.out->stride[0] % 4 != 0 || m > INT32_MAX || w.rows > INT32_MAX)
         refuse(ctx.host, KEEL_E_UNSUPPORTED,
                "matmul: strides that are no multiple of 4, or a size beyond 32 bits");
+    if (ctx.device.limits_loops() && m > kVecMost && w.cols > kLoopCols)
+        refuse(ctx.host, KEEL_E_UNSUPPORTED,
+               "matmul: %lld columns; lavapipe ends loops after 65535 rounds, which %lld take",
+               static_cast<long long>(w.cols), static_cast<long long>(kLoopCols));
     const bool prepared = a.weight != nullptr;
     if (!choice.named) return; // a call makes the one pipeline that it needs
     // A plan serves smaller m too.

@@ -8,12 +8,11 @@ constexpr uint32_t kGroup = 32, kSumGroup = 128, kStatsGroup = 32;
 
 VkPipeline keys_pipeline(keel_ctx &ctx, const keel_kv_view *kv, bool values, bool norms) {
     const keel_tensor *arena = values ? kv->v : kv->k;
-    return ctx.pipelines.get(Kernel::keys,
-                             {kGroup, room_for(arena->shape[2], 64), cache_type(arena), values, norms});
+    return ctx.pipelines.get(Kernel::keys, {kGroup, room_for(arena->shape[2], 128), values, norms});
 }
 
-VkPipeline sum_pipeline(keel_ctx &ctx, const keel_kv_view *kv) {
-    return ctx.pipelines.get(Kernel::key_sum, {kSumGroup, cache_type(kv->k)});
+VkPipeline sum_pipeline(keel_ctx &ctx) {
+    return ctx.pipelines.get(Kernel::key_sum, {kSumGroup});
 }
 
 bool has(const keel_keys_args &a, uint64_t bit) {
@@ -106,7 +105,7 @@ void run_key_project(keel_ctx &ctx, const keel_keys_args &a) {
 void plan_key_sum(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
     check_key_sum(ctx.host, a);
     tensor_of(ctx, a.out, "out");
-    sum_pipeline(ctx, a.kv);
+    sum_pipeline(ctx);
     if (has(a, KEEL_KEYS_NORMALIZED)) keys_pipeline(ctx, a.kv, false, true);
     choice.scratch_bytes = norm_bytes(a);
     name_kernel(choice, "key_sum %s", keel_dtype_name(a.kv->k->dtype));
@@ -127,7 +126,7 @@ void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
     }
     p.to = base_of(a.out), p.out_at = rows_of(tensor_of(ctx, a.out, "out"));
     p.out_slots = longest;
-    ctx.stream.dispatch(sum_pipeline(ctx, a.kv), p, groups(p.kv.k_dim, 16), a.kv->kv_heads);
+    ctx.stream.dispatch(sum_pipeline(ctx), p, groups(p.kv.k_dim, 16), a.kv->kv_heads);
 }
 
 void plan_value_norms(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {

@@ -7,13 +7,12 @@ namespace {
 constexpr uint32_t kGroup = 32;
 
 VkPipeline rope_pipeline(keel_ctx &ctx, int64_t dim) {
-    return ctx.pipelines.get(Kernel::rope, {kGroup, room_for(dim, 64)});
+    return ctx.pipelines.get(Kernel::rope, {kGroup, room_for(dim, 128)});
 }
 
 VkPipeline append_pipeline(keel_ctx &ctx, const keel_kv_view *kv) {
     const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
-    return ctx.pipelines.get(Kernel::kv_append,
-                             {kGroup, room_for(dim, 64), cache_type(kv->k), cache_type(kv->v)});
+    return ctx.pipelines.get(Kernel::kv_append, {kGroup, room_for(dim, 128)});
 }
 
 Rows at(const keel_ctx &ctx, const keel_tensor *t, const char *name) {

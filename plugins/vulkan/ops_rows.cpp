@@ -1,11 +1,15 @@
 // softmax, argmax_rows, top_k_rows.
 #include "ops.hpp"
 
+#include <algorithm>
+
 namespace keel_vulkan {
 namespace {
 
+constexpr uint32_t kGroup = 64;
+
 VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) {
-    return ctx.pipelines.get(kernel, {64});
+    return ctx.pipelines.get(kernel, {kGroup});
 }
 
 RowsParams rows_params(const keel_ctx &ctx, const keel_tensor *x) {
@@ -58,8 +62,14 @@ void run_top_k_rows(keel_ctx &ctx, const keel_rows_args &a) {
     const Tensor index = tensor_of(ctx, a.index, "index");
     p.values = base_of(a.values), p.values_at = rows_of(tensor_of(ctx, a.values, "values"));
     p.index = base_of(a.index), p.index_at = rows_of(index);
-    p.k = index.n;
-    if (p.k != 0) ctx.stream.dispatch(pipeline(ctx, Kernel::top_k), p, groups(p.rows, 1));
+    // Each place costs a walk over the row by one invocation at worst, and two reductions.
+    const uint64_t rounds = p.n / kGroup + 2 + 2 * (kGroup / 4 + 1);
+    const uint64_t step =
+        ctx.device.limits_loops() ? std::max<uint64_t>(Device::kMostLoops / rounds, 2) - 1 : index.n;
+    for (p.first = 0; p.first < index.n; p.first = p.k) {
+        p.k = static_cast<uint>(std::min<uint64_t>(p.first + step, index.n));
+        ctx.stream.dispatch(pipeline(ctx, Kernel::top_k), p, groups(p.rows, 1));
+    }
 }
 
 } // namespace keel_vulkan

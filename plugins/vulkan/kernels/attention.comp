@@ -66,7 +66,7 @@ void main() {
 
 #include "attention.glsl"
 
-layout(constant_id = 3) const uint V_TYPE = 0;
+layout(constant_id = 3) const uint V_TYPE = 0;  // 255: as the cache says
 layout(constant_id = 4) const uint ROWS = 16;   // of a tile, a power of two
 layout(constant_id = 5) const uint K_ROOM = 64; // at least head_dim rounded up to 4, a power of two
 layout(constant_id = 6) const uint V_ROOM = 64; // at least v_head_dim, a power of two
@@ -190,7 +190,7 @@ void main() {
                 [[unroll]] for (uint b = 0; b < V_EACH; ++b) {
                     const uint d = d0 + b * V_LANES;
                     if (d >= v_dim) continue;
-                    const float value = load_value(V_TYPE, from, d);
+                    const float value = load_value(V_TYPE == 255u ? P.kv.v_type : V_TYPE, from, d);
                     [[unroll]] for (uint a = 0; a < R_EACH; ++a)
                         acc[a * V_EACH + b] += s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t] * value;
                 }

@@ -19,11 +19,19 @@ void put(uint row, uint slot, float value) {
     to.v[0] = value;
 }
 
+float dot4(InF32 q, uint64_t key, uint e) {
+    return dot(load_k4(key, e), vec4(q.v[e], q.v[e + 1u], q.v[e + 2u], q.v[e + 3u]) * P.scale);
+}
+
 float logit_of(uint head, uint i, uint h, uint64_t key) {
     InF32 q = InF32(at_row(P.q, P.q_at, i, h));
     float sum = 0.0;
-    for (uint e = 0; e + 4u <= P.kv.k_dim; e += 4u)
-        sum += dot(load_k4(key, e), vec4(q.v[e], q.v[e + 1u], q.v[e + 2u], q.v[e + 3u]) * P.scale);
+    uint whole = 0u;
+    for (; whole + 16u <= P.kv.k_dim; whole += 16u) { // few rounds: there are drivers that count them
+        sum += dot4(q, key, whole) + dot4(q, key, whole + 4u) + dot4(q, key, whole + 8u) + dot4(q, key, whole + 12u);
+    }
+    for (; whole + 4u <= P.kv.k_dim; whole += 4u)
+        sum += dot4(q, key, whole);
     for (uint e = P.kv.k_dim & ~3u; e < P.kv.k_dim; ++e)
         sum += load_value(K_TYPE, key, e) * q.v[e] * P.scale;
     return capped(sum);

@@ -16,8 +16,6 @@
 #include "math.glsl"
 #include "quantize.glsl"
 #include "head.glsl"
-layout(constant_id = 2) const uint K_TYPE = 0;
-layout(constant_id = 3) const uint V_TYPE = 0;
 #endif
 #ifdef APPEND
 #include "reduce.glsl"
@@ -50,7 +48,7 @@ void main() {
                 if (slot < 0) continue;
                 const uint64_t to = v_row(P.kv, h, uint(slot));
                 load_head(kF32, at_row(P.v, P.v_at, i, h), P.kv.v_dim);
-                if (to != 0ul) store_head(V_TYPE, to, P.kv.v_dim);
+                if (to != 0ul) store_head(P.kv.v_type, to, P.kv.v_dim);
                 continue;
             }
             const bool is_key = unit >= P.heads;
@@ -74,7 +72,7 @@ void main() {
             const int slot = slot_of(h, i);
             if (slot < 0) continue;
             const uint64_t to = k_row(P.kv, h, uint(slot));
-            if (to != 0ul) store_head(K_TYPE, to, dim);
+            if (to != 0ul) store_head(P.kv.k_type, to, dim);
             if (gl_LocalInvocationIndex == 0u && uint(slot) < P.kv.positions_slots)
                 I32(position_at(P.kv, h, uint(slot))).v[0] = position;
         }
@@ -159,9 +157,9 @@ void main() {
         if (P.source != 0ul)
             load_head(kF32, at_row(P.source, P.source_at, head, slot - P.begin), P.kv.k_dim);
         else
-            load_head(K_TYPE, key, P.kv.k_dim);
+            load_head(P.kv.k_type, key, P.kv.k_dim);
         rotate_head(P.rope, uint(row), 1.0);
-        store_head(K_TYPE, key, P.kv.k_dim);
+        store_head(P.kv.k_type, key, P.kv.k_dim);
         if (gl_LocalInvocationIndex == 0u && slot < P.kv.positions_slots)
             I32(position_at(P.kv, head, slot)).v[0] = InI32(P.new_positions).v[P.new_offset + head * P.new_stride + slot];
     }

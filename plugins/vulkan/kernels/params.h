@@ -66,7 +66,7 @@ struct RowsParams {
     uint64_t x, values, index;
     Rows x_at, values_at, index_at;
     uint rows, n, k;
-    uint reserved;
+    uint first; // of top_k: places before it were filled by the dispatch before
 };
 
 // keel_gpu::RopeConstants with the tables' addresses.

@@ -14,9 +14,8 @@
 #include "kv.glsl"
 #include "head.glsl"
 #include "reduce.glsl"
-layout(constant_id = 2) const uint TYPE = 0;
-layout(constant_id = 3) const uint VALUES = 0; // norms of values, not of keys
-layout(constant_id = 4) const uint NORMS = 0;
+layout(constant_id = 2) const uint VALUES = 0; // norms of values, not of keys
+layout(constant_id = 3) const uint NORMS = 0;
 
 // A workgroup for a slot of a head.
 void main() {
@@ -25,7 +24,7 @@ void main() {
     for (uint slot = P.begin + gl_WorkGroupID.x; slot < end; slot += gl_NumWorkGroups.x) {
         const uint64_t from = VALUES != 0u ? v_row(P.kv, head, slot) : k_row(P.kv, head, slot);
         if (from == 0ul) continue;
-        load_head(TYPE, from, dim);
+        load_head(VALUES != 0u ? P.kv.v_type : P.kv.k_type, from, dim);
         if (P.rotate != 0u) rotate_head(P.rope, rope_row(P.rope, InI32(position_at(P.kv, head, slot)).v[0]), -1.0);
         F32 to = F32(at_row(P.to, P.out_at, head, slot));
         if (NORMS != 0u) {
@@ -48,7 +47,6 @@ void main() {
 #elif defined(KEY_SUM)
 
 #include "kv.glsl"
-layout(constant_id = 1) const uint TYPE = 0;
 const uint LANES = 16; // elements of a key that a workgroup adds up
 shared float sums[gl_WorkGroupSize.x];
 
@@ -61,7 +59,7 @@ void main() {
         for (uint slot = P.begin + me / LANES; slot < end && e < P.kv.k_dim; slot += stripes) {
             const uint64_t key = k_row(P.kv, head, slot);
             if (key == 0ul) continue;
-            float value = load_value(TYPE, key, e);
+            float value = load_value(P.kv.k_type, key, e);
             if (P.norms != 0ul) {
                 const float norm = InF32(at4(P.norms, head * P.out_slots + slot)).v[0];
                 if (norm == 0.0) continue;

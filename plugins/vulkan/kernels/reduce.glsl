@@ -8,22 +8,22 @@
 shared uint reduce_room[gl_WorkGroupSize.x];
 
 #ifdef KEEL_SUBGROUPS
-#define KEEL_REDUCE(name, T, subgroup_op, combine, to_uint, from_uint)                                       \
+#define KEEL_REDUCE(name, T, nothing, subgroup_op, combine, to_uint, from_uint)                                   \
     T name(T x) {                                                                                            \
         x = subgroup_op(x);                                                                                  \
         if (gl_NumSubgroups == 1) return x;                                                                  \
         barrier();                                                                                           \
         if (subgroupElect()) reduce_room[gl_SubgroupID] = to_uint(x);                                        \
         barrier();                                                                                           \
-        x = from_uint(reduce_room[0]);                                                                       \
-        for (uint i = 1; i < gl_NumSubgroups; ++i) {                                                         \
+        x = from_uint(nothing);                                                                              \
+        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) {                  \
             const T y = from_uint(reduce_room[i]);                                                           \
             x = combine(x, y);                                                                               \
         }                                                                                                    \
-        return x;                                                                                            \
+        return subgroup_op(x);                                                                               \
     }
 #else
-#define KEEL_REDUCE(name, T, subgroup_op, combine, to_uint, from_uint)                                       \
+#define KEEL_REDUCE(name, T, nothing, subgroup_op, combine, to_uint, from_uint)                                   \
     T name(T x) {                                                                                            \
         barrier();                                                                                           \
         reduce_room[gl_LocalInvocationIndex] = to_uint(x);                                                   \
@@ -41,9 +41,9 @@ shared uint reduce_room[gl_WorkGroupSize.x];
 #endif
 #define KEEL_PLUS(a, b) ((a) + (b))
 
-KEEL_REDUCE(group_sum, float, subgroupAdd, KEEL_PLUS, floatBitsToUint, uintBitsToFloat)
-KEEL_REDUCE(group_max, uint, subgroupMax, max, uint, uint)
-KEEL_REDUCE(group_min, uint, subgroupMin, min, uint, uint)
+KEEL_REDUCE(group_sum, float, 0u, subgroupAdd, KEEL_PLUS, floatBitsToUint, uintBitsToFloat)
+KEEL_REDUCE(group_max, uint, 0u, subgroupMax, max, uint, uint)
+KEEL_REDUCE(group_min, uint, 0xFFFFFFFFu, subgroupMin, min, uint, uint)
 
 // A float as an integer in the same order; NaN is above all, -0 equals 0.
 uint order_key(float x) {

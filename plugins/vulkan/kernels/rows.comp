@@ -22,12 +22,22 @@ void main() {
         place = group_min(key == best ? place : 0xFFFFFFFFu);
         if (me == 0u) I32(at_row(P.index, P.index_at, 0, r)).v[0] = best == 0xFFFFFFFFu || n == 0u ? -1 : int(place);
 #elif defined(TOP_K)
+        // What lies below the last one that was taken: smaller, or as large and behind it.
+        uint above = 0xFFFFFFFFu, above_at = 0u;
+        bool broken = false, all = true;
+        if (P.first != 0u) {
+            const int last = InI32(at_row(P.index, P.index_at, 0, r)).v[P.first - 1u];
+            all = false;
+            broken = last < 0;
+            above_at = uint(max(last, 0));
+            above = order_key(x.v[above_at]);
+        }
         for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
             const uint other = order_key(x.v[e]);
-            if (other > key) key = other, place = e;
+            const bool below = all || other < above || (other == above && e > above_at);
+            if (below && other > key) key = other, place = e;
         }
-        bool broken = false;
-        for (uint k = 0; k < P.k; ++k) {
+        for (uint k = P.first; k < P.k; ++k) {
             const uint best = group_max(key), taken = group_min(key == best ? place : 0xFFFFFFFFu);
             broken = broken || best == 0xFFFFFFFFu; // a NaN is the largest of all, and so the first
             if (me == 0u) {
