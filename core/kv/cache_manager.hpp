@@ -112,10 +112,17 @@ class CacheManager {
     uint64_t bytes_in_use() const {
         return cache_->bytes_in_use() + (rerotation_ ? rerotation_->copied_bytes() : 0);
     }
+    // What the policy makes the core hold beside that: sums per slot, last queries, their statistics, replay scores, the protected prefix
+    // before its rotation, and the arrays that evictions are decided with. On the device and on the host, as much as was made by now.
+    // What the plugin itself keeps is its own.
+    uint64_t policy_bytes() const;
+    // Microseconds that evictions took, from the trigger to the end, on the host (which waits for the device where it reads).
+    double eviction_us() const { return eviction_us_; }
     uint64_t evictions() const { return evictions_; } // times that slots went
     uint64_t evicted_slots() const {
         return evicted_slots_;
     } // of the head that lost most, summed over evictions
+    uint64_t evicted_in_all() const { return evicted_in_all_; } // of all layers and heads together
     uint64_t evicted_bytes() const { return evicted_bytes_; } // of blocks given back by them
 
   private:
@@ -182,7 +189,8 @@ class CacheManager {
     uint64_t sequence_ = 0;
     int64_t seen_ = 0, since_every_n_ = 0;
     int64_t tail_ = 0; // newest tokens that are in all heads: what may be taken back
-    uint64_t evictions_ = 0, evicted_slots_ = 0, evicted_bytes_ = 0;
+    uint64_t evictions_ = 0, evicted_slots_ = 0, evicted_in_all_ = 0, evicted_bytes_ = 0;
+    double eviction_us_ = 0;
     std::vector<int32_t> positions_; // of the tokens to come
     std::vector<EvictionRecord> records_;
 

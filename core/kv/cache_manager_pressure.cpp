@@ -45,6 +45,14 @@ void CacheManager::load_extras(StateReader &in) {
                                              static_cast<uint32_t>(row % kv_heads)));
 }
 
+uint64_t CacheManager::policy_bytes() const {
+    uint64_t sum = (inputs_ ? inputs_->bytes() : 0) + (rerotation_ ? rerotation_->work_bytes() : 0);
+    for (const Answer &a : answers_)
+        sum += held_bytes(a.lengths) + held_bytes(a.positions) + held_bytes(a.mask) + held_bytes(a.stay) +
+               held_bytes(a.held) + held_bytes(a.scores) + held_bytes(a.listed) + held_bytes(a.counts);
+    return sum;
+}
+
 // ---- pinned tokens -------------------------------------------------------------------------------------------------
 
 // Where tokens that are in the cache lie, per head. Throws Error(usage) if they are not all there.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kv/cache_plan.hpp"
+#include "kv/held_bytes.hpp"
 
 #include <vector>
 
@@ -14,6 +15,7 @@ class KeyTurns {
 
     // The layer's view with rows of tables() in the place of positions. Both valid until the next call.
     const keel_kv_view *prepare(const KvCache &cache, uint32_t layer);
+    uint64_t bytes() const { return held_bytes(cos_) + held_bytes(sin_) + held_bytes(rows_); }
     const keel_rope_tables *tables() const { return &tables_; }
 
   private:

@@ -295,6 +295,20 @@ void PolicyInputs::compacted(const KvCache &cache) {
     if (chunks_) chunks_->shrunk(cache);
 }
 
+uint64_t PolicyInputs::bytes() const {
+    uint64_t sum = held_bytes(replay_) + held_bytes(projection_) + held_bytes(ranges_);
+    for (const Array *array :
+         {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_, &query_sum_, &query_second_,
+          &chunk_scores_, &keys_, &key_project_})
+        sum += held_bytes(array->device) + held_bytes(array->host);
+    if (ring_) sum += ring_->bytes();
+    if (running_) sum += running_->bytes();
+    if (chunks_) sum += chunks_->bytes();
+    if (stats_) sum += stats_->bytes();
+    if (turns_) sum += turns_->bytes();
+    return sum;
+}
+
 const Tensor &PolicyInputs::replay_scores() {
     const KvShape &s = plan_.shape();
     const int64_t rows = int64_t{s.layers} * s.kv_heads, slots = s.blocks_per_head() * s.block_slots;

@@ -46,6 +46,9 @@ class PolicyInputs final : public StepTap {
     // Scores of a replay, f32 [layers * kv_heads, slots], all 0, for compute() to hand over.
     const Tensor &replay_scores();
 
+    // Memory that all this takes by now, on the device and on the host: what is collected, and the arrays of the last eviction.
+    uint64_t bytes() const;
+
     // ---- a sequence's life ----
     // Can the last n of `seen` tokens be taken back?
     bool can_truncate(int64_t n, int64_t seen) const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kv/cache_plan.hpp"
+#include "kv/held_bytes.hpp"
 
 #include <memory>
 #include <span>
@@ -35,6 +36,7 @@ class PristineKeys {
         return origins_[row(layer, head)][static_cast<size_t>(slot)];
     }
     uint64_t bytes() const;
+    uint64_t work_bytes() const { return held_bytes(room_) + held_bytes(ids_); } // of rows on their way
     void truncate(const KvCache &cache);
     void copy_from(const PristineKeys &other);
     void save(StateWriter &out) const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "device/executor.hpp"
+#include "kv/held_bytes.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -30,6 +31,7 @@ class QueryRing {
     // Rows as bytes, [layers, held, heads, head_dim].
     std::vector<std::byte> read() const;
     void write(const std::vector<std::byte> &rows, int64_t held);
+    uint64_t bytes() const { return held_bytes(all_); }
     uint64_t row_bytes() const { return row_bytes_; } // of one layer
     // Takes what a ring of the same shape on another device holds, whatever the type of its rows.
     void take_over(const QueryRing &other);

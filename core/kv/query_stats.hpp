@@ -30,6 +30,10 @@ class QueryStats {
     const Tensor &sum() const { return sum_; }       // f32 [layers * heads, head_dim]
     const Tensor &second() const { return second_; } // f32 [layers * heads, head_dim, head_dim]
 
+    uint64_t bytes() const {
+        return held_bytes(sum_) + held_bytes(second_) + held_bytes(step_queries_) + held_bytes(waiting_rows_);
+    }
+
     // How many of the last tokens can be taken back; `seen` tokens by now.
     int64_t revocable(int64_t seen) const;
     void drop(int64_t n, int64_t seen);

@@ -32,6 +32,8 @@ class Rerotation {
     // Is there memory to go on if only these slots are left? If not: why, in words.
     bool can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const;
     uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; } // of quantized keys
+    // Of what else this needs: the prefix as it was first written, tables, and rows on their way.
+    uint64_t work_bytes() const;
     // The sequence was cut: protected slots from the shortest head's length on will be written anew.
     void truncate(const KvCache &cache);
     // `cache`: the fork's.

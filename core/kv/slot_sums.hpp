@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kv/held_bytes.hpp"
 #include "kv/kv_cache.hpp"
 
 #include <vector>
@@ -21,6 +22,8 @@ class SlotSums {
     void shrunk(const KvCache &cache);
     // Queues a copy of the first `layers` layers' sums into `out` [layers * kv_heads, stride].
     void copy_to(const Tensor &out) const;
+
+    uint64_t bytes() const { return held_bytes(all_) + held_bytes(clean_); }
 
     void save(StateWriter &out, const KvCache &cache) const;
     void load(StateReader &in, const KvCache &cache);
