@@ -167,6 +167,7 @@ Stop stop_of(StopReason reason) {
         return Stop::max_tokens;
     case StopReason::cache_full:
         return Stop::cache_full;
+    case StopReason::device_lost: // thrown, see result_of
     case StopReason::cancelled:
         break;
     }
@@ -174,6 +175,7 @@ Stop stop_of(StopReason reason) {
 }
 
 Result result_of(GenerateResult &&r) {
+    if (r.reason == StopReason::device_lost) throw_error(ErrorKind::runtime, "{}", r.detail);
     Result out;
     out.text = std::move(r.text);
     out.ids = std::move(r.ids);

@@ -49,6 +49,7 @@ class Chat {
     void answer(const std::string &question);
     void show_stats() const;
     void switch_to(std::string_view arguments);
+    void switch_backend(Engine &engine);
     void command(std::string_view line);                           // without its '/'
     std::optional<std::string> question(LineReader &reader) const; // lines that end in '\' go on
 

@@ -28,7 +28,9 @@ constexpr std::array<Command, 8> commands{{
     {"save", "FILE", "write the chat to a file, with its cache"},
     {"load", "FILE", "go on with a chat that was saved on this model"},
     {"switch", "TARGET [--template NAME] [KEY=VALUE]",
-     "go on on another model or pipeline, which reads what was said anew"},
+     "go on on another model or pipeline, which reads what was said anew; NAME of a backend of 'hybrid': on "
+     "that "
+     "one, with the cache"},
     {"exit", "", "leave; so does Ctrl-D"},
 }};
 
@@ -98,7 +100,7 @@ void Chat::greet() const {
     Pipeline &p = *running_.pipeline;
     const CachePlan &plan = p.cache_plan();
     console().faint(fmt::format("{} | template {} | {} | context {} tokens, {}\n", p.source().path(),
-                                running_.conversation->chat().name(), p.device().plugin(), p.context(),
+                                running_.conversation->chat().name(), p.backends_text(), p.context(),
                                 plan.keeps_all() ? std::string("nothing is forgotten")
                                                  : "policy " + plan.config().policy.name));
     const size_t turns = running_.conversation->turns().size() / 2;
@@ -181,6 +183,8 @@ static SessionStats since(const SessionStats &before, SessionStats now) {
     now.evictions -= before.evictions;
     now.evicted_tokens -= before.evicted_tokens;
     now.evicted_bytes -= before.evicted_bytes;
+    const auto told = static_cast<std::ptrdiff_t>(std::min(before.moves.size(), now.moves.size()));
+    now.moves.erase(now.moves.begin(), now.moves.begin() + told);
     now.decode_stream.submits -= before.decode_stream.submits;
     now.decode_stream.waits -= before.decode_stream.waits;
     return now;
@@ -205,6 +209,10 @@ void Chat::answer(const std::string &question) {
         say("the answer was cut off by generation.max_tokens (-n)");
     last_ = result;
     if (settings_.stats) show_stats();
+    for (const BackendMove &move : result.stats.moves) {
+        const bool is_routine = move.why == BackendMove::Why::phase && move.refused.empty();
+        if (!settings_.stats && !settings_.quiet && !is_routine) say("switch: " + move_text(move));
+    }
 }
 
 void Chat::show_stats() const {
@@ -213,6 +221,23 @@ void Chat::show_stats() const {
     console().faint(fmt::format("{}, {} tokens so far, {} in the cache of {} that the context has\n",
                                 answers(running_.conversation->turns().size() / 2), session.tokens(),
                                 session.cache().cache().max_length(), running_.pipeline->context()));
+}
+
+// On another of the pipeline's backends, with the cache.
+void Chat::switch_backend(Engine &engine) {
+    const size_t known = running_.session->stats().moves.size();
+    switch (running_.session->switch_to(engine)) {
+    case Session::Switch::there:
+        return say(fmt::format("it is on {} already", engine.name));
+    case Session::Switch::warming:
+        return say(fmt::format("the next answer goes on on {}, after {} tokens that warm it up", engine.name,
+                               *running_.pipeline->config().hybrid.switching.warmup_tokens));
+    case Session::Switch::refused:
+    case Session::Switch::done:
+        break;
+    }
+    const std::vector<BackendMove> &moves = running_.session->stats().moves;
+    say(moves.size() > known ? "switch: " + move_text(moves.back()) : fmt::format("on {} now", engine.name));
 }
 
 // The old model stays until the new one is there: what cannot be loaded costs nothing.
@@ -233,7 +258,11 @@ void Chat::switch_to(std::string_view arguments) {
         }
     }
     if (target.empty())
-        throw_error(ErrorKind::usage, "/switch: expected a pipeline file or a model behind it");
+        throw_error(ErrorKind::usage, "/switch: expected a pipeline file, a model{} behind it",
+                    running_.pipeline->config().hybrid.is_given() ? " or the name of a backend" : "");
+    if (Engine *engine = running_.pipeline->find_engine(target);
+        engine != nullptr && running_.pipeline->config().hybrid.is_given())
+        return switch_backend(*engine);
     pipeline::PipelineConfig config = load_target(target, sets);
     if (!settings_.stop.empty() && !has_stop) config.generation.stop.value = settings_.stop;
     Running next = load(config, chat_template, running_.conversation->system());

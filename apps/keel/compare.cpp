@@ -34,7 +34,7 @@ pipeline::PipelineConfig second_config(const CompareArguments &a, const pipeline
         if (!a.against_sets.empty())
             throw_error(ErrorKind::usage,
                         "--against-set goes with a second pipeline; the reference computes the first");
-        pipeline::PipelineConfig config = first;
+        pipeline::PipelineConfig config = first; // a hybrid is refused below
         config.backend.plugin.value = reference_plugin()->id;
         config.backend.params.clear();
         config.backend.device.value = "auto";
@@ -92,6 +92,14 @@ int run_compare_command(const CompareArguments &a) {
     compare.save = save_folder(a);
     const pipeline::PipelineConfig config = a.pipeline.load();
     const pipeline::PipelineConfig against = second_config(a, config);
+    for (const pipeline::PipelineConfig *c : {&config, &against}) {
+        if (!c->hybrid.is_given()) continue;
+        throw_error(
+            ErrorKind::input,
+            "{}: two pipelines are compared op by op, each on one backend in this version; name it under "
+            "'backend', or with --set backend=NAME",
+            to_string(c->hybrid.backends.where));
+    }
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;

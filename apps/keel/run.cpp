@@ -69,8 +69,10 @@ int finish(const RunOptions &o, const Program &program, Pipeline &pipeline, cons
     if (!program.quiet) {
         if (result.reason == StopReason::cache_full) console().message("keel: stopped: ", result.detail, 33);
         if (result.reason == StopReason::cancelled) console().message("keel: ", "interrupted");
+        if (result.reason == StopReason::device_lost) console().message("keel: error: ", result.detail, 31);
         console().faint(closing_line(result) + "\n");
     }
+    if (result.reason == StopReason::device_lost) return 1;
     return result.reason == StopReason::cancelled ? interrupted_code : 0;
 }
 
@@ -136,7 +138,7 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline, con
                     "--pin names a part of the prompt, and there is none: give one with -p TEXT");
     const GenerateResult result = generate(session, ids, generation);
     const int code = finish(o, program, pipeline, prompt, result);
-    if (!o.save_session.empty()) save(o, session, result);
+    if (!o.save_session.empty() && result.reason != StopReason::device_lost) save(o, session, result);
     return code;
 }
 

@@ -253,6 +253,8 @@ int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, Batch
         try {
             const GenerateResult result = generate(session, pipeline.tokenizer()->encode(prompt.prompt), own);
             if (result.reason == StopReason::cancelled) throw Interrupted{}; // half an answer is none
+            if (result.reason == StopReason::device_lost)
+                throw_error(ErrorKind::runtime, "{}", result.detail);
             Json whole = result_json(pipeline, prompt.prompt, result);
             for (const char *key : {"text", "ids", "stop", "logprobs"}) {
                 if (whole.contains(key)) line[key] = std::move(whole[key]);

@@ -66,8 +66,41 @@ std::string quoted(std::string_view piece) {
     return '"' + printable(out, 4096) + '"';
 }
 
+namespace {
+
+// Who does what; null where there is one backend.
+Json hybrid_json(Pipeline &p) {
+    if (!p.config().hybrid.is_given()) return nullptr;
+    Json backends = Json::array();
+    for (const auto &engine : p.engines()) {
+        backends.push_back({{"name", engine->name},
+                            {"backend", engine->device().plugin()},
+                            {"device", engine->device().device_info().name},
+                            {"first_layer", engine->part.first},
+                            {"last_layer", engine->part.end - 1},
+                            {"weight_bytes_per_token", engine->weights->bytes_per_token(engine->device())},
+                            {"kv_bytes_per_token", engine->kv_shape.bytes_per_token()},
+                            {"decode", rows_json(engine->graph->decode_ops())},
+                            {"prefill", rows_json(engine->graph->prefill_ops())}});
+    }
+    Json json = {{"crossing_bytes_per_token", p.crossing_bytes_per_token()},
+                 {"backends", std::move(backends)}};
+    if (p.mode() == pipeline::HybridMode::taking_turns) {
+        json["prefill"] = p.prefill_engine().name;
+        json["decode"] = p.engine().name;
+    }
+    if (const FfnHelper *helper = p.ffn_helper()) {
+        json["ffn_split"] = {{"helper", p.config().hybrid.ffn_split->back().on},
+                             {"decode", rows_json(helper->decode_ops())}};
+    }
+    return json;
+}
+
+} // namespace
+
 Json explain_json(Pipeline &p) {
-    return {{"backend", p.device().plugin()},
+    return {{"hybrid", hybrid_json(p)},
+            {"backend", p.device().plugin()},
             {"device", p.device().device_info().name},
             {"description", p.device().info().description},
             {"sync", to_string(p.executor().stream().strategy())},
@@ -82,6 +115,31 @@ Json explain_json(Pipeline &p) {
             {"prefill", rows_json(p.graph().prefill_ops())},
             {"eviction", rows_json(p.cache_plan().ops())}};
 }
+
+namespace {
+
+Json moves_json(const std::vector<BackendMove> &moves) {
+    Json list = Json::array();
+    for (const BackendMove &m : moves) {
+        Json json = {{"why", move_reason_name(m.why)},
+                     {"from", m.from},
+                     {"to", m.to},
+                     {"tokens", m.tokens},
+                     {"bytes", m.bytes},
+                     {"milliseconds", m.milliseconds}};
+        if (m.warmup_tokens > 0) {
+            json["warmup_tokens"] = m.warmup_tokens;
+            json["warmup_compared"] = m.warmup_compared;
+            json["warmup_agreed"] = m.warmup_agreed;
+        }
+        if (m.why == BackendMove::Why::lost) json["reread_tokens"] = m.reread_tokens;
+        if (!m.refused.empty()) json["refused"] = m.refused;
+        list.push_back(std::move(json));
+    }
+    return list;
+}
+
+} // namespace
 
 Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r) {
     const SessionStats &s = r.stats;
@@ -108,6 +166,7 @@ Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r
                      {"evicted_bytes", s.evicted_bytes},
                      {"submits_per_token", static_cast<double>(s.decode_stream.submits) / steps},
                      {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps}};
+    if (p.config().hybrid.is_given()) json["stats"]["switches"] = moves_json(s.moves);
     return json;
 }
 

@@ -24,7 +24,7 @@ void TraceOption::watch(Pipeline &pipeline) const {
     Trace &trace = *state_->trace;
     trace.span("load", "step", state_->opened, trace.now(),
                {{"model", Trace::text(pipeline.source().path())}});
-    pipeline.executor().set_trace(&trace);
+    pipeline.set_trace(&trace);
 }
 
 } // namespace keel::cli

@@ -210,7 +210,7 @@ class Bench {
     }
 
     double bytes_read(const DecodeSamples &samples) const {
-        return static_cast<double>(pipeline_.weights().bytes_per_token(pipeline_.device()) + samples.kv_read);
+        return static_cast<double>(pipeline_.weight_bytes_per_token() + samples.kv_read);
     }
 
     void add_prefill(int64_t n, std::vector<double> rates) {
@@ -242,7 +242,7 @@ class Bench {
         const ModelConfig &model = pipeline_.model();
         Device &device = pipeline_.device();
         BenchReport &r = report_;
-        r.backend = device.plugin();
+        r.backend = pipeline_.backends_text();
         r.device = device.device_info().name;
         r.description = device.info().description;
         r.sync = to_string(pipeline_.executor().stream().strategy());
@@ -251,9 +251,9 @@ class Bench {
         r.weights = pipeline_.weights().dtype_name();
         r.policy = *pipeline_.config().policy.plugin;
         r.parameters = model.parameter_count();
-        r.weight_bytes_per_token = pipeline_.weights().bytes_per_token(device);
-        r.weight_bytes = pipeline_.weights().bytes(device);
-        r.kv_bytes_per_token = pipeline_.kv_shape().bytes_per_token();
+        r.weight_bytes_per_token = pipeline_.weight_bytes_per_token();
+        r.weight_bytes = pipeline_.weight_bytes();
+        r.kv_bytes_per_token = pipeline_.kv_bytes_per_token();
         r.key_dtype = pipeline_.kv_shape().key_dtype;
         r.value_dtype = pipeline_.kv_shape().value_dtype;
         for (const PlannedOp *op : pipeline_.ops())

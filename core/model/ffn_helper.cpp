@@ -140,11 +140,11 @@ void FfnHelper::start(size_t layer, const Tensor &h) {
     settle(); // of a step that failed in between
     layer_ = layer;
     m_ = static_cast<uint32_t>(h.dim(0));
-    std::vector<std::byte> rows(h.bytes());
-    h.read(rows.data());
+    rows_.resize(h.bytes());
+    h.read(rows_.data());
     const auto count = static_cast<size_t>(h.dim(0) * h.dim(1));
-    convert(h.dtype(), rows.data(), h_.dtype(), input_, count, floats_);
-    crossed_ += rows.size();
+    convert(h.dtype(), rows_.data(), h_.dtype(), input_, count, floats_);
+    crossed_ += rows_.size();
     state_.store(asked, std::memory_order_release);
     state_.notify_all();
 }
@@ -159,10 +159,9 @@ void FfnHelper::finish(const Tensor &out) {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     crossed_ += output_.size();
     if (out.dtype() == KEEL_DTYPE_F32) return out.write(output_.data());
-    std::vector<std::byte> rows;
-    convert(KEEL_DTYPE_F32, output_.data(), out.dtype(), rows, static_cast<size_t>(out.dim(0) * out.dim(1)),
+    convert(KEEL_DTYPE_F32, output_.data(), out.dtype(), rows_, static_cast<size_t>(out.dim(0) * out.dim(1)),
             floats_);
-    out.write(rows.data());
+    out.write(rows_.data());
 }
 
 uint64_t FfnHelper::crossing_bytes_per_token(keel_dtype input) const {

@@ -64,7 +64,8 @@ class FfnHelper {
     std::vector<std::byte> input_, output_; // as they go over
     std::exception_ptr error_;
     std::atomic<uint32_t> state_{idle};
-    std::vector<float> floats_; // the caller's, for conversions
+    std::vector<std::byte> rows_; // the caller's, for copies and conversions
+    std::vector<float> floats_;
     uint64_t crossed_ = 0;
     std::thread thread_;
 };

@@ -185,11 +185,24 @@ void check_eviction(const PolicySection &policy) {
     check_pressure(policy.trigger);
 }
 
+namespace {
+
+[[noreturn]] void missing_backend(const YamlNode &root) {
+    const KeySpec &key = *find_key("backend.plugin");
+    throw_error(ErrorKind::input, "{}: expected the key '{}', found none; for example '{}: {{{}: {}}}'",
+                root.source ? root.source->name : "a pipeline without a file", key.path,
+                parent_path(key.path), last_part(key.path), key.example);
+}
+
+} // namespace
+
 PipelineConfig make_config(const YamlNode &tree) {
     YamlNode root = tree;
     expand_shorthands(root);
     PipelineConfig config;
     visit_settings(config, Reader(root));
+    check_hybrid(config);
+    if (!config.hybrid.is_given() && config.backend.plugin->empty()) missing_backend(root);
     check_sync(config.sync);
     check_log(config.policy);
     return config;

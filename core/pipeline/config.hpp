@@ -50,6 +50,7 @@ enum class PositionMode { absolute, rerotated, automatic };
 enum class Trigger { prefill_end, budget, insert, every_n, pressure };
 enum class SyncStrategy { automatic, lazy, eager, batched };
 enum class BudgetKind { none, tokens, ratio, mib };
+enum class SwitchTrigger { tokens, pressure, command };
 
 struct PluginSection {
     Setting<std::string> plugin; // a name, or an absolute path (it begins with '/')
@@ -160,11 +161,72 @@ struct GenerationSection {
     bool operator==(const GenerationSection &) const = default;
 };
 
+// One of the backends of a hybrid, under the name that the rest of the section knows it by.
+struct HybridBackend : BackendSection {
+    std::string name;
+    SourceLocation name_where;
+    Setting<std::optional<keel_dtype>> kv_dtype, key_dtype, value_dtype; // nullopt: as `kv:` says
+    bool operator==(const HybridBackend &other) const {
+        return name == other.name && BackendSection::operator==(other) && kv_dtype == other.kv_dtype &&
+               key_dtype == other.key_dtype && value_dtype == other.value_dtype;
+    }
+};
+
+// Layers first to last, both included, on a backend.
+struct LayerShare {
+    int64_t first = 0, last = 0;
+    std::string on;
+    SourceLocation where, on_where; // of the range, of the name
+    bool operator==(const LayerShare &other) const {
+        return first == other.first && last == other.last && on == other.on;
+    }
+};
+
+struct FfnShare {
+    std::string on;
+    double share = 0;
+    SourceLocation where;
+    bool operator==(const FfnShare &other) const { return on == other.on && share == other.share; }
+};
+
+struct SwitchSection {
+    Setting<std::vector<SwitchTrigger>> on; // empty: never
+    Setting<std::optional<int64_t>> after_tokens;
+    Setting<std::string> to;
+    Setting<int64_t> warmup_tokens;
+    Setting<std::optional<double>> available_mib; // nullopt: auto
+
+    bool has(SwitchTrigger trigger) const noexcept;
+    bool operator==(const SwitchSection &) const = default;
+};
+
+// What several backends share of the work. Exactly one of the modes is in use.
+enum class HybridMode {
+    none,         // one backend, under `backend:`
+    taking_turns, // prefill, decode, switch: one backend runs a step
+    by_layers,
+    by_columns, // of the feed-forward networks
+};
+
+struct HybridSection {
+    Setting<std::vector<HybridBackend>> backends; // in the order of the file; names differ
+    Setting<std::string> prefill, decode; // checked; empty: decode is the first backend, prefill is decode's
+    SwitchSection switching;
+    Setting<std::vector<LayerShare>> layers;  // rising, from 0, without a gap; two backends at least
+    Setting<std::vector<FfnShare>> ffn_split; // two, which add up to 1; the first runs all else
+
+    bool is_given() const { return !backends->empty(); }
+    HybridMode mode() const;
+    const HybridBackend &backend(std::string_view name) const; // which has to be there
+    bool operator==(const HybridSection &) const = default;
+};
+
 // A pipeline file, checked against the schema. Whether the named plugins exist and take their params, and whether model,
 // backend and policy fit together, is known when they are loaded.
 struct PipelineConfig {
     ModelSection model;
-    BackendSection backend;
+    BackendSection backend; // nothing in it where a hybrid is given
+    HybridSection hybrid;
     KvSection kv;
     PolicySection policy;
     SyncSection sync;
@@ -216,6 +278,16 @@ void visit_settings(Config &c, Visit &&visit) {
     visit("sync.ops", c.sync.ops);
     visit("strict", c.strict);
     visit("fallback", c.fallback);
+    visit("hybrid.backends", c.hybrid.backends);
+    visit("hybrid.prefill", c.hybrid.prefill);
+    visit("hybrid.decode", c.hybrid.decode);
+    visit("hybrid.switch.on", c.hybrid.switching.on);
+    visit("hybrid.switch.after_tokens", c.hybrid.switching.after_tokens);
+    visit("hybrid.switch.to", c.hybrid.switching.to);
+    visit("hybrid.switch.warmup_tokens", c.hybrid.switching.warmup_tokens);
+    visit("hybrid.switch.available_mib", c.hybrid.switching.available_mib);
+    visit("hybrid.layers", c.hybrid.layers);
+    visit("hybrid.ffn_split", c.hybrid.ffn_split);
     visit("sampling.temperature", c.sampling.temperature);
     visit("sampling.top_k", c.sampling.top_k);
     visit("sampling.top_p", c.sampling.top_p);
@@ -232,6 +304,9 @@ void visit_settings(Config &c, Visit &&visit) {
 // Whether budget and trigger make sense together. A policy that keeps all ignores them, and whether it does it says itself: to be asked
 // once the policy was loaded and is known to evict. Throws Error(input) with the key's line.
 void check_eviction(const PolicySection &policy);
+
+// What the keys of a hybrid ask of each other. Throws Error(input) with the key's line. `sections` has a `backend:` as well.
+void check_hybrid(const PipelineConfig &config);
 
 // Checks a tree and makes a config of it. Throws Error(input) "FILE:LINE:COLUMN: expected ..., found ...".
 PipelineConfig make_config(const YamlNode &root);

@@ -1,6 +1,7 @@
 #include "pipeline/config_writer.hpp"
 #include "pipeline/schema.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace keel::pipeline {
@@ -12,7 +13,8 @@ constexpr std::string_view intro = R"(# The pipeline file
      KEEL_UPDATE_DOCS=1 on the pipeline tests. -->
 
 A pipeline is a YAML file with everything that a run depends on: which model, computed by which backend, with which
-cache, which eviction policy, and how text is drawn. Two keys are required; the shortest pipeline is
+cache, which eviction policy, and how text is drawn. Two keys are required (`hybrid` may stand in the place of `backend`); the
+shortest pipeline is
 
 ```yaml
 model: ../models/tiny
@@ -54,6 +56,7 @@ std::string rule_text(const OverrideRule &rule) {
 
 std::string key_row(const KeySpec &key) {
     std::string preset = key.required ? "required" : "none";
+    if (key.path == "backend.plugin") preset = "required, or `hybrid`";
     if (!key.default_text.empty()) preset = fmt::format("`{}`", key.default_text);
     if (key.type == KeyType::params) preset = "the plugin's own";
     return fmt::format("| `{}` | {} | {} | `{}` | {} |\n", last_part(key.path), expectation(key), preset,
@@ -80,11 +83,17 @@ std::string config_markdown() {
     std::string out(intro);
     for (const OverrideRule &rule : override_rules())
         out += rule_text(rule);
+    out += "| `backend.plugin` | `hybrid` |\n| `hybrid.backends` | `backend` |\n"
+           "| `hybrid.backends.NAME.plugin` with another value | `hybrid.backends.NAME.params` |\n";
     out += "\n## Keys\n";
     for (const SectionSpec &section : schema_sections()) {
         if (!section.path.empty()) out += section_text(section);
     }
     out += section_text(*find_section(""));
+    const bool refuses = std::any_of(schema_keys().begin(), schema_keys().end(), [](const KeySpec &key) {
+        return key.type == KeyType::unsupported || !key.unsupported.empty();
+    });
+    if (!refuses) return out;
     out += "\n## Not in this version\n\nThese are known and refused, never ignored:\n\n";
     for (const KeySpec &key : schema_keys()) {
         if (key.type == KeyType::unsupported) out += fmt::format("- `{}`: {}.\n", key.path, key.doc);

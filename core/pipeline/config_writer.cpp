@@ -53,6 +53,27 @@ class Encoder {
             words.push_back(choice(static_cast<size_t>(trigger)));
         return flow_list(words);
     }
+    std::string operator()(const std::vector<SwitchTrigger> &v) const {
+        if (v.empty()) return {}; // not given
+        std::vector<std::string> words;
+        for (const SwitchTrigger trigger : v)
+            words.push_back(choice(static_cast<size_t>(trigger)));
+        return flow_list(words);
+    }
+    std::string operator()(const std::vector<HybridBackend> &v) const;
+    std::string operator()(const std::vector<LayerShare> &v) const {
+        std::string text;
+        for (const LayerShare &share : v)
+            text += fmt::format("{}{{range: {}-{}, on: {}}}", text.empty() ? "" : ", ", share.first,
+                                share.last, yaml_scalar(share.on));
+        return text.empty() ? text : "[" + text + "]";
+    }
+    std::string operator()(const std::vector<FfnShare> &v) const {
+        std::string text;
+        for (const FfnShare &share : v)
+            text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", yaml_scalar(share.on), share.share);
+        return text.empty() ? text : "{" + text + "}";
+    }
     template <typename T>
     std::string operator()(const std::optional<T> &v) const {
         return v ? (*this)(*v) : std::string(key_.word);
@@ -66,6 +87,30 @@ class Encoder {
 std::string param_value(const RawParam &param) {
     if (param.is_null) return "null";
     return param.is_sequence ? flow_list(param.items) : yaml_scalar(param.text);
+}
+
+// {gpu: {plugin: cpu, device: auto, params: {threads: 2}, kv: {dtype: f16}}, ...}
+std::string Encoder::operator()(const std::vector<HybridBackend> &v) const {
+    std::string all;
+    for (const HybridBackend &backend : v) {
+        std::string params, kv;
+        for (const RawParam &param : backend.params)
+            params += fmt::format("{}{}: {}", params.empty() ? "" : ", ", yaml_scalar(param.key),
+                                  param_value(param));
+        const auto add = [&](const char *key, const Setting<std::optional<keel_dtype>> &dtype) {
+            if (*dtype) kv += fmt::format("{}{}: {}", kv.empty() ? "" : ", ", key, (*this)(**dtype));
+        };
+        add("dtype", backend.kv_dtype);
+        add("key_dtype", backend.key_dtype);
+        add("value_dtype", backend.value_dtype);
+        all +=
+            fmt::format("{}{}: {{plugin: {}, device: {}", all.empty() ? "" : ", ", yaml_scalar(backend.name),
+                        yaml_scalar(*backend.plugin), yaml_scalar(*backend.device));
+        if (!params.empty()) all += fmt::format(", params: {{{}}}", params);
+        if (!kv.empty()) all += fmt::format(", kv: {{{}}}", kv);
+        all += "}";
+    }
+    return all.empty() ? all : "{" + all + "}";
 }
 
 // One line for each value, params one for each of them.
@@ -161,6 +206,9 @@ std::string yaml_scalar(std::string_view text) {
 std::vector<ResolvedKey> resolved_keys(const PipelineConfig &config) {
     std::vector<ResolvedKey> lines;
     visit_settings(config, Collector(lines));
+    // A pipeline has one of the two, and what it came to is a pipeline.
+    const std::string_view absent = config.hybrid.is_given() ? "backend." : "hybrid.";
+    std::erase_if(lines, [&](const ResolvedKey &line) { return line.path.starts_with(absent); });
     return lines;
 }
 

@@ -78,9 +78,9 @@ int64_t Conversation::system_tokens() const {
 }
 
 void Conversation::protect_system() {
-    CacheManager &cache = session_.cache();
-    if (!cache.plan().config().protect_system_prompt || cache.plan().keeps_all()) return;
-    cache.protect_prefix(system_tokens(), "the system prompt");
+    const CachePlan &plan = session_.cache().plan();
+    if (!plan.config().protect_system_prompt || plan.keeps_all()) return;
+    session_.protect_prefix(system_tokens(), "the system prompt");
 }
 
 void Conversation::take_over(std::vector<ChatMessage> turns) {
@@ -163,6 +163,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
         take_back(before, pending);
         throw;
     }
+    if (result.reason == StopReason::device_lost) throw_error(ErrorKind::runtime, "{}", result.detail);
     if (result.ids.empty()) {
         take_back(before, pending);
         result.detail.clear(); // nothing stays
@@ -182,11 +183,10 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
 }
 
 int64_t Conversation::pin_question() {
-    CacheManager &cache = session_.cache();
     if (question_from_ == question_to_ || session_.tokens() < question_to_)
         throw_error(ErrorKind::usage, "there is no question in the cache that could be pinned");
-    cache.pin(question_from_, question_to_, "/pin");
-    return cache.pinned_tokens();
+    session_.pin(question_from_, question_to_, "/pin");
+    return session_.cache().pinned_tokens();
 }
 
 void Conversation::save(const std::filesystem::path &path) {

@@ -222,18 +222,30 @@ void decode(const Field &field, SyncStrategy &value) {
     value = static_cast<SyncStrategy>(choice_index(field));
 }
 
-void decode(const Field &field, std::vector<Trigger> &value) {
+namespace {
+
+template <typename Choice>
+void decode_choices(const Field &field, std::vector<Choice> &value) {
     if (field.node.kind != YamlNode::Kind::sequence) {
         // one word is a list of one
-        value = {static_cast<Trigger>(choice_index(field))};
+        value = {static_cast<Choice>(choice_index(field))};
         return;
     }
     for (const YamlNode &item : field.node.items) {
-        const auto trigger = static_cast<Trigger>(choice_index({field.key, item}));
-        if (std::find(value.begin(), value.end(), trigger) != value.end())
+        const auto choice = static_cast<Choice>(choice_index({field.key, item}));
+        if (std::find(value.begin(), value.end(), choice) != value.end())
             fail({field.key, item}, describe(item) + " twice");
-        value.push_back(trigger);
+        value.push_back(choice);
     }
+}
+
+} // namespace
+
+void decode(const Field &field, std::vector<Trigger> &value) {
+    decode_choices(field, value);
+}
+void decode(const Field &field, std::vector<SwitchTrigger> &value) {
+    decode_choices(field, value);
 }
 
 void decode(const Field &field, std::vector<std::string> &value) {

@@ -38,6 +38,10 @@ void decode(const Field &field, std::vector<std::string> &value);
 void decode(const Field &field, std::vector<double> &value);
 void decode(const Field &field, std::vector<Span> &value);
 void decode(const Field &field, std::vector<RawParam> &value);
+void decode(const Field &field, std::vector<SwitchTrigger> &value);
+void decode(const Field &field, std::vector<HybridBackend> &value); // decode_hybrid.cpp
+void decode(const Field &field, std::vector<LayerShare> &value);
+void decode(const Field &field, std::vector<FfnShare> &value);
 
 template <typename T>
 void decode(const Field &field, std::optional<T> &value) {

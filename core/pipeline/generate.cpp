@@ -20,6 +20,8 @@ const char *stop_reason_name(StopReason reason) {
         return "max_tokens";
     case StopReason::cache_full:
         return "cache_full";
+    case StopReason::device_lost:
+        return "device_lost";
     case StopReason::cancelled:
         break;
     }
@@ -36,9 +38,9 @@ std::span<const float> last_row(Session &session) {
 void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
                const GenerateOptions &options) {
     const Tokenizer &tokenizer = *session.pipeline().tokenizer();
-    for (const std::string &text : options.pin) {
-        const TokenRun run = find_text(tokenizer, prompt, text, options.pin_key);
-        session.cache().pin(first + run.from, first + run.to, options.pin_key);
+    for (const std::string &text : texts) {
+        const TokenRun run = find_text(tokenizer, prompt, text, "generation.pin");
+        session.pin(first + run.from, first + run.to, "generation.pin");
     }
 }
 
@@ -94,11 +96,11 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
             pin_texts(session, prompt, before + std::ssize(input) - std::ssize(prompt), options);
             is_read = session.prefill(input, true, 1, options.progress);
         } catch (...) {
-            session.cache().unpin(session.tokens()); // tokens that never came
+            session.unpin(session.tokens()); // tokens that never came
             throw;
         }
         if (!is_read) {
-            session.cache().unpin(session.tokens());
+            session.unpin(session.tokens());
             const int64_t stay = session.tokens() - before;
             stop(StopReason::cancelled,
                  stay == 0
@@ -111,7 +113,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
         stop(StopReason::cache_full, why);
     }
     if (!stopped && cancelled()) stop(StopReason::cancelled);
-    while (!stopped && static_cast<int64_t>(result.ids.size()) < options.max_tokens) {
+    const auto next_token = [&] {
         const int32_t id = plain_greedy && !options.logprobs
                                ? session.greedy()
                                : sampler.sample(last_row(session), session.history());
@@ -127,7 +129,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
                           std::binary_search(options.end_ids.begin(), options.end_ids.end(), id);
         if (ends && !options.ignore_end) {
             stop(StopReason::end_token);
-            break;
+            return;
         }
         emit(stream.push(id));
         std::string why;
@@ -143,6 +145,13 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt, const
                 stop(StopReason::cache_full, why);
             }
         }
+    };
+    try {
+        while (!stopped && static_cast<int64_t>(result.ids.size()) < options.max_tokens)
+            next_token();
+    } catch (const Error &error) { // what was written is there all the same
+        if (!session.is_broken() || result.ids.empty()) throw;
+        stop(StopReason::device_lost, error.what());
     }
     emit(stream.finish());
     if (stream.stopped() && result.reason != StopReason::stop_string) {
@@ -170,6 +179,8 @@ std::string closing_line(const GenerateResult &r) {
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);
+    for (const BackendMove &move : s.moves)
+        line += "\nswitch: " + move_text(move);
     return line;
 }
 

@@ -17,6 +17,7 @@ enum class StopReason {
     max_tokens,
     cache_full, // context, cap or budget reached and the policy does not evict; `detail` names the key to change
     cancelled, // HostServices::request_cancel, Ctrl-C
+    device_lost, // and no other backend could go on; `detail` is the error. The text so far is there, the session is of no use
 };
 const char *stop_reason_name(StopReason reason); // "end_token", ...
 
@@ -56,7 +57,7 @@ struct GenerateResult {
 // pending. A generation that is cancelled before its prompt was read has no ids and leaves the session as Session::prefill says.
 GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
 
-// The line that closes a run: "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first part
+// The line that closes a run, and one more for each time that a hybrid's sequence went elsewhere: "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first part
 // where no token came.
 std::string closing_line(const GenerateResult &result);
 

@@ -47,15 +47,35 @@ void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section,
     }
 }
 
-void merge(YamlNode &base, YamlNode over, const std::string &path, bool complete) {
+// Whether a map there is merged key by key, and not taken as a whole.
+bool merges(const std::string &path) {
     const KeySpec *key = find_key(path);
-    const bool params = key != nullptr && key->type == KeyType::params;
-    const bool section = find_section(path) != nullptr;
-    if (!base.is_map() || !over.is_map() || (!section && !params)) {
+    if (key == nullptr) return find_section(path) != nullptr || path.starts_with("hybrid.backends.");
+    return key->type == KeyType::params || key->type == KeyType::backends || key->type == KeyType::shares;
+}
+
+// One backend and several exclude each other: whoever names the one takes the other away.
+void drop_rival(YamlNode &base, const YamlNode &over) {
+    const auto names = [&](std::string_view section, std::string_view key) {
+        const YamlEntry *entry = over.find(section);
+        return entry != nullptr && entry->value.is_map() && entry->value.find(key) != nullptr;
+    };
+    if (names("backend", "plugin")) base.erase("hybrid");
+    if (names("hybrid", "backends")) base.erase("backend");
+}
+
+void merge(YamlNode &base, YamlNode over, const std::string &path, bool complete) {
+    if (!base.is_map() || !over.is_map() || !merges(path)) {
         base = std::move(over);
         return;
     }
-    if (section) apply_rules(base, over, path, complete);
+    if (path.empty()) drop_rival(base, over);
+    if (find_section(path) != nullptr) apply_rules(base, over, path, complete);
+    if (path.starts_with("hybrid.backends.")) {
+        const YamlEntry *before = base.find("plugin"), *after = over.find("plugin");
+        if (before != nullptr && after != nullptr && before->value.text != after->value.text)
+            base.erase("params"); // they were another plugin's
+    }
     for (YamlEntry &entry : over.entries) {
         if (YamlEntry *old = base.find(entry.key)) {
             old->where = entry.where;

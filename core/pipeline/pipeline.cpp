@@ -10,30 +10,12 @@
 #include "platform/memory.hpp"
 #include "reference/reference.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <set>
 
 namespace keel {
-namespace {
-
-SyncStrategy sync_of(const pipeline::SyncSection &section) {
-    switch (*section.strategy) {
-    case pipeline::SyncStrategy::lazy:
-        return {SyncStrategy::Kind::lazy, 0};
-    case pipeline::SyncStrategy::eager:
-        return {SyncStrategy::Kind::eager, 0};
-    case pipeline::SyncStrategy::batched:
-        return {SyncStrategy::Kind::batched, static_cast<uint32_t>(section.ops_per_submit())};
-    case pipeline::SyncStrategy::automatic:
-        break;
-    }
-    return {};
-}
-
-} // namespace
-
 BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind) {
     BoundPlugin bound;
     bound.library = &PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
@@ -83,25 +65,18 @@ std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &sect
 
 Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options)
     : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()),
-      memory_(options.memory), monitor_(options.monitor), has_system_prompt_(options.has_system_prompt),
-      quiet_fallbacks_(options.quiet_fallbacks), sequences_(options.sequences) {
+      memory_(options.memory), monitor_(options.monitor ? options.monitor : system_monitor()),
+      has_system_prompt_(options.has_system_prompt), quiet_fallbacks_(options.quiet_fallbacks),
+      sequences_(options.sequences), open_device_(options.device) {
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
     source_ = open_model(config_.model);
-    Executor::Options executor_options;
-    executor_options.strict = *config_.strict;
-    executor_options.sync = sync_of(config_.sync);
-    std::shared_ptr<Device> device = open_device(config_.backend, host_);
-    if (!is_reference(*config_.fallback)) {
-        pipeline::BackendSection fallback;
-        fallback.plugin = config_.fallback;
-        fallback.device.value = "auto";
-        executor_options.fallback = open_device(fallback, host_);
+    open_engines();
+    for (const auto &engine : engines_) {
+        make_kv_shape(*engine);
+        at_its_line(config_, config_.model.path.where, [&] { engine->kv_shape.check(); });
     }
-    executor_ = std::make_unique<Executor>(std::move(device), std::move(executor_options));
-    kv_shape_ = make_kv_shape();
-    at_its_line(config_, config_.model.path.where, [&] { kv_shape_.check(); });
     check_cap();
     check_tables();
     bind_eviction();
@@ -114,37 +89,22 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
         throw_error(ErrorKind::input, "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
                     config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
     }
-    cache_plan_ = make_cache_plan(options.has_system_prompt);
-    check_trained_context(*cache_plan_);
+    make_cache_plans(options.has_system_prompt);
+    check_trained_context(cache_plan());
     compare_budgets();
-    if (fit_context()) { // the plan counts with what the context became
-        cache_plan_.reset();
-        cache_plan_ = make_cache_plan(options.has_system_prompt);
-    }
+    if (fit_context())
+        make_cache_plans(options.has_system_prompt); // plans count with what the context became
     if (options.check_only) return;
     load_weights(options);
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    report_fallbacks(ops());
+    for (const auto &engine : engines_)
+        report_fallbacks(engine->device(), engine->ops());
+    if (!ffn_helper_) return;
+    for (const auto &ops : {ffn_helper_->decode_ops(), ffn_helper_->prefill_ops()})
+        report_fallbacks(helper_executor_->device(), ops);
 }
 
 Pipeline::~Pipeline() = default;
-
-KvShape Pipeline::make_kv_shape() const {
-    const ModelConfig &m = model();
-    const int64_t context = config_.model.context->value_or(m.max_positions);
-    KvShape shape;
-    shape.layers = static_cast<uint32_t>(m.layers);
-    shape.heads = static_cast<uint32_t>(m.heads);
-    shape.kv_heads = static_cast<uint32_t>(m.kv_heads);
-    shape.head_dim = static_cast<uint32_t>(m.head_dim);
-    shape.key_dtype = config_.kv.key_type();
-    shape.value_dtype = config_.kv.value_type();
-    shape.block_slots = executor_->device().info().kv_block_slots;
-    shape.max_slots = context;
-    shape.max_bytes = config_.kv.max_bytes().value_or(0);
-    shape.sequences = sequences_;
-    return shape;
-}
 
 // A cache that evicts may see more tokens than the model was trained on; one that keeps all may not.
 void Pipeline::check_trained_context(const CachePlan &plan) const {
@@ -154,30 +114,16 @@ void Pipeline::check_trained_context(const CachePlan &plan) const {
                 to_string(config_.model.context.where), context(), model().max_positions);
 }
 
-// Below it not one token would fit.
-void Pipeline::check_cap() const {
-    const uint64_t least = uint64_t{kv_shape_.layers} * kv_shape_.kv_heads * kv_shape_.block_bytes();
-    if (kv_shape_.max_bytes >= least || !*config_.kv.max_mib) return;
-    constexpr double mib = 1048576;
-    throw_error(
-        ErrorKind::input,
-        "{}: expected 'kv.max_mib' to hold a block of {} slots for each head in each layer, which takes "
-        "{:.3f} MiB with keys in {} and values in {}; found {}",
-        to_string(config_.kv.max_mib.where), kv_shape_.block_slots,
-        std::ceil(1000 * static_cast<double>(least) / mib) / 1000, keel_dtype_name(kv_shape_.key_dtype),
-        keel_dtype_name(kv_shape_.value_dtype), **config_.kv.max_mib);
-}
-
 // A policy that brings a number of its own goes with a budget: both hold, and what an eviction leaves is the smaller. Where the two
 // differ, one of them does not mean what whoever wrote it may think.
 void Pipeline::compare_budgets() const {
-    const keel_policy_needs &needs = cache_plan_->needs();
+    const keel_policy_needs &needs = cache_plan().needs();
     const pipeline::PolicySection &p = config_.policy;
     const auto kind = p.budget.kind();
-    if (cache_plan_->keeps_all() || needs.own_budget == 0 || kind == pipeline::BudgetKind::none ||
+    if (cache_plan().keeps_all() || needs.own_budget == 0 || kind == pipeline::BudgetKind::none ||
         kind == pipeline::BudgetKind::ratio)
         return;
-    const int64_t own = int64_t{needs.own_budget} + *p.protect.prefix, budget = cache_plan_->budget(0).tokens;
+    const int64_t own = int64_t{needs.own_budget} + *p.protect.prefix, budget = cache_plan().budget(0).tokens;
     if (own == budget) return;
     const std::string key =
         kind == pipeline::BudgetKind::tokens ? "policy.budget.tokens" : "policy.budget.mib";
@@ -189,153 +135,98 @@ void Pipeline::compare_budgets() const {
         *p.protect.prefix, std::min(own, budget));
 }
 
-// Of the memory that weights and cache lie in: a device's own, or the system's.
-MemoryInfo Pipeline::memory() const {
-    if (memory_) return memory_();
-    Device &device = executor_->device();
-    const keel_device_info &info = device.device_info();
-    if (info.type == KEEL_DEVICE_CPU || (info.flags & KEEL_DEVICE_UNIFIED) != 0) return memory_info();
-    const keel_mem_info own = device.mem_info();
-    return {own.total, own.free, fmt::format("device '{}'", info.name)};
-}
-
-// What grows with the context before a single token is there.
-uint64_t Pipeline::table_bytes(int64_t context) const {
-    KvShape shape = kv_shape_;
-    shape.max_slots = context;
-    return shape.book_bytes() +
-           RopeTables::bytes(context, model().head_dim) * (model().local_rope_theta ? 2 : 1);
-}
-
-// A model folder may claim any context, so this is asked before anything is allocated; one whose tables alone do
-// not fit is absurd, and refused rather than lowered. Devices with memory of their own hold a part of
-// the tables; what is not there on the host would be too much for them as well.
-void Pipeline::check_tables() const {
-    const MemoryInfo info = memory_ ? memory_() : memory_info();
-    at_its_line(config_, config_.model.path.where, [&] {
-        require_memory(table_bytes(kv_shape_.max_slots),
-                       fmt::format("model.context: RoPE and cache tables for {} tokens", kv_shape_.max_slots),
-                       "lower model.context", info);
-    });
-}
-
-// Weights, cache and workspace beside each other. A context that nobody asked for becomes what there is room for; one that somebody
-// asked for is kept or refused, before the first weight is read. True if the context is another one now.
-bool Pipeline::fit_context() {
-    const MemoryInfo info = memory();
-    if (info.total == 0) return false;
-    const ModelConfig &m = model();
-    const int64_t chunk = executor_->device().info().prefill_chunk;
-    const int64_t peak = cache_plan_->peak_slots(chunk);
-    const MemoryNeed fixed = memory_need(*source_, *config_.model.weights, kv_shape_.key_dtype,
-                                         kv_shape_.value_dtype, kv_shape_.max_slots, chunk);
-    if (fixed.weights > info.available) return false; // refused where they are loaded, with the cure for that
-    const auto need = [&](int64_t context) {
-        MemoryNeed n = memory_need(*source_, *config_.model.weights, kv_shape_.key_dtype,
-                                   kv_shape_.value_dtype, context, chunk);
-        const int64_t slots = std::min(context, peak), block = kv_shape_.block_slots;
-        n.cache = static_cast<uint64_t>((slots + block - 1) / block) * kv_shape_.block_bytes() *
-                  kv_shape_.layers * kv_shape_.kv_heads;
-        n.work += table_bytes(context);
-        return n;
-    };
-    const auto longest = [&](uint64_t bytes) {
-        return longest_context(kv_shape_.max_slots, bytes,
-                               [&](int64_t context) { return need(context).total(); });
-    };
-    const bool chosen = config_.model.context->has_value();
-    const int64_t wanted = kv_shape_.max_slots, fits = longest(chosen ? info.available : usable_bytes(info));
-    if (!chosen && fits > 0) {
-        kv_shape_.max_slots = fits;
-        if (fits < m.max_positions) {
-            log().info("the context is limited to {} tokens, which the free memory holds; the model was made "
-                       "for {} (model.context sets it)",
-                       fits, m.max_positions);
-        }
-        return fits != wanted;
-    }
-    if (fits == wanted) return false;
-    const MemoryNeed n = need(chosen ? wanted : std::min<int64_t>(wanted, 256));
-    const std::string cure =
-        fits > 0 ? fmt::format("lower model.context to {}, or set kv.max_mib or a smaller kv.dtype", fits)
-                 : "free some, or set model.weights to a smaller type (q8_0, q4_0)";
-    const SourceLocation &where = chosen ? config_.model.context.where : config_.model.path.where;
-    throw_error(ErrorKind::resource,
-                "{}model.context: {} tokens need {} of memory (weights {}, KV cache {}, workspace {}), {} is "
-                "available ({}); {}",
-                PluginPlaces::prefix(where), chosen ? wanted : std::min<int64_t>(wanted, 256),
-                format_bytes(n.total()), format_bytes(n.weights), format_bytes(n.cache), format_bytes(n.work),
-                format_bytes(info.available), info.limited_by, cure);
-}
-
-uint32_t Pipeline::prefill_chunk() const {
-    return static_cast<uint32_t>(
-        std::min<int64_t>(executor_->device().info().prefill_chunk, kv_shape_.max_slots));
-}
-
-void Pipeline::load_weights(const PipelineOptions &options) {
-    const uint32_t chunk = prefill_chunk();
-    LoadOptions load;
-    load.dtype = *config_.model.weights;
-    load.max_m = chunk;
-    load.parallel = parallel_on(*host_);
-    if (options.progress) {
-        load.progress = [&](uint64_t done, uint64_t total) { options.progress("loading", done, total); };
-    }
-    weights_ = std::make_unique<ModelWeights>(*executor_, source_, load);
-    kv_template_ = std::make_unique<KvTemplate>(kv_shape_);
-    GraphOptions graph;
-    graph.max_tokens = chunk;
-    graph.max_logit_rows = std::min(options.max_logit_rows, chunk);
-    graph.kv = kv_template_->view();
-    graph.taps = cache_plan_->tap_forms();
-    graph.rope_rows = std::max<int64_t>(kv_shape_.max_slots, chunk);
-    graph_ = std::make_unique<Graph>(*executor_, *weights_, graph);
-}
-
 std::vector<const PlannedOp *> Pipeline::ops() const {
-    std::vector<const PlannedOp *> all = graph_->decode_ops();
-    const auto prefill = graph_->prefill_ops(), taps = graph_->taps().ops(), cache = cache_plan_->ops();
-    all.insert(all.end(), prefill.begin(), prefill.end());
-    all.insert(all.end(), taps.begin(), taps.end());
-    all.insert(all.end(), cache.begin(), cache.end());
-    std::set<const PlannedOp *> seen;
-    std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });
+    std::vector<const PlannedOp *> all;
+    for (const auto &engine : engines_) {
+        const auto ops = engine->ops();
+        all.insert(all.end(), ops.begin(), ops.end());
+    }
+    if (!ffn_helper_) return all;
+    for (const auto &ops : {ffn_helper_->decode_ops(), ffn_helper_->prefill_ops()})
+        all.insert(all.end(), ops.begin(), ops.end());
     return all;
 }
 
 // A fallback is never silent.
-void Pipeline::report_fallbacks(const std::vector<const PlannedOp *> &ops) const {
+void Pipeline::report_fallbacks(const Device &device, const std::vector<const PlannedOp *> &ops) const {
     if (quiet_fallbacks_) return;
     for (const ExplainRow &row : explain_rows(ops)) {
         if (row.rung == "native") continue;
         log().warn("backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes this "
                    "an error",
-                   executor_->device().plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
+                   device.plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
     }
 }
 
-std::string Pipeline::explain() const {
-    const Device &device = executor_->device();
-    const std::string prefill_title = fmt::format("prefill, up to {} tokens a step", graph_->max_tokens());
-    std::string conversions;
-    for (const Conversion &conversion : source_->conversions(*config_.model.weights))
-        conversions += "  " + conversion_text(conversion) + "\n";
-    return fmt::format("backend {} on '{}': {}\nsync: {}\nweights: {} ({} read per token)\n{}KV cache: keys "
-                       "{}, values {}, {} per token\n",
-                       device.plugin(), device.device_info().name, device.info().description,
-                       to_string(executor_->stream().strategy()), weights_->dtype_name(),
-                       format_bytes(weights_->bytes_per_token(device)), conversions,
-                       keel_dtype_name(kv_shape_.key_dtype), keel_dtype_name(kv_shape_.value_dtype),
-                       format_bytes(kv_shape_.bytes_per_token())) +
-           explain_table("decode, one token a step", explain_rows(graph_->decode_ops())) +
-           explain_table(prefill_title, explain_rows(graph_->prefill_ops())) +
-           (graph_->taps().ops().empty()
-                ? std::string{}
-                : explain_table("of these, run for the policy", explain_rows(graph_->taps().ops()))) +
-           (cache_plan_->ops().empty()
-                ? std::string{}
-                : explain_table("KV cache, when slots go", explain_rows(cache_plan_->ops())));
+Engine *Pipeline::find_engine(std::string_view name) const {
+    for (const auto &engine : engines_) {
+        if (engine->name == name) return engine.get();
+    }
+    return nullptr;
+}
+
+bool Pipeline::is_own(const CachePlan &plan) const {
+    return std::any_of(engines_.begin(), engines_.end(),
+                       [&](const auto &engine) { return engine->cache_plan.get() == &plan; });
+}
+
+Stream::Counters Pipeline::counters() const {
+    Stream::Counters sum;
+    for (const auto &device : devices_) {
+        const Stream::Counters &c = device->stream().counters();
+        sum.ops += c.ops;
+        sum.submits += c.submits;
+        sum.waits += c.waits;
+        sum.reads += c.reads;
+        sum.writes += c.writes;
+        sum.read_bytes += c.read_bytes;
+        sum.written_bytes += c.written_bytes;
+    }
+    return sum;
+}
+
+void Pipeline::set_trace(Trace *trace) {
+    for (const auto &engine : engines_) // not the helper of a split network: its thread is another one
+        engine->executor->set_trace(trace);
+}
+
+std::string Pipeline::backends_text() const {
+    if (!config_.hybrid.is_given()) return engine().device().plugin();
+    std::string text;
+    for (const pipeline::HybridBackend &backend : *config_.hybrid.backends)
+        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", backend.name, *backend.plugin);
+    return text;
+}
+
+uint32_t Pipeline::step_tokens() const {
+    uint32_t least = UINT32_MAX;
+    for (const auto &engine : engines_)
+        least = std::min(least, engine->graph->max_tokens());
+    return least;
+}
+
+uint64_t Pipeline::weight_bytes_per_token() const {
+    if (mode() == pipeline::HybridMode::taking_turns)
+        return engine().weights->bytes_per_token(engine().device());
+    uint64_t bytes = helper_weights_ ? helper_weights_->bytes_per_token(helper_executor_->device()) : 0;
+    for (const auto &engine : engines_)
+        bytes += engine->weights->bytes_per_token(engine->device());
+    return bytes;
+}
+
+uint64_t Pipeline::weight_bytes() const {
+    uint64_t bytes = helper_weights_ ? helper_weights_->bytes(helper_executor_->device()) : 0;
+    for (const auto &engine : engines_)
+        bytes += engine->weights->bytes(engine->device());
+    return bytes;
+}
+
+uint64_t Pipeline::kv_bytes_per_token() const {
+    if (mode() != pipeline::HybridMode::by_layers) return kv_shape().bytes_per_token();
+    uint64_t bytes = 0;
+    for (const auto &engine : engines_)
+        bytes += engine->kv_shape.bytes_per_token();
+    return bytes;
 }
 
 } // namespace keel

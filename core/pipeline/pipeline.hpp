@@ -1,10 +1,8 @@
 #pragma once
 
-#include "device/executor.hpp"
-#include "kv/cache_plan.hpp"
-#include "model/graph.hpp"
-#include "model/weights.hpp"
+#include "model/ffn_helper.hpp"
 #include "pipeline/config.hpp"
+#include "pipeline/engine.hpp"
 #include "platform/memory.hpp"
 #include "plugin/registry.hpp"
 #include "text/tokenizer.hpp"
@@ -51,10 +49,13 @@ struct PipelineOptions {
     uint32_t sequences = 1;                 // sessions and their forks that share the cache's memory at once
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway), nor
                                   // about what has no effect under the policy
+    // Who opens a hybrid's backend of that name; NULL from it, or empty: open_device. For tests
+    std::function<std::shared_ptr<Device>(const std::string &name)> device;
 };
 
-// Everything that a config describes, ready to run: device, weights, planned ops. Sequences run on it one at a time, see Session. What
-// cannot be done as the config says throws Error: config and plugins are checked before the first weight is read.
+// Everything that a config describes, ready to run: one engine (device, weights, planned ops), or a hybrid's several. Sequences run on it
+// one at a time, see Session. What cannot be done as the config says throws Error: config and plugins are checked before the first
+// weight is read.
 class Pipeline {
   public:
     explicit Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options = {});
@@ -64,27 +65,52 @@ class Pipeline {
 
     const pipeline::PipelineConfig &config() const { return config_; }
     HostServices &host() { return *host_; }
-    Device &device() { return executor_->device(); }
-    Executor &executor() { return *executor_; }
+    // The engine where sequences begin to write; of split layers the first.
+    Engine &engine() const { return *engines_[main_]; }
+    // All of them. Taking turns: in the order of the config, each with all layers. Layers split: in the order of the layers.
+    const std::vector<std::unique_ptr<Engine>> &engines() const { return engines_; }
+    pipeline::HybridMode mode() const { return config_.hybrid.mode(); }
+    Engine &prefill_engine() const { return *engines_[prefill_]; } // where prompts are read
+    Engine *find_engine(std::string_view name) const;              // NULL: there is none of that name
+    FfnHelper *ffn_helper() const { return ffn_helper_.get(); } // of a split feed-forward network; else NULL
+    // Each device once: whose streams run a step.
+    const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }
+    Stream::Counters counters() const;                                         // of all of them
+    const std::shared_ptr<SystemMonitor> &monitor() const { return monitor_; } // never NULL
+    // Whether `plan` is of an engine, and not of a policy that was added.
+    bool is_own(const CachePlan &plan) const;
+    // Ops and streams are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
+    void set_trace(Trace *trace);
+    std::string backends_text() const; // the plugin, or of a hybrid "NAME (PLUGIN), NAME (PLUGIN)"
+    uint64_t crossing_bytes_per_token()
+        const;                    // between a hybrid's backends in a decode step; moves of the cache aside
+    uint32_t step_tokens() const; // of a prefill step at most, wherever it runs
+    uint64_t weight_bytes_per_token() const; // of all that a decode step reads
+    uint64_t weight_bytes() const;           // held on all devices
+    uint64_t kv_bytes_per_token() const;     // of all layers, where they lie
+
+    // What follows is engine()'s.
+    Device &device() { return engine().device(); }
+    Executor &executor() { return *engine().executor; }
     const ModelConfig &model() const { return source_->config(); }
     const ModelSource &source() const { return *source_; }
-    ModelWeights &weights() { return *weights_; }
-    Graph &graph() { return *graph_; }
+    ModelWeights &weights() { return *engine().weights; }
+    Graph &graph() { return *engine().graph; }
     const Tokenizer *tokenizer() const {
         return tokenizer_.get();
     } // NULL: the model has none and none was wanted
-    const KvShape &kv_shape() const { return kv_shape_; }
-    CachePlan &cache_plan() const { return *cache_plan_; }
+    const KvShape &kv_shape() const { return engine().kv_shape; }
+    CachePlan &cache_plan() const { return *engine().cache_plan; }
     // Another policy over the same weights and cache memory, for sessions of its own: `section` is as a config's `policy:`. The plan lives
-    // as long as this. Throws as the constructor does.
+    // as long as this. Throws as the constructor does, and for a hybrid.
     CachePlan &add_policy(const pipeline::PolicySection &section);
     // A plan that keeps all and collects what the policies of `plans` need, so that one prefill under it can be forked into each of
     // them (Session::fork). Throws Error(input) naming the need that cannot be collected for all of them at once.
     CachePlan &add_shared_prefill(std::span<CachePlan *const> plans);
     // What steps run for the by-products of a plan of this.
     const GraphTaps &taps(const CachePlan &plan) const;
-    keel_buffer_kind placement() const { return executor_->placement(); } // of buffers that ops share
-    int64_t context() const { return kv_shape_.max_slots; }
+    keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
+    int64_t context() const { return engine().kv_shape.max_slots; }
     const BoundPlugin &policy() const { return policy_; }
     const BoundPlugin &allocator() const { return allocator_; } // library NULL under a policy that keeps all
     double load_seconds() const { return load_seconds_; }
@@ -95,7 +121,6 @@ class Pipeline {
     std::string explain() const;
 
   private:
-    KvShape make_kv_shape() const;
     // A policy that was added.
     struct Arm {
         pipeline::PipelineConfig config;
@@ -103,12 +128,24 @@ class Pipeline {
         std::unique_ptr<CachePlan> plan;
         std::unique_ptr<GraphTaps> taps;
     };
-    CacheConfig make_cache_config(bool has_system_prompt) const {
-        return cache_config(config_.policy, policy_, allocator_, has_system_prompt);
-    }
+    // Of an engine, under the config's own policy.
+    CacheConfig make_cache_config(bool has_system_prompt, const Engine &engine) const;
     CacheConfig cache_config(const pipeline::PolicySection &section, const BoundPlugin &policy,
                              const BoundPlugin &allocator, bool has_system_prompt) const;
-    std::unique_ptr<CachePlan> make_cache_plan(bool has_system_prompt);
+    void make_cache_plans(bool has_system_prompt);
+    void open_engines();
+    void add_engine(const std::string &name, std::shared_ptr<Device> device, const LayerRange &part);
+    std::shared_ptr<Device> open_backend(const pipeline::HybridBackend &backend,
+                                         const std::shared_ptr<HostServices> &host) const;
+    void open_layers();
+    void open_ffn_split();
+    void make_kv_shape(Engine &engine) const;
+    void refuse_hybrid(std::string_view what) const;
+    LoadOptions load_options(const Engine &engine, const PipelineOptions &options) const;
+    std::optional<FfnSlice> ffn_slice(bool of_helper) const;
+    void load_helper(const PipelineOptions &options);
+    std::string explain_engine(const Engine &engine) const;
+    std::string explain_hybrid() const;
     BoundPlugin bind_allocator(const pipeline::PipelineConfig &config, const BoundPlugin &policy) const;
     void check_trained_context(const CachePlan &plan) const;
     void check_cap() const;
@@ -116,29 +153,31 @@ class Pipeline {
     void bind_eviction();
     void keep_arm(std::unique_ptr<Arm> arm);
     std::string policies_that_act_in_prefill() const;
-    MemoryInfo memory() const;
-    uint64_t table_bytes(int64_t context) const;
     void check_tables() const;
     bool fit_context();
-    uint32_t prefill_chunk() const; // tokens of a prefill step at most
+    bool fit_context(const Engine &engine, int64_t &slots) const;
     void load_weights(const PipelineOptions &options);
-    void report_fallbacks(const std::vector<const PlannedOp *> &ops) const;
+    void report_fallbacks(const Device &device, const std::vector<const PlannedOp *> &ops) const;
 
     pipeline::PipelineConfig config_;
     std::shared_ptr<HostServices> host_;
     std::function<MemoryInfo()> memory_; // empty: asked where it is needed
     std::shared_ptr<SystemMonitor> monitor_;
-    std::unique_ptr<Executor> executor_;
+    std::function<std::shared_ptr<Device>(const std::string &)> open_device_;
+    Executor::Options executor_options_;
+    std::vector<std::shared_ptr<Device>> devices_;
+    std::vector<std::unique_ptr<Engine>> engines_;
+    size_t main_ = 0, prefill_ = 0;
+    // The second backend of a split feed-forward network, which has a thread, and threads, of its own.
+    std::shared_ptr<HostServices> helper_host_;
+    std::unique_ptr<Executor> helper_executor_;
+    std::unique_ptr<ModelWeights> helper_weights_;
+    std::unique_ptr<FfnHelper> ffn_helper_;
     BoundPlugin policy_, allocator_;
     bool has_system_prompt_ = false, quiet_fallbacks_ = false;
     uint32_t sequences_ = 1;
     std::shared_ptr<const ModelSource> source_;
     std::unique_ptr<Tokenizer> tokenizer_;
-    KvShape kv_shape_;
-    std::unique_ptr<KvTemplate> kv_template_;
-    std::unique_ptr<ModelWeights> weights_;
-    std::unique_ptr<Graph> graph_;
-    std::unique_ptr<CachePlan> cache_plan_;
     std::vector<std::unique_ptr<Arm>> arms_;
     double load_seconds_ = 0;
 };

@@ -86,10 +86,32 @@ CacheConfig Pipeline::cache_config(const pipeline::PolicySection &p, const Bound
     return c;
 }
 
-std::unique_ptr<CachePlan> Pipeline::make_cache_plan(bool has_system_prompt) {
-    return at_its_line(config_, config_.policy.plugin.where, [&] {
-        return std::make_unique<CachePlan>(*executor_, kv_shape_, host_,
-                                           make_cache_config(has_system_prompt));
+CacheConfig Pipeline::make_cache_config(bool has_system_prompt, const Engine &engine) const {
+    CacheConfig c = cache_config(config_.policy, policy_, allocator_, has_system_prompt);
+    const LayerRange &part = engine.part;
+    if (part.count() == model().layers) return c;
+    c.first_layer = static_cast<uint32_t>(part.first);
+    c.model_layers = static_cast<uint32_t>(model().layers);
+    if (c.budget_unit == BudgetUnit::mib) // of all layers
+        c.budget *= static_cast<double>(part.count()) / static_cast<double>(model().layers);
+    if (!c.local_rope_layers.empty()) {
+        const auto all = c.local_rope_layers.begin();
+        c.local_rope_layers = {all + part.first, all + part.end};
+    }
+    return c;
+}
+
+// Anew, where there are some already.
+void Pipeline::make_cache_plans(bool has_system_prompt) {
+    for (const auto &engine : engines_)
+        engine->cache_plan.reset(); // a log has one writer
+    at_its_line(config_, config_.policy.plugin.where, [&] {
+        for (const auto &engine : engines_) {
+            CacheConfig c = make_cache_config(has_system_prompt, *engine);
+            if (engine != engines_.front()) c.shared_log = engines_.front()->cache_plan->log_ptr();
+            engine->cache_plan =
+                std::make_unique<CachePlan>(*engine->executor, engine->kv_shape, host_, std::move(c));
+        }
     });
 }
 
@@ -97,7 +119,7 @@ std::unique_ptr<CachePlan> Pipeline::make_cache_plan(bool has_system_prompt) {
 BoundPlugin Pipeline::bind_allocator(const pipeline::PipelineConfig &config,
                                      const BoundPlugin &policy) const {
     const keel_policy_needs needs = at_its_line(config, config.policy.plugin.where, [&] {
-        return ask_policy(cache_config(config.policy, policy, {}, false), kv_shape_, *host_);
+        return ask_policy(cache_config(config.policy, policy, {}, false), kv_shape(), *host_);
     });
     const pipeline::TriggerSection &trigger = config.policy.trigger;
     if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) {
@@ -136,15 +158,23 @@ void Pipeline::bind_eviction() {
 // Plans what steps run for a policy that was added.
 void Pipeline::keep_arm(std::unique_ptr<Arm> arm) {
     check_trained_context(*arm->plan);
-    arm->taps = graph_->plan_taps(arm->plan->tap_forms());
+    arm->taps = engine().graph->plan_taps(arm->plan->tap_forms());
     auto ops = arm->plan->ops();
     const auto in_steps = arm->taps->ops();
     ops.insert(ops.end(), in_steps.begin(), in_steps.end());
-    report_fallbacks(ops);
+    report_fallbacks(engine().device(), ops);
     arms_.push_back(std::move(arm));
 }
 
+void Pipeline::refuse_hybrid(std::string_view what) const {
+    if (!config_.hybrid.is_given()) return;
+    throw_error(ErrorKind::input,
+                "{}: {} run on one backend in this version; name it under 'backend' instead",
+                to_string(config_.hybrid.backends.where), what);
+}
+
 CachePlan &Pipeline::add_policy(const pipeline::PolicySection &section) {
+    refuse_hybrid("several policies over one model");
     auto arm = std::make_unique<Arm>();
     arm->config = config_;
     arm->config.policy = section;
@@ -153,7 +183,7 @@ CachePlan &Pipeline::add_policy(const pipeline::PolicySection &section) {
     arm->allocator = bind_allocator(config, arm->policy);
     at_its_line(config, config.policy.plugin.where, [&] {
         arm->plan = std::make_unique<CachePlan>(
-            *executor_, kv_shape_, host_,
+            *engine().executor, kv_shape(), host_,
             cache_config(config.policy, arm->policy, arm->allocator, has_system_prompt_));
     });
     keep_arm(std::move(arm));
@@ -172,20 +202,22 @@ CachePlan &Pipeline::add_shared_prefill(std::span<CachePlan *const> plans) {
     }
     auto arm = std::make_unique<Arm>();
     arm->config = config_;
-    CacheConfig config = make_cache_config(has_system_prompt_);
+    CacheConfig config = make_cache_config(has_system_prompt_, engine());
     config.policy = {};
     config.policy.name = "(full cache)";
     config.allocator = {};
     config.pressure.reset();
     config.pinned.clear();
     config.log.clear();
-    arm->plan = std::make_unique<CachePlan>(*executor_, kv_shape_, host_, std::move(config), all);
+    arm->plan = std::make_unique<CachePlan>(*engine().executor, kv_shape(), host_, std::move(config), all);
     keep_arm(std::move(arm));
     return *arms_.back()->plan;
 }
 
 const GraphTaps &Pipeline::taps(const CachePlan &plan) const {
-    if (&plan == cache_plan_.get()) return graph_->taps();
+    for (const auto &engine : engines_) {
+        if (engine->cache_plan.get() == &plan) return engine->graph->taps();
+    }
     for (const auto &arm : arms_) {
         if (arm->plan.get() == &plan) return *arm->taps;
     }
@@ -202,9 +234,9 @@ std::string Pipeline::policies_that_act_in_prefill() const {
             const PluginLibrary &library = PluginRegistry::process().get(file.name, SourceLocation{});
             if (library.kind() != KEEL_PLUGIN_POLICY) continue;
             const ParamValues params = library.params().bind({}, {});
-            CacheConfig c = make_cache_config(false);
+            CacheConfig c = make_cache_config(false, engine());
             c.policy = {library.id(), &library.policy(), params.data(), params.size(), {}};
-            const uint32_t flags = ask_policy(c, kv_shape_, *host_).flags;
+            const uint32_t flags = ask_policy(c, kv_shape(), *host_).flags;
             if ((flags & KEEL_POLICY_BLOCKWISE) == 0 || (flags & KEEL_POLICY_KEEPS_ALL) != 0) continue;
             names += (names.empty() ? "" : ", ") + library.id();
         } catch (const Error &) {

@@ -19,6 +19,7 @@ constexpr std::array<Words, 6> weight_words = {"stored", "f32", "f16", "bf16", "
 constexpr std::array<Words, 5> dtype_words = {"f32", "f16", "bf16", "q8_0", "q4_0"};
 constexpr std::array<Words, 3> position_words = {"absolute", "rerotated", "auto"};
 constexpr std::array<Words, 5> trigger_words = {"prefill_end", "budget", "insert", "every_n", "pressure"};
+constexpr std::array<Words, 3> switch_words = {"tokens", "pressure", "command"};
 constexpr std::array<Words, 4> sync_words = {"auto", "lazy", "eager", "batched"};
 
 constexpr KeySpec keys[] = {
@@ -46,12 +47,12 @@ constexpr KeySpec keys[] = {
     {.path = "backend.plugin",
      .type = KeyType::plugin,
      .doc = "Backend that computes: a name found on the plugin path, or a path to a library.",
-     .example = "cpu",
-     .required = true},
+     .example = "cpu"},
     {.path = "backend.device",
      .type = KeyType::text,
      .default_text = "auto",
-     .doc = "Device of the backend: auto, its index, or part of its name.",
+     .doc = "Device of the backend: auto, its index, part of its name or vendor, or its type (cpu, gpu, "
+            "integrated, discrete).",
      .example = "0"},
     {.path = "backend.params",
      .type = KeyType::params,
@@ -268,7 +269,65 @@ constexpr KeySpec keys[] = {
      .doc =
          "Who runs an op that the backend cannot: reference is Keel's own plain code, else another backend.",
      .example = "cpu"},
-    {.path = "hybrid", .type = KeyType::unsupported, .doc = "remove it and name one backend under 'backend'"},
+    {.path = "hybrid.backends",
+     .type = KeyType::backends,
+     .doc = "Backends under names of your own: {NAME: {plugin, device, params, kv}}, plugin, device and "
+            "params as "
+            "in 'backend', kv (optional) the cache's type there: {dtype, key_dtype, value_dtype}.",
+     .example = "{gpu: {plugin: my_gpu}, host: {plugin: cpu, params: {threads: 2}}}"},
+    {.path = "hybrid.prefill",
+     .type = KeyType::text,
+     .doc = "Name of the backend that reads prompts; where decode runs when absent.",
+     .example = "gpu"},
+    {.path = "hybrid.decode",
+     .type = KeyType::text,
+     .doc = "Name of the backend that writes, to begin with; the first of backends when absent.",
+     .example = "host"},
+    {.path = "hybrid.switch.on",
+     .type = KeyType::choice_list,
+     .doc = "When decode goes on on another backend: after a number of tokens, when the system runs short of "
+            "memory, at the command /switch NAME of keel chat.",
+     .example = "[tokens, command]",
+     .choices = switch_words},
+    {.path = "hybrid.switch.after_tokens",
+     .type = KeyType::integer,
+     .doc = "Tokens that are written before the switch; belongs to tokens in switch.on.",
+     .example = "256",
+     .minimum = 1,
+     .maximum = max_tokens},
+    {.path = "hybrid.switch.to",
+     .type = KeyType::text,
+     .doc = "Name of the backend that tokens and pressure switch to.",
+     .example = "gpu"},
+    {.path = "hybrid.switch.warmup_tokens",
+     .type = KeyType::integer,
+     .default_text = "8",
+     .doc = "Tokens that the new backend computes beside the old one before a switch, on a copy of the cache "
+            "that is "
+            "thrown away; not under pressure.",
+     .example = "0",
+     .minimum = 0,
+     .maximum = 65536},
+    {.path = "hybrid.switch.available_mib",
+     .type = KeyType::number,
+     .default_text = "auto",
+     .doc = "MiB of available memory below which pressure switches; auto: a tenth of all, at most 256.",
+     .example = "512",
+     .minimum = 0.001,
+     .maximum = max_mib,
+     .word = "auto"},
+    {.path = "hybrid.layers",
+     .type = KeyType::layer_map,
+     .doc = "Which backend holds and runs which layers, from 0 on and without a gap.",
+     .example = "[{range: 0-15, on: gpu}, {range: 16-21, on: host}]"},
+    {.path = "hybrid.ffn_split",
+     .type = KeyType::shares,
+     .doc = "Shares of every feed-forward network's columns that two backends compute at the same time; they "
+            "add up "
+            "to 1, and the first one runs everything else.",
+     .example = "{gpu: 0.7, host: 0.3}",
+     .minimum = 0.001,
+     .maximum = 0.999},
 
     {.path = "sampling.temperature",
      .type = KeyType::number,
@@ -356,6 +415,11 @@ constexpr SectionSpec sections[] = {
     {"policy.trigger.pressure",
      "When memory is short, and what the cache then gives back; belongs to pressure in trigger.on."},
     {"sync", "How often host and device wait for each other; results are the same.", "strategy"},
+    {"hybrid",
+     "Several backends in place of 'backend': one reads and another writes (prefill, decode, switch), or "
+     "they hold "
+     "different layers (layers), or share every feed-forward network (ffn_split); see docs/hybrid.md."},
+    {"hybrid.switch", "When decode goes on elsewhere, its cache with it."},
     {"sampling", "How the next token is drawn."},
     {"generation", "What is written."},
 };
@@ -466,6 +530,12 @@ std::string expectation(const KeySpec &key) {
                            number_text(key.minimum), number_text(key.maximum));
     case KeyType::params:
         return "a map of parameters";
+    case KeyType::backends:
+        return "a map of two backends or more, {NAME: {plugin: X}, NAME: {plugin: Y}}";
+    case KeyType::layer_map:
+        return "a list of {range: FIRST-LAST, on: NAME}";
+    case KeyType::shares:
+        return "a map of two names to shares, {NAME: 0.7, NAME: 0.3}";
     case KeyType::unsupported:
         break;
     }

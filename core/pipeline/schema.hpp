@@ -22,6 +22,9 @@ enum class KeyType {
     falling,     // a list of numbers, each below the one before, minimum..maximum
     spans,       // a list of pairs [from, to] of integers, minimum..maximum, from below to
     params,      // a map that the plugin's own table is asked about
+    backends,    // a map of names to backends
+    layer_map,   // a list of {range, on}
+    shares,      // a map of names to numbers, minimum..maximum
     unsupported, // known, and refused: `doc` says what to do instead
 };
 

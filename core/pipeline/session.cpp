@@ -4,6 +4,7 @@
 #include "device/trace.hpp"
 #include "model/tensor_check.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -45,10 +46,9 @@ Stream::Counters operator-(Stream::Counters a, const Stream::Counters &b) {
 class Session::Meter {
   public:
     Meter(Session &session, bool decode)
-        : session_(session), decode_(decode), start_(Clock::now()),
-          before_(session.pipeline_.executor().stream().counters()) {}
+        : session_(session), decode_(decode), start_(Clock::now()), before_(session.pipeline_.counters()) {}
     ~Meter() {
-        const Stream::Counters used = session_.pipeline_.executor().stream().counters() - before_;
+        const Stream::Counters used = session_.pipeline_.counters() - before_;
         session_.stats_.stream += used;
         (decode_ ? session_.stats_.decode_seconds : session_.stats_.prefill_seconds) += seconds_since(start_);
         if (decode_) session_.stats_.decode_stream += used;
@@ -64,26 +64,53 @@ class Session::Meter {
 };
 
 bool Session::can_take(int64_t n, std::string *why) const {
-    return cache_->can_take(n, false, why);
+    return std::all_of(parts_.begin(), parts_.end(),
+                       [&](const Part &part) { return part.cache->can_take(n, false, why); });
 }
 
 bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
                       const Progress &progress) {
     if (ids.empty()) return true;
-    settle();
-    std::string why;
-    if (!cache_->can_take(static_cast<int64_t>(ids.size()), true, &why))
-        throw_error(ErrorKind::resource, "{}", why);
-    const auto total = static_cast<int64_t>(ids.size());
+    const std::vector<int32_t> kept(ids.begin(), ids.end()); // may be this session's own
     const std::optional<int32_t> pending = pending_;
-    const uint64_t evictions = cache_->evictions();
+    const size_t before = history_.size();
+    for (;;) {
+        try {
+            return prefill_all(kept, is_prompt_end, rows, progress);
+        } catch (const Error &error) {
+            go_on_elsewhere(error, before);
+            pending_ = pending;
+        }
+    }
+}
+
+// Tokens of the next step of a prompt.
+int64_t Session::next_chunk(int64_t left) const {
+    int64_t n = left;
+    for (const Part &part : parts_)
+        n = std::min<int64_t>(n, part.engine->graph->max_tokens());
+    for (const Part &part : parts_)
+        n = std::min(n, part.cache->next_chunk(left, n));
+    return n;
+}
+
+bool Session::prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
+                          const Progress &progress) {
+    settle();
+    if (hybrid_) before_prefill();
+    std::string why;
+    const auto total = static_cast<int64_t>(ids.size());
+    for (const Part &part : parts_) {
+        if (!part.cache->can_take(total, true, &why)) throw_error(ErrorKind::resource, "{}", why);
+    }
+    const std::optional<int32_t> pending = pending_;
+    const uint64_t evictions = cache().evictions();
     for (int64_t done = 0; done < total;) {
         if (pipeline_.host().cancelled()) {
             if (done > 0) take_back(done, pending, evictions);
             return false;
         }
-        const int64_t n =
-            std::min<int64_t>(cache_->next_chunk(total - done, pipeline_.graph().max_tokens()), total - done);
+        const int64_t n = next_chunk(total - done);
         const bool last = done + n == total;
         {
             const Meter meter(*this, false);
@@ -106,81 +133,161 @@ bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
 // Of a prefill that was cancelled: as if it had not begun, unless it evicted what cannot come back, or went into a policy's sums.
 void Session::take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions) {
     settle();
-    if (cache_->evictions() != evictions || !cache_->can_truncate(tokens)) return;
+    const bool can = std::all_of(parts_.begin(), parts_.end(),
+                                 [&](const Part &part) { return part.cache->can_truncate(tokens); });
+    if (cache().evictions() != evictions || !can) return;
     truncate(tokens);
     pending_ = pending;
 }
 
 void Session::decode(int32_t id) {
-    const Meter meter(*this, true);
-    settle();
-    step({&id, 1}, StepKind::decode, 1);
+    const size_t before = history_.size();
+    if (hybrid_) note_decode();
+    for (;;) {
+        try {
+            if (hybrid_) {
+                const Meter meter(*this, true);
+                settle();
+            }
+            if (hybrid_) before_decode(); // may move the cache, which is no part of the step
+            const Meter meter(*this, true);
+            settle();
+            step({&id, 1}, StepKind::decode, 1);
+            if (hybrid_) after_decode();
+            break;
+        } catch (const Error &error) {
+            go_on_elsewhere(error, before);
+        }
+    }
     ++stats_.decode_tokens;
+}
+
+Session::Caches Session::caches() const {
+    Caches all;
+    for (const Part &part : parts_)
+        all.push_back(&part.cache->cache());
+    return all;
+}
+
+// Through all layers: what one backend leaves goes on on the next.
+void Session::forward(std::span<const int32_t> ids, std::span<const int32_t> positions, const Caches &caches,
+                      uint32_t rows, std::span<StepTap *const> step_taps) {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+        Engine &engine = *parts_[i].engine;
+        const bool last = i + 1 == parts_.size();
+        StepTaps taps;
+        if (i < step_taps.size() && step_taps[i] != nullptr)
+            taps = {&pipeline_.taps(parts_[i].cache->plan()), step_taps[i]};
+        if (i == 0) {
+            engine.graph->forward(ids, positions, caches[i]->views(), last ? rows : 0, taps);
+        } else {
+            engine.graph->forward_residual(residual_, positions, caches[i]->views(), last ? rows : 0, taps);
+        }
+        if (!last) engine.graph->read_residual(residual_);
+    }
 }
 
 void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     const auto n = static_cast<int64_t>(ids.size());
-    const TraceSpan span(pipeline_.executor().stream().trace(),
-                         kind == StepKind::decode ? "decode" : "prefill", "step");
-    cache_->before_append(n, kind);
-    const std::span<const int32_t> positions = cache_->next_positions(n);
+    const TraceSpan span(engine().executor->stream().trace(), kind == StepKind::decode ? "decode" : "prefill",
+                         "step");
+    for (const Part &part : parts_)
+        part.cache->before_append(n, kind);
+    const std::span<const int32_t> positions = cache().next_positions(n);
     step_ids_.assign(ids.begin(), ids.end());
     step_positions_.assign(positions.begin(), positions.end());
-    cache_->append(n);
-    StepTap *tap = cache_->begin_step(n, kind);
+    taps_.clear();
+    for (const Part &part : parts_) {
+        part.cache->append(n);
+        taps_.push_back(part.cache->begin_step(n, kind));
+    }
     step_kind_ = kind;
     rows_ = rows;
+    results_ = parts_.back().engine;
+    said_.reset();
     logits_read_ = false;
     settled_ = false;
     pending_.reset();
     history_.insert(history_.end(), ids.begin(), ids.end());
-    StepTaps taps;
-    if (tap != nullptr) taps = {&pipeline_.taps(cache_->plan()), tap};
-    pipeline_.graph().forward(step_ids_, step_positions_, cache_->cache().views(), rows, taps);
+    forward(step_ids_, step_positions_, caches(), rows, taps_);
+}
+
+// A step that was taken elsewhere, where steps may have been longer.
+void Session::retake(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
+    const size_t most = engine().graph->max_tokens();
+    for (; ids.size() > most; ids = ids.subspan(most)) {
+        step(ids.first(most), StepKind::prefill_chunk, 0);
+        settle();
+    }
+    step(ids, kind, rows);
 }
 
 void Session::end_prompt() {
     const Meter meter(*this, false);
     settle();
-    cache_->after_step(StepKind::prefill_end);
+    for (const Part &part : parts_)
+        part.cache->after_step(StepKind::prefill_end);
 }
 
 void Session::settle() {
     if (settled_) return;
     settled_ = true;
-    cache_->after_step(step_kind_);
-    pipeline_.executor().stream().end_of_step();
+    for (const Part &part : parts_) {
+        part.cache->after_step(step_kind_);
+        part.engine->executor->stream().end_of_step();
+    }
 }
 
 void Session::read_logits() {
     logits_.resize(static_cast<size_t>(rows_) * static_cast<size_t>(pipeline_.model().vocab_size));
-    if (rows_ > 0) pipeline_.graph().read_logits(rows_, logits_.data());
+    if (rows_ > 0) results_->graph->read_logits(rows_, logits_.data());
     check_finite(logits_);
     logits_read_ = true;
     settle();
 }
 
-std::span<const float> Session::logits() {
-    if (!logits_read_) {
-        const Meter meter(*this, step_kind_ == StepKind::decode);
-        read_logits();
+// Results of the last step. Where its device turns out to be lost the step is taken again elsewhere.
+template <typename Read>
+void Session::read_results(const Read &read) {
+    bool again = false;
+    const std::vector<int32_t> ids = step_ids_;
+    const size_t before = history_.size() - ids.size();
+    const std::optional<int32_t> pending = pending_;
+    const StepKind kind = step_kind_;
+    const uint32_t rows = rows_;
+    for (;;) {
+        try {
+            const Meter meter(*this, kind == StepKind::decode);
+            if (again) retake(ids, kind, rows);
+            pending_ = pending;
+            return read();
+        } catch (const Error &error) {
+            go_on_elsewhere(error, before);
+            again = true;
+        }
     }
+}
+
+std::span<const float> Session::logits() {
+    if (!logits_read_) read_results([&] { read_logits(); });
     return logits_;
 }
 
 int32_t Session::greedy() {
-    if (logits_read_ && logits_.empty())
+    if (results_ == nullptr || (logits_read_ && logits_.empty()))
         throw_error(ErrorKind::internal, "no step was taken that has logits");
     if (logits_read_) { // of the prefill: they are here already
         const std::span<const float> row = logits().last(static_cast<size_t>(pipeline_.model().vocab_size));
         return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
     }
-    const Meter meter(*this, step_kind_ == StepKind::decode);
-    pipeline_.graph().queue_argmax();
     int32_t id = -1;
-    pipeline_.graph().next_id().read(&id);
-    if (id < 0) find_non_finite(); // no token: a logit was not finite
-    settle();
+    read_results([&] {
+        results_->graph->queue_argmax();
+        results_->graph->next_id().read(&id);
+        if (id < 0) find_non_finite(); // no token: a logit was not finite
+        settle();
+    });
+    said_ = id;
     return id;
 }
 
@@ -194,11 +301,14 @@ void Session::check_finite(std::span<const float> values) {
 
 // One step with a look at the residual stream after each layer; the position counts from the step's first token.
 std::optional<Session::NonFinite> Session::probe_step(std::span<const int32_t> ids,
-                                                      std::span<const int32_t> positions, KvCache &cache,
-                                                      uint32_t rows) {
-    Graph &graph = pipeline_.graph();
+                                                      std::span<const int32_t> positions,
+                                                      const Caches &caches, uint32_t rows) {
     std::vector<float> host;
-    graph.set_probe([&](int64_t layer, const Tensor &x) {
+    const auto set_probes = [&](const Graph::Probe &probe) {
+        for (const Part &part : parts_)
+            part.engine->graph->set_probe(probe);
+    };
+    set_probes([&](int64_t layer, const Tensor &x) {
         host.resize(x.bytes() / sizeof(float));
         x.read(host.data());
         for (size_t i = 0; i < host.size(); ++i) {
@@ -206,13 +316,13 @@ std::optional<Session::NonFinite> Session::probe_step(std::span<const int32_t> i
         }
     });
     try {
-        graph.forward(ids, positions, cache.views(), rows);
-        graph.set_probe({});
+        forward(ids, positions, caches, rows, {});
+        set_probes({});
     } catch (const NonFinite &found) {
-        graph.set_probe({});
+        set_probes({});
         return found;
     } catch (...) {
-        graph.set_probe({});
+        set_probes({});
         throw;
     }
     return std::nullopt;
@@ -220,14 +330,23 @@ std::optional<Session::NonFinite> Session::probe_step(std::span<const int32_t> i
 
 // Everything taken in so far, on a cache of its own. Only as long as nothing was evicted: a token's position is its number then.
 std::optional<Session::NonFinite> Session::replay_history() {
-    KvCache cache(pipeline_.executor(), pipeline_.kv_shape(), pipeline_.placement());
+    std::vector<std::unique_ptr<KvCache>> owned;
+    Caches all;
+    size_t chunk = history_.size();
+    for (const Part &part : parts_) {
+        owned.push_back(std::make_unique<KvCache>(*part.engine->executor, part.engine->kv_shape,
+                                                  part.engine->placement()));
+        all.push_back(owned.back().get());
+        chunk = std::min<size_t>(chunk, part.engine->graph->max_tokens());
+    }
     std::vector<int32_t> positions;
     for (size_t done = 0; done < history_.size();) {
-        const size_t n = std::min<size_t>(history_.size() - done, pipeline_.graph().max_tokens());
+        const size_t n = std::min(history_.size() - done, chunk);
         positions.resize(n);
         std::iota(positions.begin(), positions.end(), static_cast<int32_t>(done));
-        cache.append(positions, static_cast<int64_t>(n));
-        auto found = probe_step(std::span(history_).subspan(done, n), positions, cache, 0);
+        for (KvCache *cache : all)
+            cache->append(positions, static_cast<int64_t>(n));
+        auto found = probe_step(std::span(history_).subspan(done, n), positions, all, 0);
         if (found) {
             found->position += static_cast<int64_t>(done);
             return found;
@@ -267,7 +386,7 @@ void Session::find_non_finite() {
     const bool one_step = history_.size() == step_ids_.size();
     std::optional<NonFinite> found;
     bool traced = one_step;
-    if (!one_step && cache_->evictions() == 0) {
+    if (!one_step && cache().evictions() == 0) {
         try {
             found = replay_history();
             traced = true;
@@ -276,7 +395,7 @@ void Session::find_non_finite() {
         }
     }
     if (one_step || !traced) { // its cache slots are written again with the same values
-        found = probe_step(step_ids_, step_positions_, cache_->cache(), rows_);
+        found = probe_step(step_ids_, step_positions_, caches(), rows_);
         if (found) found->position += tokens() - static_cast<int64_t>(step_ids_.size());
     }
     const char *at = traced ? "at" : "at or before";
@@ -290,16 +409,45 @@ void Session::find_non_finite() {
 }
 
 const SessionStats &Session::stats() {
-    stats_.evictions = cache_->evictions();
-    stats_.evicted_tokens = cache_->evicted_slots();
-    stats_.evicted_bytes = cache_->evicted_bytes();
-    stats_.kv_bytes = cache_->bytes_in_use();
-    stats_.kv_peak_bytes = cache_->cache().arena().peak_bytes();
+    stats_.evictions = cache().evictions();
+    stats_.evicted_tokens = cache().evicted_slots();
+    stats_.evicted_bytes = 0;
+    uint64_t peak = 0;
+    for (const Part &part : parts_) {
+        stats_.evicted_bytes += part.cache->evicted_bytes();
+        peak += part.cache->cache().arena().peak_bytes();
+    }
+    stats_.kv_bytes = kv_bytes();
+    stats_.kv_peak_bytes = std::max(stats_.kv_peak_bytes, peak);
     return stats_;
 }
 
+uint64_t Session::kv_bytes() const {
+    uint64_t bytes = 0;
+    for (const Part &part : parts_)
+        bytes += part.cache->bytes_in_use();
+    return bytes;
+}
+
+void Session::pin(int64_t from, int64_t to, std::string_view what) {
+    for (const Part &part : parts_)
+        part.cache->pin(from, to, what);
+}
+
+void Session::unpin(int64_t from) {
+    for (const Part &part : parts_)
+        part.cache->unpin(from);
+}
+
+void Session::protect_prefix(int64_t tokens, std::string_view what) {
+    for (const Part &part : parts_)
+        part.cache->protect_prefix(tokens, what);
+}
+
 void Session::reset() {
-    cache_->reset();
+    if (hybrid_) reset_hybrid();
+    for (const Part &part : parts_)
+        part.cache->reset();
     forget_step();
     history_.clear();
     pending_.reset();
@@ -319,7 +467,12 @@ void Session::forget_step() {
 
 void Session::truncate(int64_t n) {
     settle();
-    cache_->truncate(n);
+    for (const Part &part : parts_) {
+        std::string why;
+        if (!part.cache->can_truncate(n, &why)) throw_error(ErrorKind::usage, "{}", why);
+    }
+    for (const Part &part : parts_)
+        part.cache->truncate(n);
     history_.resize(history_.size() - static_cast<size_t>(n));
     pending_.reset();
     forget_step();
@@ -330,7 +483,8 @@ void Session::save_state(StateWriter &out) {
     out.put(static_cast<uint64_t>(history_.size()));
     out.put_all<int32_t>(history_);
     out.put(pending_.value_or(-1));
-    cache_->save(out);
+    for (const Part &part : parts_)
+        part.cache->save(out);
 }
 
 void Session::load_state(StateReader &in) {
@@ -346,9 +500,12 @@ void Session::load_state(StateReader &in) {
         const auto pending = in.get<int32_t>("the token to go on with");
         if (pending >= vocabulary)
             in.fail("token {}: the model's vocabulary ends at {}", pending, vocabulary - 1);
-        cache_->load(in);
-        if (cache_->tokens_seen() != this->tokens())
-            in.fail("the cache saw {} tokens, the text has {}", cache_->tokens_seen(), this->tokens());
+        for (const Part &part : parts_) {
+            part.cache->load(in);
+            if (part.cache->tokens_seen() != this->tokens())
+                in.fail("the cache saw {} tokens, the text has {}", part.cache->tokens_seen(),
+                        this->tokens());
+        }
         if (pending >= 0) pending_ = pending;
         loaded_from_ = in.name();
     } catch (...) {

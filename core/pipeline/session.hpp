@@ -11,6 +11,29 @@
 
 namespace keel {
 
+// A sequence went on on another backend of a hybrid, or was to and could not.
+struct BackendMove {
+    enum class Why {
+        phase,    // prompts are read on one backend and texts written on another
+        tokens,   // hybrid.switch.after_tokens
+        pressure, // memory is short
+        command,  // somebody asked for it
+        lost,     // the device that it was on is gone
+    };
+    Why why = Why::phase;
+    std::string from, to; // names of hybrid.backends
+    int64_t tokens = 0;   // that the sequence had by then
+    uint64_t bytes = 0;   // of keys and values, as they were written there
+    double milliseconds = 0;
+    int64_t warmup_tokens = 0, warmup_compared = 0,
+            warmup_agreed = 0; // agreed: the same token was the likeliest
+    int64_t reread_tokens = 0; // read anew, where the cache was lost
+    std::string refused;       // why it stayed where it was; empty: it went
+};
+const char *move_reason_name(BackendMove::Why why); // "phase"
+// "a -> b after 256 tokens (switch.after_tokens): 3.1 MiB in 4.0 ms, 8 warm-up tokens, 8 of 8 agreed"
+std::string move_text(const BackendMove &move);
+
 // What a session did so far.
 struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
@@ -21,6 +44,7 @@ struct SessionStats {
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
     Stream::Counters stream;        // of all steps
     Stream::Counters decode_stream; // of decode steps alone
+    std::vector<BackendMove> moves; // between a hybrid's backends
     double prefill_rate() const {
         return prefill_seconds > 0 ? static_cast<double>(prefill_tokens) / prefill_seconds : 0;
     }
@@ -67,13 +91,34 @@ class Session {
     std::optional<int32_t> pending() const { return pending_; }
     void set_pending(std::optional<int32_t> id) { pending_ = id; }
 
+    // The sequence goes on on another of a hybrid's backends, as /switch of a chat asks for. Throws Error(usage) where the config does not
+    // allow that.
+    enum class Switch {
+        there,   // it is there already
+        done,    // it is there now
+        warming, // it goes there once hybrid.switch.warmup_tokens tokens were written
+        refused, // it stays where it is: stats().moves says why
+    };
+    Switch switch_to(Engine &engine);
+
     Pipeline &pipeline() { return pipeline_; }
+    // Where the sequence is; of split layers where it begins.
+    Engine &engine() const { return *parts_.front().engine; }
     int64_t tokens() const {
         return static_cast<int64_t>(history_.size());
     } // taken in since the start or the last reset
     std::span<const int32_t> history() const { return history_; }
-    CacheManager &cache() { return *cache_; }
+    // Of split layers those of the first backend.
+    CacheManager &cache() { return *parts_.front().cache; }
+    const CacheManager &cache() const { return *parts_.front().cache; }
+    // As the CacheManager's, of the cache of all layers.
+    void pin(int64_t from, int64_t to, std::string_view what);
+    void unpin(int64_t from);
+    void protect_prefix(int64_t tokens, std::string_view what);
+    uint64_t kv_bytes() const;
     const SessionStats &stats();
+    // A device was lost and nothing else could go on: what the last call that threw said. The session is of no use any more.
+    bool is_broken() const { return is_broken_; }
     // Forgets everything but the pipeline; a policy's random numbers start anew.
     void reset();
 
@@ -85,8 +130,38 @@ class Session {
   private:
     class Meter;
     class Repeater;
-    Session(Session &parent, std::unique_ptr<CacheManager> cache);
+    class Hybrid;
+    // The cache of some layers, on the engine that runs them. One holds all layers, unless a hybrid splits them.
+    struct Part {
+        Engine *engine;
+        std::unique_ptr<CacheManager> cache;
+    };
+    using Caches = std::vector<KvCache *>;
+    Session(Session &parent, std::vector<Part> parts);
     void serve_replay();
+    void add_part(Engine &engine, CachePlan &plan);
+    Caches caches() const;
+    int64_t next_chunk(int64_t left) const;
+    bool prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
+                     const Progress &progress);
+    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions, const Caches &caches,
+                 uint32_t rows, std::span<StepTap *const> taps);
+    // In a catch block: if the device was lost and another backend can go on, all but `tokens` tokens are forgotten and those are read
+    // anew there. Else throws what was caught, or what tells more.
+    void go_on_elsewhere(const Error &error, size_t tokens);
+    void read_again(std::span<const int32_t> ids);
+    void retake(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
+    // Of a hybrid whose backends take turns (session_hybrid.cpp).
+    void start_hybrid();
+    void fork_hybrid(const Session &parent);
+    void before_prefill();
+    void note_decode();
+    void before_decode();
+    void after_decode();
+    void reset_hybrid();
+    std::optional<int32_t> likeliest() const; // of the last step, as far as somebody asked
+    template <typename Read>
+    void read_results(const Read &read);
     void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
@@ -100,12 +175,13 @@ class Session {
     };
     [[noreturn]] void find_non_finite();
     std::optional<NonFinite> probe_step(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                                        KvCache &cache, uint32_t rows);
+                                        const Caches &caches, uint32_t rows);
     std::optional<NonFinite> replay_history();
 
     Pipeline &pipeline_;
     std::unique_ptr<Repeater> repeater_; // for a policy that replays the context; else NULL
-    std::unique_ptr<CacheManager> cache_;
+    std::vector<Part> parts_;
+    std::unique_ptr<Hybrid> hybrid_; // where backends take turns; else NULL
     std::vector<int32_t> history_;
     std::optional<int32_t> pending_;
     std::string loaded_from_;   // the session file; empty: nothing was loaded
@@ -113,9 +189,13 @@ class Session {
     SessionStats stats_;
     // The step whose results may still be read.
     std::vector<int32_t> step_ids_, step_positions_;
+    Engine *results_ = nullptr;   // whose graph holds the results
+    std::optional<int32_t> said_; // what greedy() gave
+    std::vector<float> residual_; // between the parts of a step
+    std::vector<StepTap *> taps_; // of the parts
     StepKind step_kind_ = StepKind::decode;
     uint32_t rows_ = 0;
-    bool logits_read_ = false, settled_ = true;
+    bool logits_read_ = false, settled_ = true, is_broken_ = false;
 };
 
 } // namespace keel

@@ -269,7 +269,7 @@ namespace {
 
 // The file tells the pipeline's policy.
 void check_policy(Session &session) {
-    if (&session.cache().plan() == &session.pipeline().cache_plan()) return;
+    if (session.pipeline().is_own(session.cache().plan())) return;
     throw_error(ErrorKind::usage,
                 "a session under policy {}, which was added to its pipeline, is neither saved nor read; make "
                 "a pipeline with that policy",
@@ -279,6 +279,21 @@ void check_policy(Session &session) {
 } // namespace
 
 void check_savable(const Pipeline &pipeline) {
+    if (pipeline.mode() == pipeline::HybridMode::by_layers)
+        throw_error(
+            ErrorKind::input,
+            "{}: a session whose layers lie on several backends cannot be saved in this version; name one "
+            "backend, or backends that take turns",
+            to_string(pipeline.config().hybrid.layers.where));
+    for (const auto &engine : pipeline.engines()) {
+        const KvShape &own = engine->kv_shape, &first = pipeline.engines().front()->kv_shape;
+        if (own.key_dtype != first.key_dtype || own.value_dtype != first.value_dtype)
+            throw_error(
+                ErrorKind::input,
+                "{}: a session whose backends keep keys and values in different types cannot be saved in "
+                "this version; remove kv from 'hybrid.backends'",
+                to_string(pipeline.config().hybrid.backends.where));
+    }
     PolicyState::check_savable(pipeline.cache_plan().config().policy);
 }
 

@@ -335,3 +335,36 @@ TEST_CASE("On a terminal: editing, history, Ctrl-C for the answer and for leavin
     second.type("\x04");
     CHECK(second.exit_code() == 0);
 }
+
+TEST_CASE("A chat goes on on another backend of its hybrid, with its cache") {
+    TempFolder folder;
+    const std::string file = (folder.path() / "h.yaml").string();
+    std::ofstream(file)
+        << "model: " << tiny
+        << "\nhybrid:\n  backends: {a: {plugin: cpu, params: {threads: 1}}, b: {plugin: cpu, params: "
+           "{threads: 1}}}\n  switch: {on: command, warmup_tokens: 3}\n";
+    const auto talk = [&](const std::string &input, const std::vector<std::string> &more = {}) {
+        std::vector<std::string> all = {"chat", file, "--template", "chatml", "-n", "8", "--greedy"};
+        all.insert(all.end(), more.begin(), more.end());
+        ProcessOptions options;
+        options.input = input;
+        return run_keel(all, options);
+    };
+    const ProcessResult stayed = talk("One\nTwo\nThree\n"),
+                        went = talk("One\n/switch b\nTwo\nThree\n/switch b\n");
+    CHECK(stayed.code == 0);
+    CHECK(went.code == 0);
+    CHECK(went.out == stayed.out);
+    CHECK(went.err.find("the next answer goes on on b, after 3 tokens that warm it up") != std::string::npos);
+    CHECK(went.err.find("switch: a -> b after ") != std::string::npos);
+    CHECK(went.err.find("(/switch)") != std::string::npos);
+    CHECK(went.err.find("3 warm-up tokens, 3 of 3 agreed") != std::string::npos);
+    CHECK(went.err.find("it is on b already") != std::string::npos);
+    const ProcessResult cold =
+        talk("One\n/switch b\nTwo\nThree\n", {"--set", "hybrid.switch.warmup_tokens=0"});
+    CHECK(cold.out == stayed.out);
+    const ProcessResult refused =
+        talk("/switch b\n", {"--set", "hybrid.prefill=b", "--set", "hybrid.switch=null"});
+    CHECK(refused.code == 1);
+    CHECK(refused.err.find("hybrid.switch.on does not list command") != std::string::npos);
+}

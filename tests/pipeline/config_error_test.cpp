@@ -58,18 +58,93 @@ TEST_CASE("unknown keys are refused with a suggestion") {
                                 "the other, as 'policy: {plugin: none}'"},
         {"<<: {strict: true}",
          "f.yaml:3:1: unknown key '<<' in a pipeline; known keys: model, backend, kv, policy, sync, "
-         "sampling, generation, strict, fallback"},
+         "hybrid, sampling, generation, strict, fallback"},
         {"\"\": 1",
-         "f.yaml:3:1: unknown key '' in a pipeline; known keys: model, backend, kv, policy, sync, sampling, "
-         "generation, strict, fallback"},
+         "f.yaml:3:1: unknown key '' in a pipeline; known keys: model, backend, kv, policy, sync, hybrid, "
+         "sampling, generation, strict, fallback"},
     });
 }
 
 TEST_CASE("what this version cannot do is refused, not ignored") {
     check_all({
-        {"hybrid: {prefill: gpu}", "f.yaml:3:1: 'hybrid' is not supported by this version of Keel; remove it "
-                                   "and name one backend under 'backend'"},
+        {"hybrid: {backends: {a: cpu, b: cpu}, prefill: a, decode: b}",
+         "f.yaml:3:20: expected 'backend' or 'hybrid', found both ('backend' at f.yaml:2:10); remove one of "
+         "them"},
+        {"hybrid: {prefill: gpu}", "f.yaml:3:19: expected 'hybrid.backends' beside this, found none"},
     });
+}
+
+TEST_CASE("a hybrid says what is wrong with it") {
+    const auto refused = [](const std::string &hybrid, bool named = true) {
+        const std::string backends = named ? "backends: {a: cpu, b: {plugin: cpu}}, " : "";
+        return error_text(
+            [&] { parse_config("model: m\nhybrid: {" + backends + hybrid + "}\n", "f.yaml", "/folder"); });
+    };
+    const std::string names = " expected a name of 'hybrid.backends' (a, b) for ";
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"prefill: a, decode: c", "f.yaml:2:68:" + names + "'hybrid.decode', found 'c'; did you mean 'a'?"},
+        {"prefill: a", "f.yaml:2:57: a reads and writes, and nothing ever switches; name another backend for "
+                       "prefill or decode, or say in 'hybrid.switch' when to switch"},
+        {"layers: [{range: 0-1, on: a}, {range: 1-2, on: b}]",
+         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 1-2; layers would be "
+         "on "
+         "two backends"},
+        {"layers: [{range: 0-1, on: a}, {range: 3-4, on: b}]",
+         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 3-4; the layers "
+         "before it "
+         "would be nowhere"},
+        {"layers: [{range: 0-1, on: a}]",
+         "f.yaml:2:29: backend b has no part in 'hybrid.layers'; give it one, or remove it"},
+        {"layers: [{range: x, on: a}]",
+         "f.yaml:2:65: expected FIRST-LAST, layers from 0 to 65535 of which both "
+         "belong to it, for 'range' in 'hybrid.layers', found 'x'"},
+        {"layers: [{range: 0-1}]",
+         "f.yaml:2:57: expected the keys range and on in 'hybrid.layers', found no on"},
+        {"ffn_split: {a: 0.5, b: 0.6}",
+         "f.yaml:2:59: expected shares in 'hybrid.ffn_split' that add up to 1, found 1.1"},
+        {"ffn_split: {a: 0.5, c: 0.5}",
+         "f.yaml:2:71:" + names + "'hybrid.ffn_split', found 'c'; did you mean 'a'?"},
+        {"ffn_split: {a: 1}", "f.yaml:2:63: expected a number from 0.001 to 0.999 for 'hybrid.ffn_split.a', "
+                              "found '1'"},
+        {"switch: {on: tokens, to: b}", "f.yaml:2:61: expected 'hybrid.switch.after_tokens' beside tokens in "
+                                        "'hybrid.switch.on', found none"},
+        {"switch: {on: tokens, after_tokens: 5}",
+         "f.yaml:2:61: expected 'hybrid.switch.to' beside tokens in 'hybrid.switch.on', found none"},
+        {"switch: {on: pressure, after_tokens: 5, to: b}",
+         "f.yaml:2:85: expected tokens in 'hybrid.switch.on' beside 'hybrid.switch.after_tokens', found none "
+         "of "
+         "it; add it to the list"},
+        {"switch: {on: command, available_mib: 5}", "f.yaml:2:85: expected pressure in 'hybrid.switch.on' "
+                                                    "beside 'hybrid.switch.available_mib', found none "
+                                                    "of it; add it to the list"},
+        {"switch: {on: tokens, after_tokens: 5, to: a}",
+         "f.yaml:2:90: 'hybrid.switch.to' names a, where decode runs already"},
+        {"prefill: a, layers: [{range: 0-1, on: a}, {range: 2, on: b}]",
+         "f.yaml:2:68: 'hybrid' cannot combine prefill, decode and switch with layers in this version; keep "
+         "one "
+         "of them"},
+        {"layers: [{range: 0-1, on: a}, {range: 2, on: b}], ffn_split: {a: 0.5, b: 0.5}",
+         "f.yaml:2:109: 'hybrid' cannot combine layers with ffn_split in this version; keep one of them"},
+        {"", "f.yaml:2:20: expected 'hybrid' to say what the backends do: prefill, decode, switch, layers or "
+             "ffn_split; found none of them"},
+    };
+    for (const auto &[text, message] : cases) {
+        INFO(text);
+        CHECK(refused(text) == message);
+    }
+    CHECK(refused("backends: {a: cpu}, prefill: a", false) ==
+          "f.yaml:2:20: expected a map of two backends or more, {NAME: {plugin: X}, NAME: {plugin: Y}} for "
+          "'hybrid.backends', found 1; with one backend use 'backend'");
+    CHECK(refused("backends: {a: {device: 0}, b: cpu}", false) ==
+          "f.yaml:2:24: expected the key plugin for 'hybrid.backends.a', found none");
+    CHECK(refused("backends: {a: {plugin: cpu, devce: 0}, b: cpu}", false) ==
+          "f.yaml:2:38: unknown key 'devce' in 'hybrid.backends.a'; did you mean 'device'?");
+    CHECK(refused("backends: {a: {plugin: cpu, kv: f12}, b: cpu}", false)
+              .starts_with("f.yaml:2:42: expected one of f32, f16, bf16, q8_0, q4_0 for "
+                           "'hybrid.backends.a.kv.dtype', found 'f12'"));
+    CHECK(refused("backends: {a: cpu, b: {plugin: cpu, kv: f32}}, ffn_split: {a: 0.5, b: 0.5}", false) ==
+          "f.yaml:2:50: backend b computes a part of the feed-forward networks only and holds no cache; "
+          "remove kv");
 }
 
 TEST_CASE("lists of numbers and spans are refused with what was expected and found") {

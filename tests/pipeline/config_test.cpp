@@ -218,7 +218,8 @@ TEST_CASE("every row of the schema is complete") {
         CHECK(key.doc.ends_with("."));
         CHECK_FALSE(key.example.empty());
         const bool ranged = key.type == KeyType::integer || key.type == KeyType::number ||
-                            key.type == KeyType::falling || key.type == KeyType::spans;
+                            key.type == KeyType::falling || key.type == KeyType::spans ||
+                            key.type == KeyType::shares;
         CHECK(ranged == (key.maximum > key.minimum));
         const bool chosen = key.type == KeyType::choice || key.type == KeyType::choice_list;
         CHECK(chosen == !key.choices.empty());
@@ -247,6 +248,24 @@ TEST_CASE("every example of the schema is a value that its key takes") {
         if (key.path == "policy.budget.slack") overrides.push_back("policy.budget.tokens=512");
         if (key.path == "sync.ops") overrides.push_back("sync=batched");
         if (key.path == "policy.log_positions") overrides.push_back("policy.log=e.jsonl");
+        if (key.path.starts_with("hybrid.")) {
+            const std::string backends = "hybrid.backends={gpu: x, host: y}";
+            if (key.path != "hybrid.backends") overrides.insert(overrides.begin() + 2, backends);
+            if (key.path == "hybrid.backends" || key.path == "hybrid.switch.warmup_tokens")
+                overrides.push_back("hybrid.switch.on=command");
+            if (key.path == "hybrid.prefill") overrides.push_back("hybrid.decode=host");
+            if (key.path == "hybrid.decode") overrides.push_back("hybrid.prefill=gpu");
+            if (key.path == "hybrid.switch.available_mib") overrides.push_back("hybrid.switch.on=pressure");
+            if (key.path == "hybrid.switch.to" || key.path == "hybrid.switch.after_tokens")
+                overrides.push_back("hybrid.switch.on=tokens");
+            if (key.path.starts_with("hybrid.switch.") && key.path != "hybrid.switch.warmup_tokens") {
+                overrides.push_back("hybrid.switch.after_tokens=9");
+                overrides.push_back("hybrid.switch.to=gpu");
+                overrides.push_back("hybrid.decode=host");
+            }
+            if (key.path == "hybrid.switch.available_mib")
+                overrides.push_back("hybrid.switch.on=[pressure, tokens]");
+        }
         CHECK_NOTHROW(config_from_overrides(overrides));
     }
 }

@@ -1,4 +1,5 @@
 #include "pipeline/config.hpp"
+#include "pipeline/config_writer.hpp"
 #include "pipeline/override.hpp"
 #include "platform/paths.hpp"
 #include "support/error_text.hpp"
@@ -136,10 +137,32 @@ TEST_CASE("errors in overrides name the flag") {
           "--set policy.trigger.on: expected valid YAML, found: end of sequence flow not found");
     CHECK(refused("sampling={top_k: 1, top_k: 2}") ==
           "--set sampling: expected each key once, found 'top_k' again (first at --set sampling)");
-    CHECK(refused("hybrid={a: 1}") == "--set hybrid: 'hybrid' is not supported by this version of Keel; "
-                                      "remove it and name one backend under 'backend'");
+    CHECK(refused("hybrid={a: 1}").starts_with("--set hybrid: unknown key 'a' in 'hybrid'; known keys: "));
     CHECK(refused("generation.prompt=\x01") ==
           "--set generation.prompt: expected UTF-8 text, found the control character \\x01");
+}
+
+TEST_CASE("one backend and several take each other's place") {
+    const std::string both =
+        "model: m\nhybrid: {backends: {a: {plugin: cpu, params: {threads: 2}}, b: cpu}, decode: a, "
+        "prefill: b}\n";
+    const auto with_sets = [&](const std::vector<std::string> &sets) {
+        return parse_config(both, "f.yaml", "/folder", sets);
+    };
+    CHECK_FALSE(with_sets({"backend=cpu"}).hybrid.is_given());
+    CHECK(with_sets({"hybrid.decode=b", "hybrid.prefill=a"}).hybrid.decode.value == "b");
+    const PipelineConfig params = with_sets({"hybrid.backends.a.params.threads=1"});
+    CHECK(params.hybrid.backend("a").params.at(0).text == "1");
+    CHECK(*params.hybrid.backend("a").plugin == "cpu");
+    CHECK(with_sets({"hybrid.backends.a.plugin=other"}).hybrid.backend("a").params.empty());
+    CHECK(with_sets({"hybrid.backends.c.plugin=other"}).hybrid.backends->size() == 3);
+    const std::vector<std::string> alone = {"model=m", "backend=cpu", "hybrid.backends={a: cpu, b: cpu}",
+                                            "hybrid.ffn_split={a: 0.5, b: 0.5}"};
+    const PipelineConfig split = config_from_overrides(alone);
+    CHECK(split.hybrid.mode() == HybridMode::by_columns);
+    CHECK(split.backend.plugin->empty());
+    CHECK(parse_config(to_yaml(split), "f", "/") == split);
+    CHECK(refused("hybrid.prefill=x").find("expected 'hybrid.backends' beside this") != std::string::npos);
 }
 
 TEST_CASE("what is not KEY=VALUE is a usage error") {

@@ -1,0 +1,40 @@
+#include "pipeline/engine.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace keel {
+
+uint32_t Engine::prefill_chunk() const {
+    return static_cast<uint32_t>(std::min<int64_t>(device().info().prefill_chunk, kv_shape.max_slots));
+}
+
+bool Engine::uses_system_memory() const {
+    const keel_device_info &info = device().device_info();
+    return info.type == KEEL_DEVICE_CPU || (info.flags & KEEL_DEVICE_UNIFIED) != 0;
+}
+
+MemoryInfo Engine::memory() const {
+    if (uses_system_memory()) return memory_info();
+    const keel_mem_info own = device().mem_info();
+    return {own.total, own.free, fmt::format("device '{}'", device().device_info().name)};
+}
+
+uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
+    KvShape shape = kv_shape;
+    shape.max_slots = context;
+    return shape.book_bytes() + RopeTables::bytes(context, model.head_dim) * (model.local_rope_theta ? 2 : 1);
+}
+
+std::vector<const PlannedOp *> Engine::ops() const {
+    std::vector<const PlannedOp *> all = graph->decode_ops();
+    for (const auto &more : {graph->prefill_ops(), graph->taps().ops(), cache_plan->ops()})
+        all.insert(all.end(), more.begin(), more.end());
+    std::set<const PlannedOp *> seen;
+    std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });
+    return all;
+}
+
+} // namespace keel

@@ -1,0 +1,454 @@
+// A session whose sequence goes from one of a hybrid's backends to another.
+#include "pipeline/session_hybrid.hpp"
+
+#include "base/display.hpp"
+#include "base/log.hpp"
+#include "device/trace.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace keel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// The name of the key, or what happened, for people.
+const char *reason_text(BackendMove::Why why) {
+    switch (why) {
+    case BackendMove::Why::phase:
+        return "prefill and decode";
+    case BackendMove::Why::tokens:
+        return "switch.after_tokens";
+    case BackendMove::Why::pressure:
+        return "memory pressure";
+    case BackendMove::Why::command:
+        return "/switch";
+    case BackendMove::Why::lost:
+        break;
+    }
+    return "the device was lost";
+}
+
+void copy_cache(KvCache &to, const KvCache &from) {
+    to.reserve_like(from);
+    for (uint32_t l = 0; l < to.shape().layers; ++l)
+        to.take_rows(from, l);
+}
+
+} // namespace
+
+const char *move_reason_name(BackendMove::Why why) {
+    switch (why) {
+    case BackendMove::Why::phase:
+        return "phase";
+    case BackendMove::Why::tokens:
+        return "tokens";
+    case BackendMove::Why::pressure:
+        return "pressure";
+    case BackendMove::Why::command:
+        return "command";
+    case BackendMove::Why::lost:
+        break;
+    }
+    return "device_lost";
+}
+
+std::string move_text(const BackendMove &m) {
+    std::string text =
+        fmt::format("{} -> {} after {} tokens ({}): ", m.from, m.to, m.tokens, reason_text(m.why));
+    if (!m.refused.empty()) return text + "refused, it stays on " + m.from + ": " + m.refused;
+    if (m.why == BackendMove::Why::lost)
+        return text + fmt::format("{} tokens read anew in {:.1f} ms", m.reread_tokens, m.milliseconds);
+    text += fmt::format("{} in {:.1f} ms", format_bytes(m.bytes), m.milliseconds);
+    if (m.warmup_tokens > 0) {
+        text += fmt::format(", {} warm-up tokens, {} of {} agreed", m.warmup_tokens, m.warmup_agreed,
+                            m.warmup_compared);
+    }
+    return text;
+}
+
+// ---- the session's side --------------------------------------------------------------------------------------------
+
+void Session::start_hybrid() {
+    hybrid_ = std::make_unique<Hybrid>(*this);
+    Engine &start = hybrid_->start();
+    add_part(start, *start.cache_plan);
+}
+
+void Session::fork_hybrid(const Session &parent) {
+    if (parent.hybrid_) hybrid_ = std::make_unique<Hybrid>(*this, *parent.hybrid_);
+}
+
+void Session::before_prefill() {
+    hybrid_->before_prefill();
+}
+void Session::note_decode() {
+    hybrid_->note_decode();
+}
+void Session::before_decode() {
+    hybrid_->before_decode();
+}
+void Session::after_decode() {
+    hybrid_->after_decode();
+}
+
+// Back to where sequences begin, without taking anything along.
+void Session::reset_hybrid() {
+    hybrid_->reset();
+    Engine &start = hybrid_->start();
+    if (&start == parts_.front().engine) return;
+    parts_.clear();
+    add_part(start, *start.cache_plan);
+    serve_replay();
+}
+
+std::optional<int32_t> Session::likeliest() const {
+    if (said_) return said_;
+    if (!logits_read_ || logits_.empty()) return std::nullopt;
+    const auto row = std::span(logits_).last(static_cast<size_t>(pipeline_.model().vocab_size));
+    return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+Session::Switch Session::switch_to(Engine &engine) {
+    if (!hybrid_)
+        throw_error(ErrorKind::usage,
+                    "this pipeline has no backends to switch between; 'hybrid' names several");
+    if (!logits_read_ && results_ != nullptr) logits(); // they lie where the step ran
+    settle();
+    return hybrid_->command(engine);
+}
+
+void Session::go_on_elsewhere(const Error &error, size_t tokens) {
+    const Engine *lost = nullptr;
+    for (const Part &part : parts_)
+        if (part.engine->is_lost()) lost = part.engine;
+    if (lost != nullptr && hybrid_) return hybrid_->rebuild(tokens, error);
+    const Device *device = lost != nullptr ? &lost->device() : nullptr;
+    if (pipeline_.mode() == pipeline::HybridMode::by_columns) {
+        for (const auto &d : pipeline_.devices())
+            if (d->is_lost()) device = d.get();
+    }
+    if (device == nullptr) throw; // something else
+    is_broken_ = true;
+    throw_error(ErrorKind::runtime,
+                "{}; it happened at token {} on device '{}', and no other backend can go on", error.what(),
+                tokens + 1, device->device_info().name);
+}
+
+// From the first token on, into an empty cache.
+void Session::read_again(std::span<const int32_t> ids) {
+    forget_step();
+    history_.clear();
+    std::string why;
+    if (!cache().can_take(static_cast<int64_t>(ids.size()), true, &why)) {
+        throw_error(ErrorKind::resource, "its {} tokens cannot be read anew on backend {}: {}", ids.size(),
+                    engine().name, why);
+    }
+    while (!ids.empty()) {
+        const auto n = static_cast<size_t>(next_chunk(std::ssize(ids)));
+        step(ids.first(n), n == ids.size() ? StepKind::prefill_end : StepKind::prefill_chunk, 0);
+        settle();
+        ids = ids.subspan(n);
+    }
+    engine().executor->stream().wait(); // what fails, fails here
+    forget_step();
+}
+
+// ---- where and when ------------------------------------------------------------------------------------------------
+
+Session::Hybrid::Hybrid(Session &session)
+    : session_(session), config_(session.pipeline_.config().hybrid.switching) {
+    if (!config_.has(pipeline::SwitchTrigger::pressure)) return;
+    PressureConfig c;
+    if (*config_.available_mib) c.low = static_cast<uint64_t>(**config_.available_mib * 1048576.0);
+    c.steps = {0.5}; // one: it switches, or it does not
+    watch_ = std::make_unique<PressureWatch>(c, session.pipeline_.monitor());
+}
+
+Session::Hybrid::Hybrid(Session &session, const Hybrid &parent) : Hybrid(session) {
+    chosen_ = parent.chosen_;
+    written_ = parent.written_;
+    counted_ = parent.counted_;
+    commanded_ = parent.commanded_;
+}
+
+void Session::Hybrid::reset() {
+    chosen_ = commanded_ = target_ = nullptr;
+    written_ = 0;
+    counted_ = false;
+    shadow_.reset();
+    if (watch_) watch_->restart();
+}
+
+Engine &Session::Hybrid::start() const {
+    Engine &wanted = session_.pipeline_.prefill_engine();
+    if (!wanted.is_lost()) return wanted;
+    for (const auto &engine : session_.pipeline_.engines()) {
+        if (!engine->is_lost()) return *engine;
+    }
+    return wanted; // says so at the first step
+}
+
+void Session::Hybrid::before_prefill() {
+    if (warms_up()) { // what is left of the warm-up would stand in the prompt's way
+        finish();
+    }
+    Engine &wanted = alive(chosen_ != nullptr ? *chosen_ : session_.pipeline_.prefill_engine());
+    if (&wanted != &here()) move(wanted, Why::phase);
+}
+
+void Session::Hybrid::before_decode() {
+    using pipeline::SwitchTrigger;
+    if (warms_up()) judge();
+    const bool short_of_memory =
+        watch_ && watch_->poll(session_.tokens(), 2) == PressureWatch::Change::tighter;
+    if (short_of_memory) {
+        const PressureFacts &facts = watch_->facts();
+        log().warn("memory is short: {}; the KV cache goes to backend {}", facts.why, *config_.to);
+        shadow_.reset();
+        begin(*session_.pipeline_.find_engine(*config_.to), Why::pressure, 0);
+    } else if (warms_up()) {
+        if (warmed_ >= wanted_) finish();
+    } else {
+        place();
+        if (commanded_ != nullptr)
+            begin(*std::exchange(commanded_, nullptr), Why::command, *config_.warmup_tokens);
+        else if (config_.has(SwitchTrigger::tokens) && !counted_)
+            count();
+    }
+    if (!warms_up()) place();
+}
+
+// The switch after a number of tokens; the last of them are the warm-up's.
+void Session::Hybrid::count() {
+    const int64_t after = **config_.after_tokens, warmup = std::min(*config_.warmup_tokens, after - 1);
+    if (written_ < after - warmup) return;
+    counted_ = true;
+    begin(*session_.pipeline_.find_engine(*config_.to), Why::tokens, after - written_);
+}
+
+// To where decode runs. If it cannot go there it stays, and does not try at each token.
+void Session::Hybrid::place() {
+    Engine &wanted = alive(decode_engine());
+    if (&wanted != &here() && !move(wanted, Why::phase)) chosen_ = &here();
+}
+
+BackendMove Session::Hybrid::note(const Engine &target, Why why) const {
+    BackendMove m;
+    m.why = why;
+    m.from = here().name;
+    m.to = target.name;
+    m.tokens = session_.tokens();
+    return m;
+}
+
+// A switch, after so many warm-up tokens.
+void Session::Hybrid::begin(Engine &target, Why why, int64_t warmup) {
+    if (&target == &here()) {
+        chosen_ = &target;
+        return; // it is there
+    }
+    if (warmup <= 0) {
+        if (move(target, why)) chosen_ = &target;
+        return;
+    }
+    target_ = &target;
+    why_ = why;
+    wanted_ = warmup;
+    warmed_ = compared_ = agreed_ = 0;
+    shadow_said_.reset();
+    try {
+        const TraceSpan span(here().executor->stream().trace(), "copy for a warm-up", "switch");
+        shadow_ = std::make_unique<KvCache>(*target.executor, target.kv_shape, target.placement());
+        copy_cache(*shadow_, session_.cache().cache());
+    } catch (const Error &error) {
+        shadow_.reset();
+        target_ = nullptr;
+        if (here().is_lost()) throw;
+        BackendMove m = note(target, why);
+        refuse(m, error.what());
+    }
+}
+
+// The last token that both computed: is what the new backend found likeliest what the old one did?
+void Session::Hybrid::judge() {
+    const std::optional<int32_t> said = session_.likeliest();
+    if (shadow_said_ && said) {
+        ++compared_;
+        if (*said == *shadow_said_) ++agreed_;
+    }
+    shadow_said_.reset();
+}
+
+// The step was queued on the old backend; the new one computes the same.
+void Session::Hybrid::after_decode() {
+    if (!warms_up()) return;
+    here().executor->stream().end_of_step(); // the two may run at once
+    try {
+        const TraceSpan span(here().executor->stream().trace(), "warm-up", "switch");
+        if (!shadow_->fits(1)) { // the old one evicts, a copy does not
+            wanted_ = warmed_;
+            return;
+        }
+        shadow_->append(session_.step_positions_, 1);
+        Graph &graph = *target_->graph;
+        graph.forward(session_.step_ids_, session_.step_positions_, shadow_->views(), 1);
+        graph.queue_argmax();
+        int32_t id = -1;
+        graph.next_id().read(&id);
+        shadow_said_ = id;
+        ++warmed_;
+    } catch (const Error &error) { // nothing is lost: the sequence is where it was
+        shadow_.reset();
+        BackendMove m = note(*target_, why_);
+        target_ = nullptr;
+        refuse(m, error.what());
+    }
+}
+
+void Session::Hybrid::finish() {
+    shadow_.reset();
+    Engine &target = *std::exchange(target_, nullptr);
+    if (move(target, why_)) chosen_ = &target;
+}
+
+Session::Switch Session::Hybrid::command(Engine &target) {
+    if (!config_.has(pipeline::SwitchTrigger::command)) {
+        throw_error(ErrorKind::usage,
+                    "hybrid.switch.on does not list command: add it there to switch by hand");
+    }
+    if (target.is_lost())
+        throw_error(ErrorKind::usage, "backend {} cannot be switched to: its device was lost", target.name);
+    shadow_.reset();
+    target_ = commanded_ = nullptr;
+    if (&target == &decode_engine()) return Switch::there;
+    if (session_.tokens() == 0) { // nothing to take along, and nothing to be warm for
+        chosen_ = &target;
+        return Switch::done;
+    }
+    if (*config_.warmup_tokens > 0) {
+        commanded_ = &target;
+        return Switch::warming;
+    }
+    if (&target != &here() && !move(target, Why::command)) return Switch::refused;
+    chosen_ = &target;
+    return Switch::done;
+}
+
+// ---- moving --------------------------------------------------------------------------------------------------------
+
+void Session::Hybrid::refuse(BackendMove &m, const std::string &error) {
+    m.refused = error;
+    log().warn("the sequence stays on backend {}: it cannot go to {}: {}", m.from, m.to, error);
+    session_.stats_.moves.push_back(m);
+}
+
+// Takes the cache along. False: it stays where it is, which was said.
+bool Session::Hybrid::move(Engine &target, Why why) {
+    Part &part = session_.parts_.front();
+    Engine &from = *part.engine;
+    if (&target == &from) return true;
+    BackendMove m = note(target, why);
+    m.warmup_tokens = std::exchange(warmed_, 0);
+    m.warmup_compared = std::exchange(compared_, 0);
+    m.warmup_agreed = std::exchange(agreed_, 0);
+    const auto start = Clock::now();
+    Trace *trace = from.executor->stream().trace();
+    const double begin = trace != nullptr ? trace->now() : 0;
+    std::unique_ptr<CacheManager> fresh;
+    try {
+        session_.settle();
+        fresh = part.cache->begin_move(*target.cache_plan, target.placement());
+    } catch (const Error &error) {
+        if (from.is_lost()) throw;
+        refuse(m, error.what());
+        return false;
+    }
+    const size_t tokens = session_.history_.size();
+    try {
+        m.bytes = part.cache->finish_move(*fresh);
+    } catch (const Error &error) { // in pieces on both sides
+        fresh.reset();
+        if (from.is_lost()) throw;
+        refuse(m, error.what());
+        const std::optional<int32_t> pending = session_.pending_;
+        read_on(from, tokens);
+        session_.pending_ = pending;
+        return false;
+    }
+    session_.stats(); // the peak of what was
+    part = {&target, std::move(fresh)};
+    from.device().trim(); // the memory that it had is somebody else's now
+    session_.serve_replay();
+    m.milliseconds = milliseconds_since(start);
+    if (trace != nullptr) {
+        trace->span("switch", "switch", begin, trace->now(),
+                    {{"from", Trace::text(m.from)},
+                     {"to", Trace::text(m.to)},
+                     {"why", Trace::text(move_reason_name(why))},
+                     {"tokens", std::to_string(m.tokens)},
+                     {"bytes", std::to_string(m.bytes)}});
+    }
+    if (m.tokens > 0) session_.stats_.moves.push_back(std::move(m)); // an empty cache is no move
+    return true;
+}
+
+// The first `tokens` tokens, read anew on an engine: with the promises of the cache that is given up.
+void Session::Hybrid::read_on(Engine &engine, size_t tokens) {
+    Part &part = session_.parts_.front();
+    auto fresh = std::make_unique<CacheManager>(*engine.cache_plan, engine.placement());
+    fresh->begin_like(*part.cache);
+    part = {&engine, std::move(fresh)};
+    session_.serve_replay();
+    const std::vector<int32_t> ids(session_.history_.begin(),
+                                   session_.history_.begin() + static_cast<std::ptrdiff_t>(tokens));
+    session_.read_again(ids);
+}
+
+void Session::Hybrid::rebuild(size_t tokens, const Error &why) {
+    const Engine &lost = here();
+    shadow_.reset();
+    target_ = commanded_ = nullptr;
+    const std::vector<int32_t> history(session_.history_.begin(),
+                                       session_.history_.begin() + static_cast<std::ptrdiff_t>(tokens));
+    // Where it would be anyway comes first.
+    std::vector<Engine *> others = {&decode_engine(), &session_.pipeline_.prefill_engine()};
+    for (const auto &engine : session_.pipeline_.engines())
+        others.push_back(engine.get());
+    BackendMove m = note(lost, Why::lost);
+    m.tokens = static_cast<int64_t>(tokens);
+    m.reread_tokens = static_cast<int64_t>(tokens);
+    const std::string device = lost.device().device_info().name;
+    std::string last;
+    for (Engine *engine : others) {
+        if (engine->is_lost()) continue;
+        const auto start = Clock::now();
+        try {
+            session_.history_ = history;
+            read_on(*engine, tokens);
+        } catch (const Error &error) {
+            last = error.what();
+            if (engine->is_lost()) continue;
+            break;
+        }
+        chosen_ = engine;
+        m.to = engine->name;
+        m.milliseconds = milliseconds_since(start);
+        log().warn("{}; device '{}' is gone at token {}: backend {} read the text anew and goes on",
+                   why.what(), device, tokens + 1, engine->name);
+        session_.stats_.moves.push_back(std::move(m));
+        return;
+    }
+    session_.history_ = history;
+    session_.is_broken_ = true;
+    throw_error(ErrorKind::runtime,
+                "{}; it happened at token {} on device '{}', and no other backend can go on{}{}", why.what(),
+                tokens + 1, device, last.empty() ? "" : ": ", last);
+}
+
+} // namespace keel

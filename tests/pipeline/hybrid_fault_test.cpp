@@ -1,0 +1,253 @@
+// What a hybrid does when one of its backends fails: goes on elsewhere, stays where it is, or says clearly what happened. Nothing hangs.
+#include "hybrid_rig.hpp"
+#include "support/error_text.hpp"
+#include "support/wrapping_backend.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// The cpu backend, wrapped, so that it fails on demand.
+class FailingCpu {
+  public:
+    FailingCpu()
+        : library_(PluginRegistry::process().get("cpu", KEEL_PLUGIN_BACKEND, SourceLocation{})),
+          params_(library_.params().bind(given(), {})), backend(&library_.backend()) {}
+
+    std::shared_ptr<Device> open() {
+        DeviceSpec spec = backend.spec();
+        spec.params.assign(params_.data(), params_.data() + params_.size());
+        return Device::open(std::move(spec));
+    }
+
+  private:
+    static std::vector<GivenParam> given() {
+        GivenParam threads;
+        threads.key = "threads";
+        threads.text = "1";
+        return {threads};
+    }
+
+    const PluginLibrary &library_;
+    ParamValues params_;
+
+  public:
+    WrappingBackend backend;
+};
+
+// A hybrid whose backend `name` is the failing one.
+PipelineOptions with(FailingCpu &cpu, const std::string &name) {
+    PipelineOptions options;
+    options.device = [&cpu, name](const std::string &asked) { return asked == name ? cpu.open() : nullptr; };
+    return options;
+}
+
+Greedy undisturbed() {
+    static const Greedy once = greedy(one_cpu({}), hybrid_opening(), 14);
+    return once;
+}
+
+const std::vector<std::string> writes_on_b = {"hybrid.prefill=a", "hybrid.decode=b"};
+
+} // namespace
+
+TEST_CASE("a device that is lost while it writes is left, and the text goes on where another can") {
+    for (const auto &[slot, nth] :
+         std::initializer_list<std::pair<std::string, uint64_t>>{{"matmul", 1},
+                                                                 {"attention", 30},
+                                                                 {"buffer_read", 3},
+                                                                 {"flush", 4},
+                                                                 {"wait", 1},
+                                                                 {"buffer_write", 9},
+                                                                 {"argmax_rows", 5},
+                                                                 {"buffer_commit", 1}}) {
+        INFO(slot << " " << nth);
+        FailingCpu cpu;
+        cpu.backend.asynchronous = nth % 2 == 1;
+        {
+            Pipeline pipeline(two(writes_on_b), with(cpu, "b"));
+            Session session(pipeline);
+            cpu.backend.fail_nth(nth, KEEL_E_DEVICE_LOST, slot);
+            const Greedy survived = greedy(session, hybrid_opening(), 14);
+            CHECK(survived.ids == undisturbed().ids);
+            if (cpu.backend.fault_fired()) {
+                REQUIRE_FALSE(survived.stats.moves.empty());
+                const BackendMove &last = survived.stats.moves.back();
+                // Lost while the cache was on its way, it stayed; lost while it wrote, the text was read anew.
+                CHECK((last.why == BackendMove::Why::lost || !last.refused.empty()));
+                CHECK(session.engine().name == "a");
+                CHECK(pipeline.find_engine("b")->is_lost());
+                session.reset();
+                CHECK(greedy(session, hybrid_opening(), 3).ids.size() == 3);
+            }
+        }
+        CHECK(cpu.backend.live().none());
+        CHECK(cpu.backend.calls_after_loss() == 0);
+    }
+}
+
+TEST_CASE("a device that is lost while it reads the prompt is left too") {
+    for (const uint64_t nth : {1, 5, 20}) {
+        INFO(nth);
+        FailingCpu cpu;
+        Pipeline pipeline(two(writes_on_b), with(cpu, "a"));
+        Session session(pipeline);
+        cpu.backend.fail_nth(nth, KEEL_E_DEVICE_LOST, "matmul");
+        const Greedy survived = greedy(session, hybrid_opening(), 14);
+        REQUIRE(cpu.backend.fault_fired());
+        CHECK(survived.ids == undisturbed().ids);
+        CHECK(session.engine().name == "b");
+        CHECK(survived.stats.moves.at(0).why == BackendMove::Why::lost);
+    }
+}
+
+TEST_CASE("what was promised holds when the text is read anew") {
+    FailingCpu cpu;
+    const std::vector<std::string> policy = {"policy=sliding_window", "policy.budget.tokens=32",
+                                             "policy.protect.prefix=4"};
+    std::vector<std::string> sets = policy;
+    sets.insert(sets.end(), writes_on_b.begin(), writes_on_b.end());
+    Pipeline pipeline(two(sets), with(cpu, "b"));
+    Session session(pipeline);
+    const auto ids = pipeline.tokenizer()->encode(hybrid_opening() + hybrid_opening());
+    session.protect_prefix(6, "a test");
+    session.pin(10, 14, "a test");
+    session.prefill(ids);
+    for (int i = 0; i < 20; ++i) {
+        if (i == 10) cpu.backend.fail_nth(3, KEEL_E_DEVICE_LOST, "matmul");
+        session.decode(session.greedy());
+    }
+    CHECK(session.tokens() == std::ssize(ids) + 20);
+    CHECK(session.engine().name == "a");
+    CHECK(session.cache().protected_prefix() == 6);
+    CHECK(session.cache().pinned_tokens() == 4);
+    const auto kept = session.cache().cache().positions(0, 0);
+    for (const int32_t token : {0, 5, 10, 13})
+        CHECK(std::find(kept.begin(), kept.end(), token) != kept.end());
+}
+
+TEST_CASE("without another backend a lost device is an error that names it and the step, and the text so far "
+          "stays") {
+    FailingCpu cpu;
+    Pipeline pipeline(two({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-5, on: b}]"}), with(cpu, "b"));
+    GenerateOptions options = generate_options(pipeline.config());
+    options.max_tokens = 14;
+    {
+        Session session(pipeline);
+        options.on_text = [&, calls = 0](std::string_view) mutable {
+            if (++calls == 3) cpu.backend.fail_nth(2, KEEL_E_DEVICE_LOST, "matmul");
+        };
+        const GenerateResult result =
+            generate(session, pipeline.tokenizer()->encode(hybrid_opening()), options);
+        CHECK(result.reason == StopReason::device_lost);
+        CHECK_FALSE(result.text.empty());
+        CHECK(std::equal(result.ids.begin(), result.ids.end(), undisturbed().ids.begin()));
+        CHECK_THAT(result.detail, Contains("layer 4") && Contains("at token ") && Contains("on device '") &&
+                                      Contains("no other backend can go on"));
+        CHECK(session.is_broken());
+    }
+    CHECK_THAT(error_text([&] { Session session(pipeline); }, ErrorKind::runtime), Contains("lost"));
+}
+
+TEST_CASE("both devices lost is an error") {
+    FailingCpu first, second;
+    PipelineOptions options;
+    options.device = [&](const std::string &name) { return name == "a" ? first.open() : second.open(); };
+    Pipeline pipeline(two(writes_on_b), options);
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    session.decode(session.greedy());
+    second.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
+    first.backend.fail_nth(2, KEEL_E_DEVICE_LOST, "matmul");
+    CHECK_THAT(error_text([&] { session.decode(session.greedy()); }, ErrorKind::runtime),
+               Contains("no other backend can go on"));
+    CHECK(session.is_broken());
+}
+
+TEST_CASE("a backend without the memory for the cache is not switched to, and that is said") {
+    for (const std::string warmup : {"0", "4"}) {
+        INFO(warmup);
+        FailingCpu cpu;
+        Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6",
+                               "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=" + warmup}),
+                          with(cpu, "b"));
+        Session session(pipeline);
+        session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+        cpu.backend.fail_nth(1, KEEL_E_OUT_OF_MEMORY, "buffer_create");
+        session.reset();
+        const Greedy stayed = greedy(session, hybrid_opening(), 14);
+        CHECK(cpu.backend.fault_fired());
+        CHECK(stayed.ids == undisturbed().ids);
+        CHECK(stayed.logits == undisturbed().logits);
+        CHECK(session.engine().name == "a");
+        REQUIRE(stayed.stats.moves.size() == 1);
+        CHECK_THAT(stayed.stats.moves[0].refused, Contains("out of memory"));
+        CHECK_THAT(move_text(stayed.stats.moves[0]), Contains("refused, it stays on a"));
+    }
+}
+
+TEST_CASE("whatever fails during a switch, the text is the same") {
+    for (const keel_status status : std::initializer_list<keel_status>{KEEL_E_DEVICE_LOST, KEEL_E_INTERNAL}) {
+        uint64_t fired = 0;
+        for (const uint64_t nth : {1, 2, 3, 4, 5, 7, 9, 12, 16, 20, 24, 28, 40, 60}) {
+            INFO("call " << nth << " with status " << status);
+            FailingCpu cpu;
+            Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6",
+                                   "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=0"}),
+                              with(cpu, "b"));
+            Session session(pipeline);
+            Greedy out;
+            session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+            bool failed = false;
+            try {
+                for (int i = 0; i < 14; ++i) {
+                    out.ids.push_back(session.greedy());
+                    if (i == 5) cpu.backend.fail_nth(nth, status);
+                    session.decode(out.ids.back());
+                }
+            } catch (const Error &error) { // an op that fails otherwise is no switch's fault
+                failed = true;
+                CHECK(status != KEEL_E_DEVICE_LOST);
+                CHECK_THAT(error.what(), Contains("backend wrapping"));
+            }
+            fired += cpu.backend.fault_fired() ? 1 : 0;
+            if (!failed) CHECK(out.ids == undisturbed().ids);
+        }
+        CHECK(fired > 8);
+    }
+}
+
+TEST_CASE("a backend that fails while it warms up is not switched to") {
+    FailingCpu cpu;
+    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=8", "hybrid.switch.to=b",
+                           "hybrid.switch.warmup_tokens=4"}),
+                      with(cpu, "b"));
+    Session session(pipeline);
+    cpu.backend.fail_nth(20, KEEL_E_DEVICE_LOST, "matmul");
+    const Greedy stayed = greedy(session, hybrid_opening(), 14);
+    CHECK(cpu.backend.fault_fired());
+    CHECK(stayed.ids == undisturbed().ids);
+    CHECK(session.engine().name == "a");
+    REQUIRE(stayed.stats.moves.size() == 1);
+    CHECK_THAT(stayed.stats.moves[0].refused, Contains("lost"));
+}
+
+TEST_CASE("a helper that fails ends a split network with an error, and does not hang") {
+    for (const keel_status status : std::initializer_list<keel_status>{KEEL_E_DEVICE_LOST, KEEL_E_INTERNAL}) {
+        for (const uint64_t nth : {1, 9, 200}) {
+            FailingCpu cpu;
+            Pipeline pipeline(two({"hybrid.ffn_split={a: 0.5, b: 0.5}"}), with(cpu, "b"));
+            cpu.backend.fail_nth(nth, status, "matmul");
+            Session session(pipeline);
+            CHECK_THAT(error_text([&] { greedy(session, hybrid_opening(), 30); }, ErrorKind::runtime),
+                       Contains("backend wrapping") && Contains("(split)"));
+            CHECK(session.is_broken() == (status == KEEL_E_DEVICE_LOST));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "pipeline/generate.hpp"
+
+#include <string>
+#include <vector>
+
+namespace keel::test {
+
+inline const std::string &hybrid_opening() {
+    static const std::string text =
+        "Once upon a time there was a king who had three daughters, and the youngest went into the wood. ";
+    return text;
+}
+
+// One thread each, so that both compute the same to the bit.
+inline const std::string two_cpus =
+    "{a: {plugin: cpu, params: {threads: 1}}, b: {plugin: cpu, params: {threads: 1}}}";
+
+inline pipeline::PipelineConfig tiny_config(const std::vector<std::string> &more) {
+    std::vector<std::string> sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                                  "model.context=512", "sampling.temperature=0"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    return pipeline::config_from_overrides(sets);
+}
+
+// The same on one backend: what a hybrid has to agree with.
+inline pipeline::PipelineConfig one_cpu(std::vector<std::string> more) {
+    more.insert(more.begin(), "backend={plugin: cpu, params: {threads: 1}}");
+    return tiny_config(more);
+}
+
+inline pipeline::PipelineConfig two(std::vector<std::string> more) {
+    more.insert(more.begin(), "hybrid.backends=" + two_cpus);
+    return tiny_config(more);
+}
+
+struct Greedy {
+    std::vector<int32_t> ids;
+    std::vector<float> logits; // behind the last one
+    SessionStats stats;
+};
+
+inline Greedy greedy(Session &session, const std::string &prompt, int64_t tokens) {
+    Greedy out;
+    session.prefill(session.pipeline().tokenizer()->encode(prompt));
+    for (int64_t i = 0; i < tokens; ++i) {
+        out.ids.push_back(session.greedy());
+        session.decode(out.ids.back());
+    }
+    out.logits.assign(session.logits().begin(), session.logits().end());
+    out.stats = session.stats();
+    return out;
+}
+
+inline Greedy greedy(const pipeline::PipelineConfig &config, const std::string &prompt, int64_t tokens,
+                     const PipelineOptions &options = {}) {
+    Pipeline pipeline(config, options);
+    Session session(pipeline);
+    return greedy(session, prompt, tokens);
+}
+
+} // namespace keel::test
