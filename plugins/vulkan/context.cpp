@@ -90,7 +90,7 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;
-    info.prefill_chunk = 512;
+    info.prefill_chunk = ctx->device.limits_loops() ? 128 : 512; // scores of a chunk's queries are one loop
     info.buffer_align = static_cast<uint32_t>(
         facts.imports && facts.import_align > Memory::kAlign ? facts.import_align : Memory::kAlign);
     info.max_buffer_bytes = facts.max_allocation;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace keel_vulkan {
@@ -24,6 +25,20 @@ uint64_t sum_of(const uint8_t *data, size_t n) {
     for (size_t i = 0; i < n; ++i)
         sum = (sum ^ data[i]) * 1099511628211u;
     return sum;
+}
+
+// Drivers trust what stands in their cache: a folder that others may write to is none for it.
+bool is_ours(const std::filesystem::path &folder) {
+    struct stat facts;
+    return ::stat(folder.c_str(), &facts) == 0 && facts.st_uid == ::geteuid() && (facts.st_mode & 022) == 0;
+}
+
+// Makes the folder, its last part for its owner alone.
+bool make_folder(const std::filesystem::path &folder) {
+    std::error_code code;
+    std::filesystem::create_directories(folder.parent_path(), code);
+    ::mkdir(folder.c_str(), 0700);
+    return is_ours(folder);
 }
 
 } // namespace
@@ -49,6 +64,7 @@ std::string pipeline_cache_path(const DeviceFacts &facts, const char *folder) {
 }
 
 std::vector<uint8_t> read_pipeline_cache(const std::string &path, const DeviceFacts &facts) {
+    if (!is_ours(std::filesystem::path(path).parent_path())) return {};
     std::ifstream file(path, std::ios::binary);
     FileHeader header;
     if (!file.read(reinterpret_cast<char *>(&header), sizeof header)) return {};
@@ -73,8 +89,7 @@ std::vector<uint8_t> read_pipeline_cache(const std::string &path, const DeviceFa
 void write_pipeline_cache(const std::string &path, const std::vector<uint8_t> &data) noexcept {
     try {
         if (data.empty() || data.size() > kMostBytes) return;
-        std::error_code code;
-        std::filesystem::create_directories(std::filesystem::path(path).parent_path(), code);
+        if (!make_folder(std::filesystem::path(path).parent_path())) return;
         std::string part = path + ".XXXXXX"; // of our own, whoever else writes at the same time
         const int fd = mkstemp(part.data());
         if (fd < 0) return;

@@ -87,6 +87,15 @@ TEST_CASE("a pipeline cache that was cut off or changed is not used") {
     CHECK(read_pipeline_cache(path, device()) == data_of(device()));
 }
 
+TEST_CASE("a folder that others may write to is not used") {
+    const keel::test::TempFolder folder;
+    const std::string path = pipeline_cache_path(device(), (folder / "open").c_str());
+    write_pipeline_cache(path, data_of(device()));
+    CHECK_FALSE(read_pipeline_cache(path, device()).empty());
+    fs::permissions(folder / "open", fs::perms::others_write, fs::perm_options::add);
+    CHECK(read_pipeline_cache(path, device()).empty());
+}
+
 TEST_CASE("a folder that cannot be written, and 'off', only mean that there is no cache") {
     const keel::test::TempFolder folder;
     CHECK(pipeline_cache_path(device(), "off").empty());
