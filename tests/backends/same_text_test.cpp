@@ -62,7 +62,8 @@ std::vector<std::string> config_of(const std::string &backend, const Cell &cell)
                                      "strict=true",
                                      "sampling.temperature=0",
                                      "sampling.repetition_penalty=1"};
-    if (cell.policy != "none") sets.push_back("policy.budget.tokens=16");
+    if (cell.policy != "none") sets.push_back("policy.budget.tokens=16"); // less than the prompt has
+    if (cell.policy == "snapkv") sets.push_back("policy.params.window=8");
     if (backend == "cpu") sets.push_back("backend.params.compute=exact");
     return sets;
 }

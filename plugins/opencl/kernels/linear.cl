@@ -26,13 +26,22 @@ inline float scale_of(Bytes w, Weight m, uint row, uint b) {
 }
 #endif
 
-inline Block load_block(Bytes w, Weight m, uint row, uint b) {
-    Block out;
+// Where a row's codes begin, and from one block to the next. Taken out of the loops, because address arithmetic shows in them.
 #if SPLIT
-    Bytes codes = w + m.offset + ((ulong)row * (m.cols / 32) + b) * (W_TYPE == 3 ? 32 : 16);
+#define BLOCK_BYTES (W_TYPE == 3 ? 32 : 16)
+inline Bytes codes_of(Bytes w, Weight m, uint row) {
+    return w + m.offset + (ulong)row * (m.cols / 32) * BLOCK_BYTES;
+}
 #else
-    Bytes codes = w + m.offset + (ulong)row * m.row_bytes + b * (W_TYPE == 3 ? 34 : 18) + 2;
+#define BLOCK_BYTES (W_TYPE == 3 ? 34 : 18)
+inline Bytes codes_of(Bytes w, Weight m, uint row) {
+    return w + m.offset + (ulong)row * m.row_bytes + 2;
+}
 #endif
+
+inline Block load_block(Bytes row_codes, uint b) {
+    Block out;
+    Bytes codes = row_codes + (size_t)b * BLOCK_BYTES;
 #if W_TYPE == 3
     out.low = convert_float16(vload16(0, (__global const char *)codes));
     out.high = convert_float16(vload16(1, (__global const char *)codes));
@@ -48,15 +57,28 @@ inline Block load_block(Bytes w, Weight m, uint row, uint b) {
     return out;
 }
 
-// Scales of blocks b..b+15 of a row.
+// The plain form goes through a row block by block, and converts sixteen scales at a time.
+#if LANES == 1
 inline void load_scales(Bytes w, Weight m, uint row, uint b, float *scales) {
+    const uint blocks = m.cols / 32;
 #if SPLIT
-    vstore16(load_halves(w + m.scales, row * (m.cols / 32) + b), 0, scales);
-#else
-    for (uint i = 0; i < 16; ++i)
-        scales[i] = scale_of(w, m, row, b + i);
+    if (b + 16 <= blocks) {
+        vstore16(load_halves(w + m.scales + 2 * ((ulong)row * blocks + b), 0), 0, scales);
+        return;
+    }
 #endif
+    for (uint i = 0; i < min(16u, blocks - b); ++i)
+        scales[i] = scale_of(w, m, row, b + i);
 }
+#define LOAD_SCALES(scales, b)                                                                               \
+    if ((b) % 16 == 0)                                                                                       \
+        for (uint r = 0; r < ROWS; ++r)                                                                      \
+            load_scales(w, m, rows[r], b, scales[r]);
+#define SCALE(scales, r, b) scales[r][(b) % 16]
+#else
+#define LOAD_SCALES(scales, b)
+#define SCALE(scales, r, b) scale_of(w, m, rows[r], b)
+#endif
 #else
 inline Bytes row_of(Bytes w, Weight m, uint row) {
     return w + m.offset + (ulong)row * m.row_bytes;
@@ -101,30 +123,18 @@ __kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
         acc[r] = 0.0f;
     }
 #if BLOCKS
-    const uint blocks = m.cols / 32;
-    uint b = LANE;
-#if LANES == 1
-    for (; b + 16 <= blocks; b += 16) { // sixteen scales are converted at once
-        float scales[ROWS][16];
+    float scales[ROWS][16];
+    Bytes codes[ROWS];
 #pragma unroll
-        for (uint r = 0; r < ROWS; ++r)
-            load_scales(w, m, rows[r], b, scales[r]);
-        for (uint i = 0; i < 16; ++i) {
-            const float16 x0 = vload16(0, x + 32 * (b + i)), x1 = vload16(1, x + 32 * (b + i));
-#pragma unroll
-            for (uint r = 0; r < ROWS; ++r) {
-                const Block block = load_block(w, m, rows[r], b + i);
-                acc[r] += scales[r][i] * (block.low * x0 + block.high * x1);
-            }
-        }
-    }
-#endif
-    for (; b < blocks; b += LANES) {
+    for (uint r = 0; r < ROWS; ++r)
+        codes[r] = codes_of(w, m, rows[r]);
+    for (uint b = LANE; b < m.cols / 32; b += LANES) {
         const float16 x0 = vload16(0, x + 32 * b), x1 = vload16(1, x + 32 * b);
+        LOAD_SCALES(scales, b);
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
-            const Block block = load_block(w, m, rows[r], b);
-            acc[r] += scale_of(w, m, rows[r], b) * (block.low * x0 + block.high * x1);
+            const Block block = load_block(codes[r], b);
+            acc[r] += SCALE(scales, r, b) * (block.low * x0 + block.high * x1);
         }
     }
 #else
@@ -177,12 +187,18 @@ __kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
     for (uint r = 0; r < ROWS; ++r)
         rows[r] = min(first + r, m.rows - 1);
 #if BLOCKS
+    float scales[ROWS][16];
+    Bytes codes[ROWS];
+#pragma unroll
+    for (uint r = 0; r < ROWS; ++r)
+        codes[r] = codes_of(w, m, rows[r]);
     for (uint b = 0; b < m.cols / 32; ++b) {
         float16 low[ROWS], high[ROWS];
+        LOAD_SCALES(scales, b);
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
-            const Block block = load_block(w, m, rows[r], b);
-            const float scale = scale_of(w, m, rows[r], b);
+            const Block block = load_block(codes[r], b);
+            const float scale = SCALE(scales, r, b);
             low[r] = block.low * scale;
             high[r] = block.high * scale;
         }
@@ -251,7 +267,7 @@ matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint
         }
 #if BLOCKS
         if (w_there) {
-            const Block block = load_block(w, m, first + fill_row, k / 32);
+            const Block block = load_block(codes_of(w, m, first + fill_row), k / 32);
             const float16 part = fill_part < 16 ? block.low : block.high;
             const float8 eight = fill_part % 16 == 0 ? part.lo : part.hi;
             float values[8];
@@ -309,7 +325,7 @@ __kernel void embed(Ints ids, View idsv, Bytes w, Weight m, float scale, __globa
         return;
     }
 #if BLOCKS
-    const Block block = load_block(w, m, (uint)id, begin / 32);
+    const Block block = load_block(codes_of(w, m, (uint)id), begin / 32);
     vstore16((begin % 32 == 0 ? block.low : block.high) * scale_of(w, m, (uint)id, begin / 32) * scale, 0,
              to + begin);
 #else
