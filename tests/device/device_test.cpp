@@ -20,7 +20,7 @@ TEST_CASE("a device is chosen by index, by part of its name, or by the backend")
     CHECK(name("0") == "Integrated GPU");
     CHECK(name("1") == "Big Discrete GPU");
     CHECK(name("discrete") == "Big Discrete GPU");
-    CHECK(name("gpu") == "Integrated GPU"); // the first that fits
+    CHECK(name("gpu") == "Integrated GPU");  // the first that fits
     CHECK(name("KEEL") == "Integrated GPU"); // the vendor
     CHECK(name("cpu") == "Integrated GPU");  // the type, whatever it is called
     CHECK(w.live().none());
