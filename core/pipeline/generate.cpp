@@ -38,9 +38,9 @@ std::span<const float> last_row(Session &session) {
 void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
                const GenerateOptions &options) {
     const Tokenizer &tokenizer = *session.pipeline().tokenizer();
-    for (const std::string &text : texts) {
-        const TokenRun run = find_text(tokenizer, prompt, text, "generation.pin");
-        session.pin(first + run.from, first + run.to, "generation.pin");
+    for (const std::string &text : options.pin) {
+        const TokenRun run = find_text(tokenizer, prompt, text, options.pin_key);
+        session.pin(first + run.from, first + run.to, options.pin_key);
     }
 }
 
