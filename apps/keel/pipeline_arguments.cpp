@@ -116,7 +116,8 @@ void PipelineArguments::add_pipeline_forms(CLI::App &command, Program &program) 
         add_option(command, program, names, key, type, doc);
     };
     add("--backend", "backend.plugin", "NAME", "Who computes, see 'keel plugins list'");
-    add("--device", "backend.device", "WHICH", "Device of the backend: an index, part of its name or vendor, or a type");
+    add("--device", "backend.device", "WHICH",
+        "Device of the backend: an index, part of its name or vendor, or a type");
     add("--threads", "backend.params.threads", "N", "Threads of the backend (a parameter of cpu)");
     add("--weights", "model.weights", "TYPE", "Keep weights as f32, f16, bf16, q8_0 or q4_0");
     add("-c,--context", "model.context", "N", "Longest sequence, prompt included");

@@ -13,10 +13,10 @@ uint32_t rows_together(Form form) {
     return form == Form::local ? 8 : 4;
 }
 
-cl_kernel kernel(keel_ctx &ctx, const char *name, Form form, const KvConstants &c) {
+cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, const KvConstants &c) {
     // Types that go together are compiled for; a mix reads them at run time.
     const int type = c.k_type == c.v_type ? static_cast<int>(c.k_type) : -1;
-    return ctx.programs->kernel(Source::attention, name,
+    return ctx.programs->kernel(source, name,
                                 {{"LANES", lanes_of(form)},
                                  {"ROWS", static_cast<int>(rows_together(form))},
                                  {"K_TYPE", type},
@@ -68,7 +68,7 @@ void run_scores(keel_ctx &ctx, const ScoresJob &job) {
     const Form form = form_of(ctx, Family::attention);
     const size_t local = form == Form::local ? 64 : 8;
     launch(
-        ctx, kernel(ctx, "scores", form, c),
+        ctx, kernel(ctx, Source::attention_reduce, "scores", form, c),
         {{groups_for(c.max_length, local), c.kv_heads, 1}, {local, 1, 1}}, job.q, job.qv, job.view->k, c,
         job.view->block_table, job.view->lengths, job.view->positions, job.q_positions, job.rules, job.stats,
         job.weights, job.weights != nullptr ? view_of(ctx.host, job.weights, "weights") : View{}, job.ranges,
@@ -79,7 +79,7 @@ void run_scores(keel_ctx &ctx, const ScoresJob &job) {
 void run_score_stats(keel_ctx &ctx, const ScoresJob &job) {
     const KvConstants &c = job.kv;
     const Form form = form_of(ctx, Family::attention);
-    launch(ctx, kernel(ctx, "score_stats", form, c),
+    launch(ctx, kernel(ctx, Source::attention_reduce, "score_stats", form, c),
            row_grid(form, uint64_t{job.contributing} * job.rules.group * c.kv_heads), job.q, job.qv,
            job.view->k, c, job.view->block_table, job.view->lengths, job.rules, job.ranges,
            job.ranges != nullptr ? view_of(ctx.host, job.ranges, "ranges") : View{}, job.contributing,
@@ -138,13 +138,13 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
     const Splits splits = splits_of(ctx, form, tiles * c.kv_heads, c);
     const auto partial = static_cast<uint32_t>(room.partial);
     const size_t local = form == Form::local ? lanes_local : 1;
-    launch(ctx, kernel(ctx, "attention", form, c),
+    launch(ctx, kernel(ctx, Source::attention, "attention", form, c),
            {{static_cast<size_t>(tiles), c.kv_heads, splits.n}, {local, 1, 1}}, queries, q, a.kv->k, a.kv->v,
            c, a.kv->block_table, a.kv->lengths, a.kv->positions, q_positions, rules, splits.n, splits.slots,
            a.out, out, lse, lsev, stats, partial);
     if (splits.n > 1)
-        launch(ctx, kernel(ctx, "attention_join", form, c), row_grid(form, rows * c.kv_heads), c, rules,
-               splits.n, a.out, out, lse, lsev, stats, partial);
+        launch(ctx, kernel(ctx, Source::attention, "attention_join", form, c),
+               row_grid(form, rows * c.kv_heads), c, rules, splits.n, a.out, out, lse, lsev, stats, partial);
     if (!scored) return;
     ScoresJob job{a.kv,
                   c,

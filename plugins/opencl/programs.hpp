@@ -10,8 +10,19 @@
 namespace keel_opencl {
 
 // The .cl files of kernels/, each with types.cl before it.
-enum class Source : uint8_t { linear, norm, elementwise, move, rows, rope, kv, attention, policy_inputs };
-constexpr size_t source_count = 9;
+enum class Source : uint8_t {
+    linear,
+    norm,
+    elementwise,
+    move,
+    rows,
+    rope,
+    kv,
+    attention,
+    attention_reduce,
+    policy_inputs
+};
+constexpr size_t source_count = 10;
 
 struct SourceText {
     const char *name, *text; // "linear.cl"

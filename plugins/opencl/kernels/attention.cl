@@ -1,5 +1,4 @@
-// attention with online softmax, and scores: probabilities reduced to one number per slot. K_TYPE, V_TYPE: types of the cache; -1: read at
-// run time. MAX_DIM: at least the heads' sizes.
+// attention with online softmax. K_TYPE, V_TYPE: types of the cache; -1: read at run time. MAX_DIM: at least the heads' sizes.
 //
 // The queries of a KV head are `rows` = tokens * group rows: row r is query head r % group of the group, token r / group. So the heads that
 // share keys share their loads, in decode too. ROWS of them go together.
@@ -14,57 +13,21 @@
 #define VT V_TYPE
 #endif
 
-#define CAUSAL 1u
-#define WINDOW 2u
-#define SOFTCAP 4u
-#define LSE 8u
-#define STATS 16u   // keep each row's maximum and sum for the scores
-#define RANGES 32u  // attention_scores' own
-#define WEIGHTS 64u
-#define LOGITS 128u
-
-typedef struct {
-    uint flags, tokens, group;
-    float scale, softcap;
-    int window;
-    Positions place; // of q_positions
-} Rules;
-
-// The slots that row r of a head sees end here; with CAUSAL slot j is seen when j <= length - tokens + token.
-inline uint seen_end(Rules rules, uint length, uint token) {
-    if (!(rules.flags & CAUSAL)) return length;
-    return (uint)clamp((int)length - (int)rules.tokens + (int)token + 1, 0, (int)length);
-}
-
-inline float capped(Rules rules, float logit) {
-    return rules.flags & SOFTCAP ? rules.softcap * tanh(logit / rules.softcap) : logit;
-}
-
-inline float dot_row(Floats q, Bytes row, uint type, uint n) {
-    floatW many = 0.0f;
-    uint e = 0;
-    for (; e + W <= n; e += W)
-        many += vloadW(0, q + e) * load_some(row, type, e);
-    float sum = sum_of(many);
-    for (; e < n; ++e)
-        sum += q[e] * load_one(row, type, e);
-    return sum;
-}
-
-#define STAT_AT(head, r) (2 * ((ulong)(head) * rules.tokens * rules.group + (r)))
-
 // Where a split of a row leaves what it has: maximum, sum, whether anything was seen, then the values.
-#define PARTIAL_AT(head, r) (((ulong)(head) * rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
+#define PARTIAL_AT(head, r)                                                                                  \
+    (((ulong)(head)*rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
 
 #if LANES == 1
 #define SLOTS 16 // go together: one exp for all
 
 // Global ids: tile of rows, KV head, split.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
-                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out, View outv,
-                        __global float *lse, View lsev, __global float *stats, uint partial_offset) {
+                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
+                        View outv, __global float *lse, View lsev, __global float *stats,
+                        uint partial_offset) {
     __global float *partial = stats + partial_offset;
-    const uint first = (uint)get_global_id(0) * ROWS, head = (uint)get_global_id(1), split = (uint)get_global_id(2);
+    const uint first = (uint)get_global_id(0) * ROWS, head = (uint)get_global_id(1),
+               split = (uint)get_global_id(2);
     const uint rows = rules.tokens * rules.group;
     if (first >= rows || head >= c.kv_heads || split >= splits) return;
     const uint length = kv_length(c, lengths, head);
@@ -76,11 +39,13 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     uint end = 0;
     for (uint t = 0; t < ROWS; ++t) {
         const uint r = min(first + t, rows - 1), token = r / rules.group;
-        qs[t] = q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+        qs[t] = q + qv.offset + (ulong)token * qv.stride[1] +
+                (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
         ends[t] = first + t < rows ? seen_end(rules, length, token) : 0;
-        q_position[t] = rules.flags & WINDOW ? q_positions[rules.place.offset + token * rules.place.token_stride +
-                                                           head * rules.place.head_stride]
-                                             : 0;
+        q_position[t] = rules.flags & WINDOW
+                            ? q_positions[rules.place.offset + token * rules.place.token_stride +
+                                          head * rules.place.head_stride]
+                            : 0;
         any[t] = 0;
         largest[t] = -INFINITY;
         sum[t] = 0.0f;
@@ -102,8 +67,9 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
             blocks[s] = kv_block(c, table, head, slot);
             for (uint t = 0; t < ROWS; ++t) {
                 logits[t][s] = -INFINITY;
-                const int sees = blocks[s] >= 0 && slot < ends[t] &&
-                                 (!(rules.flags & WINDOW) || q_position[t] - slot_positions[slot] < rules.window);
+                const int sees =
+                    blocks[s] >= 0 && slot < ends[t] &&
+                    (!(rules.flags & WINDOW) || q_position[t] - slot_positions[slot] < rules.window);
                 seen[t] |= (uint)sees << s;
             }
             if (blocks[s] < 0) continue;
@@ -173,7 +139,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
         for (uint e = 0; e < c.v_dim; ++e)
             to[e] = any[t] ? acc[t][e] / sum[t] : 0.0f;
         if (rules.flags & LSE)
-            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]            ? -INFINITY
+            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]          ? -INFINITY
                                                             : sum[t] == 0.0f ? NAN_F
                                                                              : largest[t] + log(sum[t]);
         if (rules.flags & STATS) {
@@ -187,14 +153,16 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
 
 // Group ids: tile of rows, KV head, split. LANES slots go together: first a lane has a slot, then it has elements of the values.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
-                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out, View outv,
-                        __global float *lse, View lsev, __global float *stats, uint partial_offset) {
+                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
+                        View outv, __global float *lse, View lsev, __global float *stats,
+                        uint partial_offset) {
     __global float *partial = stats + partial_offset;
     __local float q_tile[ROWS][MAX_DIM], p_tile[ROWS][LANES];
     __local float largest[ROWS], sum[ROWS], old[ROWS];
     __local uint any[ROWS], seen_by[LANES];
     __local int blocks[LANES];
-    const uint first = (uint)get_group_id(0) * ROWS, head = (uint)get_group_id(1), split = (uint)get_group_id(2);
+    const uint first = (uint)get_group_id(0) * ROWS, head = (uint)get_group_id(1),
+               split = (uint)get_group_id(2);
     const uint rows = rules.tokens * rules.group, lane = LANE;
     const uint length = kv_length(c, lengths, head);
     Ints slot_positions = positions + c.positions_offset + head * c.positions_stride;
@@ -202,8 +170,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     uint end = 0;
     for (uint t = 0; t < ROWS; ++t) {
         const uint r = min(first + t, rows - 1), token = r / rules.group;
-        Floats from =
-            q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+        Floats from = q + qv.offset + (ulong)token * qv.stride[1] +
+                      (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
         for (uint e = lane; e < c.k_dim; e += LANES)
             q_tile[t][e] = from[e];
         for (uint i = 0; i < OWN; ++i)
@@ -241,10 +209,10 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
             const int position = rules.flags & WINDOW ? slot_positions[slot] : 0;
             for (uint t = 0; t < ROWS; ++t) {
                 const uint r = first + t, token = min(r, rows - 1) / rules.group;
-                const int q_position = rules.flags & WINDOW
-                                           ? q_positions[rules.place.offset + token * rules.place.token_stride +
-                                                         head * rules.place.head_stride]
-                                           : 0;
+                const int q_position =
+                    rules.flags & WINDOW ? q_positions[rules.place.offset + token * rules.place.token_stride +
+                                                       head * rules.place.head_stride]
+                                         : 0;
                 const int sees = r < rows && slot < seen_end(rules, length, token) &&
                                  (!(rules.flags & WINDOW) || q_position - position < rules.window);
                 seen |= (uint)sees << t;
@@ -313,7 +281,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
             if (lane + i * LANES < c.v_dim) to[lane + i * LANES] = any[t] ? acc[t][i] / sum[t] : 0.0f;
         if (lane != 0) continue;
         if (rules.flags & LSE)
-            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]            ? -INFINITY
+            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]          ? -INFINITY
                                                             : sum[t] == 0.0f ? NAN_F
                                                                              : largest[t] + log(sum[t]);
         if (rules.flags & STATS) {
@@ -325,12 +293,13 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
 #endif
 
 // Puts the splits of a row together; LANES work-items share it.
-__kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out, View outv, __global float *lse,
-                             View lsev, __global float *stats, uint partial_offset) {
+__kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out, View outv,
+                             __global float *lse, View lsev, __global float *stats, uint partial_offset) {
     __global const float *partial = stats + partial_offset;
     const uint id = ROW_ID, rows = rules.tokens * rules.group;
     SKIP_IF(id >= rows * c.kv_heads);
-    const uint head = id / rows, r = id % rows, token = r / rules.group, h = head * rules.group + r % rules.group;
+    const uint head = id / rows, r = id % rows, token = r / rules.group,
+               h = head * rules.group + r % rules.group;
     float largest = -INFINITY, sum = 0.0f, any = 0.0f;
     for (uint split = 0; split < splits; ++split)
         largest = fmax(largest, partial[PARTIAL_AT(head, r)]);
@@ -356,140 +325,5 @@ __kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out
     if (rules.flags & STATS) {
         stats[STAT_AT(head, r)] = largest;
         stats[STAT_AT(head, r) + 1] = sum;
-    }
-}
-
-// ---- scores ----
-
-inline int in_ranges(uint slot, Ints ranges, View rangesv) {
-    for (uint i = 0; i < rangesv.shape[2]; ++i) {
-        Ints range = ranges + rangesv.offset + i * rangesv.stride[2];
-        if ((int)slot >= range[0] && (int)slot < range[1]) return 1;
-    }
-    return 0;
-}
-
-// Maximum and sum of exp of each row that contributes, for attention_scores. LANES work-items share a row's slots.
-__kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Rules rules, Ints ranges, View rangesv,
-                          uint contributing, __global float *stats) {
-    ROOM(room);
-    const uint id = ROW_ID, per_head = contributing * rules.group;
-    SKIP_IF(id >= per_head * c.kv_heads);
-    const uint head = id / per_head, r = (rules.tokens - contributing) * rules.group + id % per_head;
-    const uint token = r / rules.group, length = kv_length(c, lengths, head), end = seen_end(rules, length, token);
-    Floats mine = q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
-    float largest = -INFINITY, sum = 0.0f;
-    for (uint base = 16 * LANE; base < end; base += 16 * LANES) {
-        float logits[16];
-        for (uint s = 0; s < 16; ++s) {
-            const uint slot = base + s;
-            const int block = slot < end && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv))
-                                  ? kv_block(c, table, head, slot)
-                                  : -1;
-            logits[s] =
-                block < 0 ? -INFINITY : rules.scale * dot_row(mine, k + k_place(c, block, slot), KT, c.k_dim);
-        }
-        const float16 x = vload16(0, logits);
-        const float8 a = fmax(x.lo, x.hi);
-        const float4 b = fmax(a.lo, a.hi);
-        const float2 d = fmax(b.lo, b.hi);
-        const float now = fmax(largest, fmax(d.x, d.y));
-        const float16 p = select(exp(x - now), (float16)(0.0f), x == (float16)(-INFINITY));
-        const float8 e = p.lo + p.hi;
-        const float4 f = e.lo + e.hi;
-        const float2 g = f.lo + f.hi;
-        sum = sum * (largest == now ? 1.0f : exp(largest - now)) + g.x + g.y;
-        largest = now;
-    }
-    const float all = ALL_MAX(largest, room);
-    sum = ALL_SUM(largest == all ? sum : sum * exp(largest - all), room);
-    if (LANE != 0) return;
-    stats[STAT_AT(head, r)] = all;
-    stats[STAT_AT(head, r) + 1] = sum;
-}
-
-inline float larger(float a, float b) { // a NaN wins
-    return isnan(a) || a > b ? a : b;
-}
-
-#define REDUCE_NONE 0u
-#define REDUCE_MEAN 2u
-#define REDUCE_MAX 3u
-
-// A work-item has a slot of a KV head: it goes over the contributing queries, sixteen at a time.
-__kernel void scores(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Ints q_positions, Rules rules,
-                     Floats stats, Floats weights, View weightsv, Ints ranges, View rangesv, uint contributing,
-                     uint reduce_queries, uint reduce_group, uint accumulate, __global float *out, View outv) {
-    const uint slot = (uint)get_global_id(0), head = (uint)get_global_id(1);
-    if (head >= c.kv_heads) return;
-    const uint length = kv_length(c, lengths, head);
-    if (slot >= length || slot >= outv.n) return;
-    const int block = kv_block(c, table, head, slot);
-    const int inside = block >= 0 && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv));
-    const int by_max = reduce_queries == REDUCE_MAX, as_logits = (rules.flags & LOGITS) != 0;
-    const float weight = rules.flags & WEIGHTS ? weights[weightsv.offset + head * weightsv.stride[2] + slot] : 1.0f;
-    const int position = rules.flags & WINDOW ? positions[c.positions_offset + head * c.positions_stride + slot] : 0;
-    Bytes key = k + (block >= 0 ? k_place(c, block, slot) : 0);
-    float row[MAX_DIM];
-    for (uint e = 0; e < c.k_dim && inside; ++e)
-        row[e] = load_one(key, KT, e);
-    float reduced = 0.0f;
-    for (uint g = 0; g < rules.group; ++g) {
-        float value = by_max ? -INFINITY : 0.0f;
-        uint count = 0;
-        for (uint first = rules.tokens - contributing; first < rules.tokens && inside; first += 16) {
-            const uint many = min(16u, rules.tokens - first);
-            float p[16], sums[16];
-            uint seen = 0;
-            for (uint i = 0; i < 16; ++i) {
-                p[i] = -INFINITY;
-                sums[i] = 1.0f;
-                const uint token = first + i;
-                if (i >= many || slot >= seen_end(rules, length, token)) continue;
-                if ((rules.flags & WINDOW) &&
-                    q_positions[rules.place.offset + token * rules.place.token_stride +
-                                head * rules.place.head_stride] -
-                            position >=
-                        rules.window)
-                    continue;
-                seen |= 1u << i;
-                Floats mine = q + qv.offset + (ulong)token * qv.stride[1] + (ulong)(head * rules.group + g) * qv.stride[2];
-                floatW acc = 0.0f;
-                uint e = 0;
-                for (; e + W <= c.k_dim; e += W)
-                    acc += vloadW(0, mine + e) * vloadW(0, row + e);
-                float logit = sum_of(acc);
-                for (; e < c.k_dim; ++e)
-                    logit += mine[e] * row[e];
-                logit = capped(rules, logit * rules.scale);
-                if (as_logits) {
-                    p[i] = logit;
-                } else {
-                    const ulong at = STAT_AT(head, token * rules.group + g);
-                    p[i] = logit - stats[at];
-                    sums[i] = stats[at + 1];
-                }
-            }
-            if (!as_logits) vstore16(exp(vload16(0, p)) / vload16(0, sums), 0, p);
-            for (uint i = 0; i < many; ++i) {
-                const int sees = seen >> i & 1u;
-                if (!sees && as_logits) continue;
-                const float x = sees ? p[i] * weight : 0.0f;
-                value = by_max ? larger(value, x) : value + x;
-                ++count;
-            }
-        }
-        if (!inside) value = 0.0f;
-        else if (reduce_queries == REDUCE_MEAN) value = count == 0 ? 0.0f : value / (float)count;
-        if (reduce_group == REDUCE_NONE || g + 1 == rules.group) {
-            const uint to_head = reduce_group == REDUCE_NONE ? head * rules.group + g : head;
-            if (reduce_group != REDUCE_NONE && g != 0)
-                value = reduce_group == REDUCE_MAX ? larger(reduced, value) : reduced + value;
-            if (reduce_group == REDUCE_MEAN) value /= (float)rules.group;
-            __global float *to = out + outv.offset + (ulong)to_head * outv.stride[2] + slot;
-            *to = !accumulate ? value : by_max ? larger(*to, value) : *to + value;
-        } else {
-            reduced = g == 0 ? value : reduce_group == REDUCE_MAX ? larger(reduced, value) : reduced + value;
-        }
     }
 }

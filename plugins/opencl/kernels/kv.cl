@@ -4,10 +4,11 @@
 #define FLAG_K_COPY 4u
 
 // The rows of a token: `heads` queries, then its keys, then its values. kv_append is this without queries, rotation and norm.
-__kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, uint heads, uint tokens, Ints positions,
-                      Positions place, Rope rope, Floats cos_table, Floats sin_table, Floats q_norm, uint q_norm_offset,
-                      Floats k_norm, uint k_norm_offset, uint flags, float eps, OutBytes k_arena, OutBytes v_arena, Kv cache,
-                      Ints table, Ints lengths, __global int *slot_positions, __global float *q_out, View q_outv,
+__kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, uint heads, uint tokens,
+                      Ints positions, Positions place, Rope rope, Floats cos_table, Floats sin_table,
+                      Floats q_norm, uint q_norm_offset, Floats k_norm, uint k_norm_offset, uint flags,
+                      float eps, OutBytes k_arena, OutBytes v_arena, Kv cache, Ints table, Ints lengths,
+                      __global int *slot_positions, __global float *q_out, View q_outv,
                       __global float *q_copy, View q_copyv, __global float *k_copy, View k_copyv) {
     ROOM(room);
     SHARED float row[MAX_DIM];
@@ -37,18 +38,19 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
         row[e] = row[e] * scale * norm[e];
     SYNC;
     if (turns && (flags & (is_q ? FLAG_Q_COPY : FLAG_K_COPY))) {
-        __global float *copy =
-            is_q ? q_copy + q_copyv.offset + (ulong)token * q_copyv.stride[1] + (ulong)head * q_copyv.stride[2]
-                 : k_copy + k_copyv.offset + (ulong)token * k_copyv.stride[1] + (ulong)head * k_copyv.stride[2];
+        __global float *copy = is_q ? q_copy + q_copyv.offset + (ulong)token * q_copyv.stride[1] +
+                                          (ulong)head * q_copyv.stride[2]
+                                    : k_copy + k_copyv.offset + (ulong)token * k_copyv.stride[1] +
+                                          (ulong)head * k_copyv.stride[2];
         for (uint e = LANE; e < n; e += LANES)
             copy[e] = row[e];
     }
     SYNC;
-    if (!turns) rope.half_ = 0;
-    rotate_row(row, rope, cos_table, sin_table, table_row(rope, position), 1.0f);
+    rotate_row(row, rope, turns ? rope.half_ : 0, cos_table, sin_table, table_row(rope, position), 1.0f);
     SYNC;
     if (is_q) {
-        __global float *to = q_out + q_outv.offset + (ulong)token * q_outv.stride[1] + (ulong)head * q_outv.stride[2];
+        __global float *to =
+            q_out + q_outv.offset + (ulong)token * q_outv.stride[1] + (ulong)head * q_outv.stride[2];
         for (uint e = LANE; e < n; e += LANES)
             to[e] = row[e];
         return;
@@ -66,9 +68,10 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
 }
 
 // Rotates keys in the cache again, by table row turns[h][j]; from `source` if the flag says so.
-__kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __global int *slot_positions, Rope rope,
-                       Floats cos_table, Floats sin_table, Ints turns, View turnsv, Ints new_positions,
-                       View new_positionsv, Floats source, View sourcev, uint from_source, uint begin, uint count) {
+__kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __global int *slot_positions,
+                       Rope rope, Floats cos_table, Floats sin_table, Ints turns, View turnsv,
+                       Ints new_positions, View new_positionsv, Floats source, View sourcev, uint from_source,
+                       uint begin, uint count) {
     SHARED float row[MAX_DIM];
     const uint id = ROW_ID;
     SKIP_IF(id >= cache.kv_heads * count);
@@ -78,13 +81,13 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __g
     const int block = there ? kv_block(cache, table, head, slot) : 0;
     const int works = turn >= 0 && turn < (int)rope.rows && block >= 0;
     const uint n = works ? cache.k_dim : 0;
-    if (!works) rope.half_ = 0;
     OutBytes place = k_arena + k_place(cache, max(block, 0), slot);
-    Floats from = source + sourcev.offset + (ulong)head * sourcev.stride[1] + (ulong)(slot - begin) * sourcev.stride[2];
+    Floats from =
+        source + sourcev.offset + (ulong)head * sourcev.stride[1] + (ulong)(slot - begin) * sourcev.stride[2];
     for (uint e = LANE; e < n; e += LANES)
         row[e] = from_source ? from[e] : load_one(place, cache.k_type, e);
     SYNC;
-    rotate_row(row, rope, cos_table, sin_table, works ? (uint)turn : 0, 1.0f);
+    rotate_row(row, rope, works ? rope.half_ : 0, cos_table, sin_table, works ? (uint)turn : 0, 1.0f);
     SYNC;
     store_row(row, n, place, cache.k_type);
     if (LANE == 0 && works && slot < cache.positions_slots)
@@ -100,8 +103,9 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __g
 #define CHUNK 4
 #endif
 
-__kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_table, __global ushort *to, Kv to_cache,
-                          Ints to_table, Ints index, View indexv, Ints count, uint count_offset, uint values, uint units) {
+__kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_table, __global ushort *to,
+                          Kv to_cache, Ints to_table, Ints index, View indexv, Ints count, uint count_offset,
+                          uint values, uint units) {
     const uint pieces = (units + CHUNK - 1) / CHUNK, id = ROW_ID;
     SKIP_IF(id >= pieces * to_cache.kv_heads);
     const uint head = id / pieces, begin = id % pieces * CHUNK;
@@ -116,9 +120,10 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
         const int target_block = j < n ? kv_block(to_cache, to_table, head, j) : -1;
         const int moves = source_block >= 0 && target_block >= 0;
         if (moves) {
-            __global const ushort *in = from + (values ? v_place(from_cache, source_block, (uint)source)
-                                                       : k_place(from_cache, source_block, (uint)source)) /
-                                                   2 +
+            __global const ushort *in = from +
+                                        (values ? v_place(from_cache, source_block, (uint)source)
+                                                : k_place(from_cache, source_block, (uint)source)) /
+                                            2 +
                                         begin;
             for (uint e = 0; e < part; ++e)
                 held[e] = in[e];
@@ -126,7 +131,8 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
         SYNC;
         if (moves) {
             __global ushort *out =
-                to + (values ? v_place(to_cache, target_block, j) : k_place(to_cache, target_block, j)) / 2 + begin;
+                to + (values ? v_place(to_cache, target_block, j) : k_place(to_cache, target_block, j)) / 2 +
+                begin;
             for (uint e = 0; e < part; ++e)
                 out[e] = held[e];
         }
@@ -135,8 +141,8 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
 }
 
 // Four-byte values of each slot: positions and side arrays.
-__kernel void gather_values(Ints from, View fromv, __global int *to, View tov, Ints index, View indexv, Ints count,
-                            uint count_offset) {
+__kernel void gather_values(Ints from, View fromv, __global int *to, View tov, Ints index, View indexv,
+                            Ints count, uint count_offset) {
     const uint head = ROW_ID;
     SKIP_IF(head >= indexv.shape[2]);
     const uint n = (uint)clamp(count[count_offset + head], 0, (int)indexv.n);

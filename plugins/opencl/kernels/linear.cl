@@ -246,9 +246,10 @@ __kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
 #define TILE 64
 #define DEPTH 32
 
-__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void
-matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint flags, __global float *out,
-       View outv) {
+__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void matmul(Floats x, View xv, Bytes w, Weight m,
+                                                                      Floats bias, uint bias_offset,
+                                                                      uint flags, __global float *out,
+                                                                      View outv) {
     __local float x_tile[DEPTH][TILE + 1], w_tile[DEPTH][TILE + 1];
     const uint token = (uint)get_group_id(0) * TILE, first = (uint)get_group_id(1) * TILE;
     const uint tokens = xv.shape[2];
@@ -306,7 +307,8 @@ matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint
         const uint at = token + line + 16 * t;
         for (uint r = 0; r < 4 && at < tokens; ++r) {
             const uint n = first + column + 16 * r;
-            if (n < m.rows) put(out + outv.offset + (ulong)at * outv.stride[2] + n, acc[t][r], bias, flags, n);
+            if (n < m.rows)
+                put(out + outv.offset + (ulong)at * outv.stride[2] + n, acc[t][r], bias, flags, n);
         }
     }
 }

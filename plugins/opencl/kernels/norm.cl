@@ -12,8 +12,8 @@
     }
 
 // residual += x first, if ADD.
-__kernel void rms_norm(Floats x, View xv, __global float *residual, View residualv, Floats weight, uint weight_offset,
-                       float eps, __global float *out, View outv) {
+__kernel void rms_norm(Floats x, View xv, __global float *residual, View residualv, Floats weight,
+                       uint weight_offset, float eps, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;
     SKIP_IF(id >= xv.shape[0] * xv.shape[1] * xv.shape[2]);
@@ -40,8 +40,8 @@ __kernel void rms_norm(Floats x, View xv, __global float *residual, View residua
 }
 
 // bias if FLAG.
-__kernel void layer_norm(Floats x, View xv, Floats weight, uint weight_offset, Floats bias, uint bias_offset, uint has_bias,
-                         float eps, __global float *out, View outv) {
+__kernel void layer_norm(Floats x, View xv, Floats weight, uint weight_offset, Floats bias, uint bias_offset,
+                         uint has_bias, float eps, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;
     SKIP_IF(id >= xv.shape[0] * xv.shape[1] * xv.shape[2]);

@@ -5,9 +5,9 @@
 #define L1 8u
 
 // Key (head, slot) times the projection [k_dim, r]; itself with r = 0; its norm with NORMS.
-__kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Rope rope, Floats cos_table,
-                          Floats sin_table, Floats projection, View projectionv, uint r, uint flags, uint begin, uint count,
-                          __global float *out, View outv) {
+__kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Rope rope,
+                          Floats cos_table, Floats sin_table, Floats projection, View projectionv, uint r,
+                          uint flags, uint begin, uint count, __global float *out, View outv) {
     ROOM(room);
     SHARED float row[MAX_DIM];
     const uint id = ROW_ID;
@@ -19,9 +19,9 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
     for (uint e = LANE; e < n; e += LANES)
         row[e] = load_one(key, c.k_type, e);
     SYNC;
-    if (n == 0 || !(flags & UNROTATED)) rope.half_ = 0;
-    const int position = rope.half_ != 0 ? positions[c.positions_offset + head * c.positions_stride + slot] : 0;
-    rotate_row(row, rope, cos_table, sin_table, table_row(rope, position), -1.0f);
+    const uint pairs = n == 0 || !(flags & UNROTATED) ? 0 : rope.half_;
+    const int position = pairs != 0 ? positions[c.positions_offset + head * c.positions_stride + slot] : 0;
+    rotate_row(row, rope, pairs, cos_table, sin_table, table_row(rope, position), -1.0f);
     SYNC;
     float square = 0.0f;
     for (uint e = LANE; e < n && (flags & NORMS); e += LANES)
@@ -54,8 +54,8 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
 }
 
 // A KV head's sum of keys.
-__kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint begin, uint end, __global float *out,
-                      View outv) {
+__kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint begin, uint end,
+                      __global float *out, View outv) {
     ROOM(room);
     SHARED float sums[MAX_DIM], row[MAX_DIM];
     const uint head = ROW_ID;
@@ -81,8 +81,8 @@ __kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint 
         out[outv.offset + (ulong)head * outv.stride[2] + e] = sums[e];
 }
 
-__kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, uint begin, uint count, __global float *out,
-                          View outv) {
+__kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, uint begin, uint count,
+                          __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;
     SKIP_IF(id >= c.kv_heads * count);
@@ -96,12 +96,13 @@ __kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, u
         sum += flags & L1 ? fabs(x) : x * x;
     }
     sum = ALL_SUM(sum, room);
-    if (LANE == 0 && block >= 0) out[outv.offset + (ulong)head * outv.stride[2] + slot] = flags & L1 ? sum : sqrt(sum);
+    if (LANE == 0 && block >= 0)
+        out[outv.offset + (ulong)head * outv.stride[2] + slot] = flags & L1 ? sum : sqrt(sum);
 }
 
 // Row e of a head's second moments, and element e of its sum.
-__kernel void query_stats(Floats q, View qv, __global float *sums, View sumsv, __global float *second, View secondv,
-                          uint has_second) {
+__kernel void query_stats(Floats q, View qv, __global float *sums, View sumsv, __global float *second,
+                          View secondv, uint has_second) {
     const uint id = ROW_ID, heads = qv.shape[2], n = qv.n;
     SKIP_IF(id >= heads * n);
     const uint head = id / n, e = id % n;
@@ -114,7 +115,8 @@ __kernel void query_stats(Floats q, View qv, __global float *sums, View sumsv, _
         *to = sum;
     }
     if (!has_second) return;
-    __global float *row = second + secondv.offset + (ulong)head * secondv.stride[1] + (ulong)e * secondv.stride[2];
+    __global float *row =
+        second + secondv.offset + (ulong)head * secondv.stride[1] + (ulong)e * secondv.stride[2];
     for (uint f = LANE; f < n; f += LANES) {
         float sum = row[f];
         for (uint i = 0; i < qv.shape[1]; ++i)

@@ -44,7 +44,8 @@ __kernel void argmax_rows(Floats x, View xv, __global int *index, View indexv) {
 }
 
 // Place after place: the largest key below the last one.
-__kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv, __global int *index, View indexv) {
+__kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv, __global int *index,
+                         View indexv) {
     KEY_ROOM(room);
     const uint id = ROW_ID;
     SKIP_IF(id >= xv.shape[2]);

@@ -281,11 +281,13 @@ inline ulong v_place(Kv kv, int block, uint slot) {
 
 // ---- RoPE ----
 
-// Rotates a row in place by row `at` of the tables; sign -1 rotates back. Lanes share the pairs; sync before and after.
-inline void rotate_row(SHARED float *x, Rope rope, Floats cos_table, Floats sin_table, uint at, float sign) {
+// Rotates `pairs` pairs of a row in place by row `at` of the tables; sign -1 rotates back. Lanes share the pairs; sync before and after.
+// (Structs that are a kernel's arguments are never written to: the work-items of a group share them in PoCL 3.1.)
+inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table, Floats sin_table, uint at,
+                       float sign) {
     Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;
     Floats s = sin_table + rope.sin_offset + at * rope.sin_stride;
-    for (uint i = LANE; i < rope.half_; i += LANES) {
+    for (uint i = LANE; i < pairs; i += LANES) {
         const uint p = rope.interleaved ? 2 * i : i, q = rope.interleaved ? 2 * i + 1 : i + rope.half_;
         const float a = x[p], b = x[q], co = c[i], si = sign * s[i];
         x[p] = a * co - b * si;
@@ -297,3 +299,44 @@ inline uint table_row(Rope rope, int position) {
     const int rest = position % (int)rope.rows;
     return (uint)(rest < 0 ? rest + (int)rope.rows : rest);
 }
+
+// ---- attention and its scores ----
+
+#define CAUSAL 1u
+#define WINDOW 2u
+#define SOFTCAP 4u
+#define LSE 8u
+#define STATS 16u  // keep each row's maximum and sum for the scores
+#define RANGES 32u // attention_scores' own
+#define WEIGHTS 64u
+#define LOGITS 128u
+
+typedef struct {
+    uint flags, tokens, group;
+    float scale, softcap;
+    int window;
+    Positions place; // of q_positions
+} Rules;
+
+// The slots that row r of a head sees end here; with CAUSAL slot j is seen when j <= length - tokens + token.
+inline uint seen_end(Rules rules, uint length, uint token) {
+    if (!(rules.flags & CAUSAL)) return length;
+    return (uint)clamp((int)length - (int)rules.tokens + (int)token + 1, 0, (int)length);
+}
+
+inline float capped(Rules rules, float logit) {
+    return rules.flags & SOFTCAP ? rules.softcap * tanh(logit / rules.softcap) : logit;
+}
+
+inline float dot_row(Floats q, Bytes row, uint type, uint n) {
+    floatW many = 0.0f;
+    uint e = 0;
+    for (; e + W <= n; e += W)
+        many += vloadW(0, q + e) * load_some(row, type, e);
+    float sum = sum_of(many);
+    for (; e < n; ++e)
+        sum += q[e] * load_one(row, type, e);
+    return sum;
+}
+
+#define STAT_AT(head, r) (2 * ((ulong)(head)*rules.tokens * rules.group + (r)))
