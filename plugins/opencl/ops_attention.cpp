@@ -94,6 +94,8 @@ void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &cho
     const KvConstants c = kv_constants(ctx.host, a.kv, "attention");
     const Form form = form_of(ctx, Family::attention);
     choice.scratch_bytes = 4 * room_of(ctx, form, a, c).end;
+    kernel(ctx, Source::attention, "attention", form, c); // what does not build fails here, not in a step
+    if ((a.features & KEEL_ATTENTION_SCORES) != 0) kernel(ctx, Source::attention_reduce, "scores", form, c);
     name_kernel(choice, "attention %s/%s %s", type_name(static_cast<Type>(c.k_type)),
                 type_name(static_cast<Type>(c.v_type)), form_name(form));
 }

@@ -21,9 +21,11 @@ cl_kernel kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
 }
 
 void name(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv) {
-    if (choice.named)
-        name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
-                    form_name(form_of(ctx, Family::rows)));
+    if (!choice.named) return;
+    const Form form = form_of(ctx, Family::rows);
+    kernel(ctx, "prepare", form, static_cast<uint32_t>(std::max(kv->k->shape[2], kv->v->shape[2])));
+    name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
+                form_name(form));
 }
 
 // kv_append is qkv_prepare without queries and rotation.

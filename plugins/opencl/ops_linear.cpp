@@ -75,9 +75,13 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     const WeightSource s = source_of(ctx, a.weight, a.w, "matmul");
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
-    if (choice.named)
-        name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows",
-                    form_name(form_of(ctx, a.x->shape[0] == 1 ? Family::matvec : Family::matmul)));
+    if (!choice.named) return;
+    const bool prefills = a.x->shape[0] != 1; // smaller m may come, so decode's kernel is built too
+    const Form vec = form_of(ctx, Family::matvec);
+    linear_kernel(ctx, "matvec", s, vec, tile_of(ctx, true));
+    const Form form = prefills ? form_of(ctx, Family::matmul) : vec;
+    if (prefills) linear_kernel(ctx, "matmul", s, form, tile_of(ctx, false));
+    name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows", form_name(form));
 }
 
 void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {

@@ -20,6 +20,8 @@ const std::vector<std::string> stat_keys = {"load_seconds",
                                             "kv_peak_bytes",
                                             "evictions",
                                             "evicted_bytes",
+                                            "eviction_seconds",
+                                            "policy_bytes",
                                             "submits_per_token",
                                             "waits_per_token"};
 
@@ -226,6 +228,11 @@ TEST_CASE("Every shipped config runs, without a fallback") {
     for (const auto &entry : fs::directory_iterator(source_folder + "/configs")) {
         if (entry.path().extension() != ".yaml") continue;
         INFO(entry.path());
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        // What is found in a driver is not ours to mend, see tests/opencl/CMakeLists.txt.
+        const std::string text = read_file(entry.path());
+        if (contains(text, "plugin: opencl") || contains(text, "plugin: vulkan")) continue;
+#endif
         const ProcessResult result = run_keel(
             {"run", entry.path().string(), "--max-tokens", "8", "--strict", "--ignore-eos", "--json"});
         // A GPU's config where there is no driver, or the plugin was not built: CI has both.
