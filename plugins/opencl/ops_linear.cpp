@@ -81,7 +81,8 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     linear_kernel(ctx, "matvec", s, vec, tile_of(ctx, true));
     const Form form = prefills ? form_of(ctx, Family::matmul) : vec;
     if (prefills) linear_kernel(ctx, "matmul", s, form, tile_of(ctx, false));
-    name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows", form_name(form));
+    name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows",
+                form_name(form));
 }
 
 void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
