@@ -156,6 +156,7 @@ void CacheManager::append(int64_t n) {
     seen_ += n;
     since_every_n_ += n;
     tail_ += n;
+    peak_bytes_ = peak_bytes();
     trace_cache(plan_.executor().stream().trace(), *cache_, seen_);
 }
 
@@ -217,8 +218,19 @@ void CacheManager::truncate(int64_t n) {
     if (numbers_) numbers_->truncate(n);
 }
 
+void CacheManager::reseed(uint64_t seed) {
+    if (!policy_) return;
+    if (evictions_ != 0)
+        throw_error(ErrorKind::internal, "another seed for policy {} behind an eviction",
+                    plan_.config().policy.name);
+    keel_policy_needs needs;
+    policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(), plan_.geometry(),
+                                            seed, needs);
+}
+
 void CacheManager::reset() {
     cache_->clear();
+    peak_bytes_ = 0;
     seen_ = tail_ = since_every_n_ = 0;
     evictions_ = evicted_slots_ = evicted_bytes_ = 0;
     start_ = Clock::now();

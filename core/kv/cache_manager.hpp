@@ -7,6 +7,7 @@
 #include "kv/replay.hpp"
 #include "kv/rerotation.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -73,6 +74,9 @@ class CacheManager {
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // An empty cache and a policy that begins anew; the protected prefix is the config's again.
     void reset();
+    // The policy begins anew under another seed than the plan's: one plan serves many sequences that draw each on their own. To be called
+    // before anything was evicted from this sequence.
+    void reseed(uint64_t seed);
     // From here on the first `tokens` slots stay (at least the config's prefix): a system prompt. Before the first token. Throws
     // Error(input) naming the key to change if that leaves no room; `what` it is: "the system prompt".
     void protect_prefix(int64_t tokens, std::string_view what);
@@ -112,6 +116,8 @@ class CacheManager {
     uint64_t bytes_in_use() const {
         return cache_->bytes_in_use() + (rerotation_ ? rerotation_->copied_bytes() : 0);
     }
+    // The most that bytes_in_use() was since the sequence began, a replay's passing tokens included.
+    uint64_t peak_bytes() const { return std::max(peak_bytes_, bytes_in_use()); }
     // What the policy makes the core hold beside that: sums per slot, last queries, their statistics, replay scores, the protected prefix
     // before its rotation, and the arrays that evictions are decided with. On the device and on the host, as much as was made by now.
     // What the plugin itself keeps is its own.
@@ -191,6 +197,7 @@ class CacheManager {
     int64_t tail_ = 0; // newest tokens that are in all heads: what may be taken back
     uint64_t evictions_ = 0, evicted_slots_ = 0, evicted_in_all_ = 0, evicted_bytes_ = 0;
     double eviction_us_ = 0;
+    uint64_t peak_bytes_ = 0;
     std::vector<int32_t> positions_; // of the tokens to come
     std::vector<EvictionRecord> records_;
 

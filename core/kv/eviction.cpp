@@ -177,7 +177,9 @@ bool CacheManager::replay() {
                         : cache_->positions(layer, head);
     };
     const Tensor &scores = inputs_->replay_scores();
-    const bool is_whole = Replay(plan_, *cache_, *replayer_, numbers, scores, placement_).run(seen_);
+    Replay replay(plan_, *cache_, *replayer_, numbers, scores, placement_);
+    const bool is_whole = replay.run(seen_);
+    peak_bytes_ = std::max(peak_bytes_, replay.peak_bytes());
     cache_->refresh();
     return is_whole;
 }

@@ -49,6 +49,7 @@ bool Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
             std::iota(positions_.begin(), positions_.end(), static_cast<int32_t>(seen + done));
             cache_.append(positions_, n);
             appended_ += n;
+            peak_bytes_ = std::max(peak_bytes_, cache_.bytes_in_use());
             replayer_.forward(std::span(ids_).subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
                               positions_, *this);
         }

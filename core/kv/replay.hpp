@@ -39,6 +39,7 @@ class Replay final : public StepTap {
     static int64_t room(const CachePlan &plan, const Replayer &replayer, int64_t tokens);
     // `seen`: the position of the next token. False: it was cancelled (HostServices::request_cancel) before it was through.
     bool run(int64_t seen);
+    uint64_t peak_bytes() const { return peak_bytes_; } // that the cache's blocks had while it ran
 
     Places places(uint32_t) override { return {}; }
     void after_attention(uint32_t layer, const Tensor &q) override;
@@ -54,6 +55,7 @@ class Replay final : public StepTap {
     Tensor ranges_;
     int64_t begin_ = 0, end_ = 0,
             appended_ = 0; // of the piece: its tokens, and slots of the repetition so far
+    uint64_t peak_bytes_ = 0;
     std::vector<int32_t> ids_, positions_;
 };
 
