@@ -24,7 +24,7 @@ struct Rows {
 
 // x[m, k] * w[n, k]^T; rows of w are w_stride bytes apart, their scales (split layout) scales_stride bytes.
 struct LinearParams {
-    uint64_t x, w, scales, bias, to; // of element 0
+    uint64_t x, w, scales, bias, to;                        // of element 0
     uint64_t x_stride, w_stride, scales_stride, out_stride; // bytes
     uint m, n, k;
     uint accumulate;
@@ -156,7 +156,7 @@ struct KeysParams {
     Kv kv;
     Rope rope;
     uint64_t to, projection, norms; // projection 0: none; norms: of key_sum, 0: none
-    Rows out_at;                     // by head and slot, or head
+    Rows out_at;                    // by head and slot, or head
     uint projection_stride, projection_offset;
     uint r;
     uint begin, end;
