@@ -34,7 +34,7 @@ FfnHelper::FfnHelper(Executor &executor, ModelWeights &weights, uint32_t max_tok
 }
 
 FfnHelper::~FfnHelper() {
-    settle();
+    abandon();
     state_.store(leaving);
     state_.notify_all();
     thread_.join();
@@ -126,7 +126,7 @@ void FfnHelper::compute() {
 }
 
 // Until the thread has nothing to do; what it failed with is forgotten.
-void FfnHelper::settle() noexcept {
+void FfnHelper::abandon() noexcept {
     uint32_t now = state_.load(std::memory_order_acquire);
     while (now == asked) {
         state_.wait(now, std::memory_order_acquire);
@@ -137,7 +137,7 @@ void FfnHelper::settle() noexcept {
 }
 
 void FfnHelper::start(size_t layer, const Tensor &h) {
-    settle(); // of a step that failed in between
+    abandon();
     layer_ = layer;
     m_ = static_cast<uint32_t>(h.dim(0));
     rows_.resize(h.bytes());

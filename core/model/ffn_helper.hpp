@@ -30,6 +30,8 @@ class FfnHelper {
     void start(size_t layer, const Tensor &h);
     // Writes what came out, [m, hidden], into `out` on another device, f32 or an activation dtype.
     void finish(const Tensor &out);
+    // Waits for what start() began, if finish() did not, and forgets it: of a step that fails in between.
+    void abandon() noexcept;
 
     // Bytes that go over and back in a step of one token, of all layers, with an input of that dtype.
     uint64_t crossing_bytes_per_token(keel_dtype input) const;
@@ -47,7 +49,6 @@ class FfnHelper {
     LayerOps plan(size_t layer, uint32_t m, const char *kind);
     void serve();
     void compute();
-    void settle() noexcept;
     keel_matmul_args matmul_args(const Tensor &x, const Tensor &bias, const Tensor &out) const;
 
     Executor &executor_;

@@ -272,6 +272,24 @@ void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions
     run_ffn(l, i, m);
 }
 
+namespace {
+
+// Until its end nobody but the helper touches the helper's device.
+class HelperTurn {
+  public:
+    explicit HelperTurn(FfnHelper *helper) : helper_(helper) {}
+    ~HelperTurn() {
+        if (helper_ != nullptr) helper_->abandon();
+    }
+    HelperTurn(const HelperTurn &) = delete;
+    HelperTurn &operator=(const HelperTurn &) = delete;
+
+  private:
+    FfnHelper *helper_;
+};
+
+} // namespace
+
 void Graph::run_ffn(LayerOps &l, size_t i, uint32_t m) {
     LayerWeights &w = weights_.layer(i);
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), gate_up = gate_up_.rows(0, m), act = act_.rows(0, m);
@@ -281,6 +299,7 @@ void Graph::run_ffn(LayerOps &l, size_t i, uint32_t m) {
     const bool post_norms = config_.post_norms;
     ex.run(*l.ffn_norm, norm_args(x, w.ffn_norm, h));
     if (options_.ffn != nullptr) options_.ffn->start(i, h);
+    const HelperTurn turn(options_.ffn);
     ex.run(*l.gate_up, matmul_args(h, w.gate_up_bias, gate_up, false));
     ex.run(*l.activation, gate_args(gate, up, act));
     ex.run(*l.down, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms));

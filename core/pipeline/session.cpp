@@ -473,6 +473,7 @@ void Session::truncate(int64_t n) {
     }
     for (const Part &part : parts_)
         part.cache->truncate(n);
+    if (hybrid_) note_truncate();
     history_.resize(history_.size() - static_cast<size_t>(n));
     pending_.reset();
     forget_step();

@@ -158,6 +158,7 @@ class Session {
     void note_decode();
     void before_decode();
     void after_decode();
+    void note_truncate();
     void reset_hybrid();
     std::optional<int32_t> likeliest() const; // of the last step, as far as somebody asked
     template <typename Read>

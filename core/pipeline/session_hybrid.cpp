@@ -96,6 +96,9 @@ void Session::before_decode() {
 void Session::after_decode() {
     hybrid_->after_decode();
 }
+void Session::note_truncate() {
+    hybrid_->truncated();
+}
 
 // Back to where sequences begin, without taking anything along.
 void Session::reset_hybrid() {
@@ -309,6 +312,15 @@ void Session::Hybrid::after_decode() {
         target_ = nullptr;
         refuse(m, error.what());
     }
+}
+
+void Session::Hybrid::truncated() {
+    if (!warms_up()) return;
+    shadow_.reset();
+    if (why_ == Why::command) commanded_ = target_;
+    if (why_ == Why::tokens) counted_ = false;
+    target_ = nullptr;
+    warmed_ = compared_ = agreed_ = 0;
 }
 
 void Session::Hybrid::finish() {

@@ -24,6 +24,8 @@ class Session::Hybrid {
     void note_decode() { ++written_; }
     void before_decode();
     void after_decode();
+    // Tokens were taken back: a warm-up, whose copy has them, begins again with the next token.
+    void truncated();
     Switch command(Engine &target);
     // Where a sequence begins.
     Engine &start() const;

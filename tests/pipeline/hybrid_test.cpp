@@ -127,6 +127,53 @@ TEST_CASE("backends may keep keys and values in types of their own") {
     CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }), Contains("different types"));
 }
 
+TEST_CASE("a cache whose keys were rotated moves between types of keys") {
+    for (const std::string kinds : {"{a: {plugin: cpu, kv: f16}, b: {plugin: cpu, kv: q8_0}}",
+                                    "{a: {plugin: cpu, kv: q4_0}, b: {plugin: cpu, kv: f32}}"}) {
+        INFO(kinds);
+        Pipeline pipeline(
+            tiny_config({"hybrid.backends=" + kinds, "hybrid.switch.on=[tokens, command]",
+                         "hybrid.switch.after_tokens=10", "hybrid.switch.to=b",
+                         "hybrid.switch.warmup_tokens=0", "policy=sliding_window", "policy.budget.tokens=48",
+                         "policy.protect.prefix=4", "policy.positions=rerotated"}));
+        Session session(pipeline);
+        session.prefill(pipeline.tokenizer()->encode(long_prompt()));
+        for (int i = 0; i < 40; ++i) {
+            if (i == 25) CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::done);
+            session.decode(session.greedy());
+            const KvCache &cache = session.cache().cache();
+            CHECK(cache.max_length() <= 48 + 6 + 1);
+            // Distances follow the slots, wherever the keys are.
+            const auto positions = cache.positions(3, 0);
+            CHECK(positions.back() - positions[5] == std::ssize(positions) - 6);
+        }
+        CHECK(session.stats().evictions > 3);
+        CHECK(session.stats().moves.size() == 2);
+    }
+}
+
+TEST_CASE("tokens that are taken back during a warm-up begin it again") {
+    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6", "hybrid.switch.to=b",
+                           "hybrid.switch.warmup_tokens=4"}));
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 14; ++i) {
+        ids.push_back(session.greedy());
+        session.decode(ids.back());
+        if (i != 3) continue;
+        session.truncate(2);
+        ids.resize(ids.size() - 2);
+        session.truncate(1); // and once more, to have a result again
+        const int32_t last = ids.back();
+        session.decode(last);
+    }
+    CHECK(session.engine().name == "b");
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 12);
+    CHECK(ids == one.ids);
+    CHECK(session.stats().moves.at(0).warmup_agreed == session.stats().moves.at(0).warmup_compared);
+}
+
 TEST_CASE("another instruction set is another backend") {
     const Greedy one = greedy(one_cpu({}), hybrid_opening(), 16);
     const Greedy split =

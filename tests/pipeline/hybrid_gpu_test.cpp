@@ -1,0 +1,76 @@
+// The processor and a GPU's backend in one run, as far as there is one: PoCL and lavapipe count.
+#include "hybrid_rig.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+using namespace keel;
+using namespace keel::test;
+
+namespace {
+
+// Backends beside cpu that are there and find a device.
+std::vector<std::string> others() {
+    ::setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0); // PoCL finds no device if it cannot write its cache
+    std::vector<std::string> found;
+    for (const std::string name : {"opencl", "vulkan"}) {
+        try {
+            pipeline::BackendSection section;
+            section.plugin.value = name;
+            section.device.value = "auto";
+            open_device(section, std::make_shared<HostServices>());
+            found.push_back(name);
+        } catch (const Error &error) {
+            WARN("no " << name << " here: " << error.what());
+        }
+    }
+    return found;
+}
+
+} // namespace
+
+TEST_CASE("the processor and another backend share a run in every way, and the text is the processor's") {
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 16);
+    for (const std::string &plugin : others()) {
+        const std::string backends =
+            "hybrid.backends={gpu: {plugin: " + plugin + "}, host: {plugin: cpu, params: {threads: 1}}}";
+        const std::vector<std::vector<std::string>> ways = {
+            {"hybrid.prefill=gpu", "hybrid.decode=host"},
+            {"hybrid.prefill=host", "hybrid.decode=gpu",
+             "hybrid.switch={on: tokens, after_tokens: 8, to: host}"},
+            {"hybrid.decode=host", "hybrid.switch={on: tokens, after_tokens: 8, to: gpu, warmup_tokens: 4}"},
+            {"hybrid.layers=[{range: 0-2, on: gpu}, {range: 3-5, on: host}]"},
+            {"hybrid.ffn_split={host: 0.6, gpu: 0.4}"},
+            {"hybrid.ffn_split={gpu: 0.6, host: 0.4}"},
+        };
+        for (std::vector<std::string> way : ways) {
+            INFO(plugin << ": " << way.front());
+            way.insert(way.begin(), {backends, "strict=true"});
+            CHECK(greedy(tiny_config(way), hybrid_opening(), 16).ids == one.ids);
+        }
+    }
+}
+
+TEST_CASE("policies and quantized caches go along between the processor and another backend") {
+    for (const std::string &plugin : others()) {
+        for (const std::vector<std::string> &policy : std::vector<std::vector<std::string>>{
+                 {"policy=sliding_window", "policy.budget.tokens=40", "policy.protect.prefix=4",
+                  "policy.positions=rerotated", "kv.dtype=q8_0"},
+                 {"policy=snapkv", "policy.budget.tokens=40"},
+                 {"policy=h2o", "policy.budget.tokens=40"}}) {
+            INFO(plugin << ", " << policy.front());
+            std::vector<std::string> sets = {"hybrid.backends={gpu: {plugin: " + plugin +
+                                                 "}, host: {plugin: cpu, params: {threads: 1}}}",
+                                             "hybrid.prefill=gpu", "hybrid.decode=host",
+                                             "hybrid.switch={on: tokens, after_tokens: 8, to: gpu}"};
+            sets.insert(sets.end(), policy.begin(), policy.end());
+            const Greedy out =
+                greedy(tiny_config(sets), hybrid_opening() + hybrid_opening() + hybrid_opening(), 24);
+            CHECK(out.stats.moves.size() == 2);
+            CHECK(out.stats.evictions > 0);
+            for (const BackendMove &move : out.stats.moves)
+                CHECK(move.refused.empty());
+        }
+    }
+}
