@@ -120,6 +120,13 @@ LogLine read_line(std::string_view content, const Place &at) {
     line.held = whole(json, "held", most_tokens, at);
     line.kept_min = whole(json, "kept_min", line.held, at);
     line.kept_max = whole(json, "kept_max", line.held, at);
+    if (member(json, "evicted") != nullptr) {
+        line.evicted = whole(json, "evicted", line.held * line.heads, at);
+        line.evicted_max = whole(json, "evicted_max", line.held, at);
+    } else { // logs of older versions: right where the heads of a layer are of one length
+        line.evicted_max = line.held - line.kept_min;
+        line.evicted = line.evicted_max * line.heads;
+    }
     line.freed_bytes = static_cast<uint64_t>(whole(json, "freed_bytes", int64_t{1} << 53, at));
     line.moved_keys = whole(json, "moved_keys", int64_t{1} << 53, at, false);
     line.microseconds = number(json, "microseconds", at);
@@ -290,7 +297,8 @@ LogTotals log_totals(const LogHistory &history) {
         double sum = 0;
         for (size_t i = e.begin; i < e.end; ++i) {
             const LogLine &line = history.lines[i];
-            most = std::max(most, line.held - line.kept_min);
+            most = std::max(most, line.evicted_max);
+            totals.slots_in_all += static_cast<uint64_t>(line.evicted);
             sum += line.microseconds;
             totals.freed_bytes += line.freed_bytes;
             policies.insert(line.policy);

@@ -22,6 +22,7 @@ struct LogLine {
     uint32_t layer = 0, heads = 0;
     int64_t budget = 0; // 0: not told
     int64_t held = 0, kept_min = 0, kept_max = 0;
+    int64_t evicted = 0, evicted_max = 0; // of all heads together, of the head that lost most
     uint64_t freed_bytes = 0;
     double microseconds = 0;
     int64_t moved_keys = 0;
@@ -89,8 +90,9 @@ struct LogTotals {
         int64_t kept_min = 0, kept_max = 0;
         std::vector<double> head_kept_sum; // [heads]; empty: not in the log
     };
-    uint64_t evictions = 0, sequences = 0, slots = 0,
-             freed_bytes = 0;                               // slots: of the head that lost most, summed
+    uint64_t evictions = 0, sequences = 0, freed_bytes = 0;
+    uint64_t slots = 0,
+             slots_in_all = 0; // of the head that lost most, summed over evictions; of all layers and heads
     std::vector<std::pair<std::string, uint64_t>> triggers; // by count
     std::vector<std::string> policies, allocators;
     std::vector<Layer> layers;

@@ -121,9 +121,10 @@ std::string log_text(const LogHistory &history, const LogView &view) {
     for (const auto &[name, count] : t.triggers)
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
     out += fmt::format(
-        "triggers: {}\nevicted: {} tokens (of the head that lost most), {} freed\n"
+        "triggers: {}\nevicted: {} tokens (of the head that lost most), {} keys of all heads, {} freed\n"
         "time of an eviction: median {:.0f} us, p99 {:.0f} us, longest {:.0f} us, all {:.1f} ms\n",
-        triggers, t.slots, format_bytes(t.freed_bytes), t.us_median, t.us_p99, t.us_max, t.us_total / 1000);
+        triggers, t.slots, t.slots_in_all, format_bytes(t.freed_bytes), t.us_median, t.us_p99, t.us_max,
+        t.us_total / 1000);
     if (history.is_cut_off) out += "the last line is cut off and left out: the run ended while it wrote\n";
     size_t told = 0;
     for (const LogEviction &e : log_evictions(history)) {
@@ -172,6 +173,7 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     for (const auto &[name, count] : t.triggers)
         json["triggers"][name] = count;
     json["evicted_tokens"] = t.slots;
+    json["evicted_keys"] = t.slots_in_all;
     json["freed_bytes"] = t.freed_bytes;
     json["microseconds"] = {
         {"median", t.us_median}, {"p99", t.us_p99}, {"max", t.us_max}, {"total", t.us_total}};

@@ -49,12 +49,17 @@ bool CacheManager::may_act(StepKind kind) const {
 
 bool CacheManager::is_over(const BudgetNow &budget) const {
     const KvShape &s = plan_.shape();
+    return held_slots() > (budget.tokens + budget.slack) * s.layers * s.kv_heads;
+}
+
+int64_t CacheManager::held_slots() const {
+    const KvShape &s = plan_.shape();
     int64_t held = 0;
     for (uint32_t l = 0; l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h)
             held += cache_->length(l, h);
     }
-    return held > (budget.tokens + budget.slack) * s.layers * s.kv_heads;
+    return held;
 }
 
 bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
@@ -112,6 +117,10 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
         const int64_t kept = plan_.config().at_insert ? std::min(budget_now(seen_).tokens, capacity - 1)
                                                       : cache_->max_length();
         n = std::clamp<int64_t>(capacity - kept, 1, n);
+    }
+    if (const int64_t most = plan_.mib_slots(); most > 0 && may_act(StepKind::prefill_chunk)) {
+        const int64_t heads = int64_t{plan_.shape().layers} * plan_.shape().kv_heads;
+        n = std::clamp<int64_t>(most - (held_slots() + heads - 1) / heads, 1, n);
     }
     const int64_t window = plan_.needs().window;
     const int64_t after = left - n;
@@ -232,7 +241,8 @@ void CacheManager::reset() {
     cache_->clear();
     peak_bytes_ = 0;
     seen_ = tail_ = since_every_n_ = 0;
-    evictions_ = evicted_slots_ = evicted_bytes_ = 0;
+    evictions_ = evicted_slots_ = evicted_in_all_ = evicted_bytes_ = 0;
+    eviction_us_ = 0;
     start_ = Clock::now();
     if (policy_) policy_->reset();
     if (inputs_) inputs_->reset();

@@ -129,7 +129,7 @@ class CacheManager {
         return evicted_slots_;
     } // of the head that lost most, summed over evictions
     uint64_t evicted_in_all() const { return evicted_in_all_; } // of all layers and heads together
-    uint64_t evicted_bytes() const { return evicted_bytes_; } // of blocks given back by them
+    uint64_t evicted_bytes() const { return evicted_bytes_; }   // of blocks given back by them
 
   private:
     CacheManager(CacheManager &parent, CachePlan &plan, std::unique_ptr<KvCache> cache);
@@ -159,6 +159,8 @@ class CacheManager {
     enum class ShareOut { evenly, by_lengths, by_scores };
     void share_out(int64_t target, ShareOut how);
     bool has_excess() const;
+    int64_t fixed_slots() const;
+    int64_t held_slots() const; // of all heads together
     void add_scores(keel_allocator_input &input);
     bool replay();
     // What is known of a layer and what the policy said about it; arrays [kv_heads, stride] but for lengths and counts.
@@ -175,6 +177,7 @@ class CacheManager {
     void read_decision(uint32_t layer, EvictionRecord &record);
     void equalize(uint32_t layer, KeepLists &keep);
     void compact(std::vector<EvictionRecord> &records);
+    void note_eviction(double microseconds);
     bool should_close(uint32_t layer, int64_t slack) const;
     void note_tail(uint32_t layer, const KeepLists &keep);
 

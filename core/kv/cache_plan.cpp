@@ -104,6 +104,13 @@ void CachePlan::check_needs() {
     if (config_.every_n && *config_.every_n < 1)
         throw_error(ErrorKind::input, "policy.trigger.every_n: expected 1 or more, found {}",
                     *config_.every_n);
+    if (prefill_only() && (config_.every_n || config_.at_insert)) {
+        throw_error(
+            ErrorKind::input,
+            "policy.trigger.on: policy {} acts at the end of the prompt only, so it never answers {}; remove "
+            "it, or choose a policy that goes on evicting",
+            name, config_.every_n ? "every_n" : "insert");
+    }
     if (prefill_only() && !config_.at_prefill_end) {
         throw_error(ErrorKind::input,
                     "policy.trigger.on: policy {} acts at the end of the prompt only; add prefill_end", name);
@@ -193,6 +200,7 @@ void CachePlan::check_allocator() {
             name, config_.policy.name);
     }
     ragged_ = (needs.flags & KEEL_ALLOCATOR_RAGGED) != 0;
+    uneven_ = (needs.flags & (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_BY_LAYER)) != 0;
     if (ragged_ && needs_.granularity < KEEL_KEEP_HEAD_EQUAL) {
         throw_error(
             ErrorKind::input,
@@ -212,7 +220,8 @@ int64_t CachePlan::peak_slots(int64_t chunk) const {
         config_.budget_unit == BudgetUnit::ratio)
         return capacity;
     const BudgetNow now = budget(0);
-    return std::min(capacity, now.tokens + now.slack + chunk);
+    const int64_t peak = std::min(capacity, now.tokens + now.slack + chunk);
+    return mib_slots_ > 0 ? std::min(peak, mib_slots_) : peak;
 }
 
 uint64_t CachePlan::slot_row_bytes() const {
@@ -261,19 +270,9 @@ void CachePlan::check_budget() {
         key = "policy.protect";
         fixed_ = std::max<int64_t>(least, needs_.least_budget); // the smallest that a ratio comes to
         break;
-    case BudgetUnit::mib: {
-        key = "policy.budget.mib";
-        const auto row = static_cast<double>(slot_row_bytes());
-        const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * mib / row);
-        if (blocks < 1) {
-            throw_error(
-                ErrorKind::input,
-                "policy.budget.mib: {} MiB do not hold one block of {} slots for each head; at least {:.3f}",
-                config_.budget, shape_.block_slots, row / mib);
-        }
-        fixed_ = static_cast<int64_t>(std::min(blocks * shape_.block_slots, 1e9));
+    case BudgetUnit::mib:
+        fixed_ = mib_budget();
         break;
-    }
     }
     if (fixed_ < least) {
         throw_error(
@@ -306,6 +305,48 @@ void CachePlan::check_positions() {
         throw_error(ErrorKind::internal, "re-rotation with {} RoPE frequencies of heads of {}",
                     config_.rope_frequencies.size(), shape_.head_dim);
     }
+}
+
+// Slots per head that stay, so that with what may come on top of them the blocks in use never pass the MiB.
+int64_t CachePlan::mib_budget() {
+    const auto row = static_cast<double>(slot_row_bytes());
+    const int64_t block = shape_.block_slots;
+    if (ragged_ && keeps_pristine()) {
+        throw_error(
+            ErrorKind::input,
+            "policy.budget.mib: {} keys that are rotated again keep copies as long as a layer's longest "
+            "head, which a budget in MiB does not bound under allocator {}; use policy.budget.tokens, "
+            "policy.positions: absolute, or a kv.key_dtype of f16",
+            keel_dtype_name(shape_.key_dtype), config_.allocator.name);
+    }
+    // Heads of unequal length each leave a part of a block unused.
+    const bool listed = needs_.output == KEEL_OUTPUT_KEEP && needs_.granularity != KEEL_KEEP_TOKEN;
+    const bool uneven = uneven_ || listed || needs_.granularity == KEEL_KEEP_HEAD_RAGGED;
+    const double least = uneven ? 2 : 1;
+    const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * mib / row);
+    if (blocks < least) {
+        throw_error(ErrorKind::input,
+                    "policy.budget.mib: {} MiB do not hold {} of {} slots for each head; at least {:.3f}",
+                    config_.budget, uneven ? "two blocks (heads may differ in length)" : "one block", block,
+                    least * row / mib);
+    }
+    mib_slots_ = static_cast<int64_t>(std::min((blocks - least + 1) * static_cast<double>(block), 1e9));
+    // What comes before the trigger fires, and within a step.
+    const bool in_prompt = acts_in_prefill() && config_.at_budget;
+    int64_t step = 0;
+    if (!prefill_only())
+        step = in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens(executor_, shape_)) : 1;
+    const int64_t room = mib_slots_ - step;
+    int64_t tokens = room;
+    if (!prefill_only() && config_.at_budget) {
+        tokens = config_.slack ? room - *config_.slack : room * 8 / 9; // slack is an eighth of what stays
+    } else if (!prefill_only() && config_.every_n) {
+        tokens = room - *config_.every_n;
+    }
+    budget_key_ =
+        fmt::format("policy.budget.mib (room for {} slots, of which {} for slack and a step's tokens)",
+                    mib_slots_, mib_slots_ - tokens);
+    return std::max<int64_t>(tokens, 0);
 }
 
 BudgetNow CachePlan::budget(int64_t seen, int64_t prefix) const {

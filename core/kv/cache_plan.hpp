@@ -62,8 +62,13 @@ class CachePlan {
     // Slots per head, on average, that one sequence may come to hold: all of capacity_slots() unless the policy acts between the chunks
     // of a prompt (of at most `chunk` tokens) and the budget is a number.
     int64_t peak_slots(int64_t chunk) const;
+    // About what CacheManager::policy_bytes comes to in a context of so many tokens, of which the cache holds `held` when slots go.
+    uint64_t policy_need_bytes(int64_t context, int64_t held) const;
     // Slots per head that model.context and kv.max_mib leave to one sequence.
     int64_t capacity_slots() const;
+    // With a budget in MiB whose trigger is `budget`: slots per head, on average, that fit into it, so that a prompt's chunks are cut not to
+    // pass it. 0: there is no such budget.
+    int64_t mib_slots() const { return config_.at_budget ? mib_slots_ : 0; }
     bool has_ragged_budgets() const { return ragged_; }
     bool allocates_by_scores() const { return by_scores_; }
     // What sequences collect while steps run, and the by-products of steps that it is made of.
@@ -93,6 +98,7 @@ class CachePlan {
     void plan_rerotation();
     void check_allocator();
     void check_budget();
+    int64_t mib_budget();
     void check_positions();
     void plan_ops();
     int64_t protected_slots() const {
@@ -107,6 +113,9 @@ class CachePlan {
     keel_policy_needs needs_ = {KEEL_HEADER(keel_policy_needs)};
     std::string budget_key_; // that the budget comes from, for messages
     int64_t fixed_ = 0;      // slots per head; with a ratio the least that it may come to
+    int64_t mib_slots_ =
+        0; // slots per head that a budget in MiB holds with all that comes on top; 0: it is none
+    bool uneven_ = false;    // heads may come to differ in length
     bool ragged_ = false;    // the allocator gives heads of a layer different budgets
     bool by_scores_ = false; // and wants the policy's scores for it
     Gathered gathered_;

@@ -30,14 +30,24 @@ int64_t shortest_kept(const KeepLists &keep) {
 
 std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger, int64_t target) {
     const KvShape &s = plan_.shape();
+    auto began = Clock::now();
     records_.clear();
     // An allocator that weighs scores is asked when they are there.
     share_out(target, plan_.allocates_by_scores() ? ShareOut::evenly : ShareOut::by_lengths);
     if (!has_excess()) return {};
+    // What is read waits for the stream in any case: what a step had still to do there is no part of the eviction.
+    if (inputs_->reads()) {
+        const auto waits = Clock::now();
+        plan_.executor().stream().wait();
+        began += Clock::now() - waits;
+    }
     cache_->refresh();
     stride_ = cache_->max_length();
     const bool once = plan_.needs().granularity == KEEL_KEEP_TOKEN;
-    if ((plan_.needs().needs & KEEL_NEED_REPLAY) != 0 && !replay()) return {};
+    if ((plan_.needs().needs & KEEL_NEED_REPLAY) != 0 && !replay()) {
+        eviction_us_ += microseconds_since(began);
+        return {};
+    }
     inputs_->compute(*cache_, once ? 1 : s.layers, stride_, tail_, seen_);
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
     const auto when = std::chrono::system_clock::now();
@@ -74,7 +84,31 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
         records_.push_back(record);
     }
     compact(records_);
+    const double all = microseconds_since(began);
+    eviction_us_ += all;
+    if (!records_.empty()) note_eviction(all);
     return records_;
+}
+
+// Counts what went, and tells the log. `microseconds`: the whole eviction; what was done for all layers together is spread over them.
+void CacheManager::note_eviction(double microseconds) {
+    double of_layers = 0;
+    for (const EvictionRecord &record : records_)
+        of_layers += record.microseconds;
+    const double share = (microseconds - of_layers) / static_cast<double>(records_.size());
+    ++evictions_;
+    int64_t most = 0;
+    for (EvictionRecord &record : records_) {
+        record.microseconds += share;
+        most = std::max(most, record.evicted_max);
+        evicted_in_all_ += static_cast<uint64_t>(record.evicted);
+        evicted_bytes_ += record.freed_bytes;
+        if (plan_.log() != nullptr) note_kept(record);
+        record.layer += plan_.config().first_layer; // as the model counts them
+        if (plan_.log() != nullptr) plan_.log()->write(record);
+    }
+    evicted_slots_ += static_cast<uint64_t>(most);
+    trace_eviction(plan_.executor().stream().trace(), *cache_, records_);
 }
 
 // Does any head hold more than its share, or (before an allocator shares out by scores) do all of them together?
@@ -110,6 +144,7 @@ void CacheManager::share_out(int64_t target, ShareOut how) {
     input.budget = budgets_[0];
     input.protected_slots =
         std::min<int64_t>(input.budget, std::max<int64_t>(protected_slots(), plan_.needs().least_budget));
+    input.fixed_slots = std::min<int64_t>(input.budget, fixed_slots());
     input.lengths = all_lengths_.data();
     if (how == ShareOut::by_scores) add_scores(input);
     allocator_->allocate(input, budgets_);
@@ -129,6 +164,16 @@ void CacheManager::share_out(int64_t target, ShareOut how) {
                 i % s.kv_heads, budgets_[i], budgets_[i - 1], plan_.config().policy.name);
         }
     }
+}
+
+// Slots of a head that nobody chooses among: what is protected and what the policy keeps of itself, which is its least budget but for one,
+// at the end as far as it looks at the newest tokens, else at the front.
+int64_t CacheManager::fixed_slots() const {
+    const keel_policy_needs &needs = plan_.needs();
+    const int64_t own = std::max<int64_t>(0, int64_t{needs.least_budget} - 1);
+    const int64_t newest = std::min<int64_t>(own, needs.window);
+    return std::max(prefix_, own - newest) + std::max(plan_.config().protect_recent, newest) +
+           pins_.count(prefix_);
 }
 
 // What the policy gave each layer, for an allocator: a row that all heads share is there for each of them.
@@ -310,11 +355,15 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
         note_compact(record.layer, keep);
         if (rerotation_) rerotation_->note_compact(record.layer, keep);
         record.kept_min = shortest_kept(keep);
-        for (const auto &list : keep)
-            record.kept_max = std::max(record.kept_max, std::ssize(list));
+        for (uint32_t h = 0; h < keep.size(); ++h) {
+            const int64_t kept = std::ssize(keep[h]), gone = cache_->length(record.layer, h) - kept;
+            record.kept_max = std::max(record.kept_max, kept);
+            record.evicted += gone;
+            record.evicted_max = std::max(record.evicted_max, gone);
+        }
         record.freed_bytes =
             cache_->compact(record.layer, keep, *plan_.gather(), inputs_->sides(record.layer));
-        record.microseconds += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+        record.microseconds += microseconds_since(begin);
     }
     cache_->publish();
     inputs_->compacted(*cache_);
@@ -323,21 +372,9 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
         if (!rerotation_ || !should_close(record.layer, slack)) continue;
         const auto begin = Clock::now();
         record.moved_keys = rerotation_->close(*cache_, record.layer);
-        record.microseconds += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+        record.microseconds += microseconds_since(begin);
     }
-    std::erase_if(records, [](const EvictionRecord &r) { return r.kept_min == r.held_max; });
-    if (records.empty()) return;
-    ++evictions_;
-    int64_t most = 0;
-    for (EvictionRecord &record : records) {
-        most = std::max(most, record.held_max - record.kept_min);
-        evicted_bytes_ += record.freed_bytes;
-        if (plan_.log() != nullptr) note_kept(record);
-        record.layer += plan_.config().first_layer; // as the model counts them
-        if (plan_.log() != nullptr) plan_.log()->write(record);
-    }
-    evicted_slots_ += static_cast<uint64_t>(most);
-    trace_eviction(plan_.executor().stream().trace(), *cache_, records);
+    std::erase_if(records, [](const EvictionRecord &r) { return r.evicted == 0; });
 }
 
 bool CacheManager::should_close(uint32_t layer, int64_t slack) const {

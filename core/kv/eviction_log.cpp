@@ -185,10 +185,10 @@ std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
                             source.allocator_params.empty() ? "{}" : source.allocator_params);
     }
     line += fmt::format(
-        R"(,"layer":{},"heads":{},"budget":{},"held":{},"kept_min":{},"kept_max":{},"freed_bytes":{},)"
-        R"("moved_keys":{},"microseconds":{:.1f})",
-        r.layer, r.heads, r.budget, r.held_max, r.kept_min, r.kept_max, r.freed_bytes, r.moved_keys,
-        r.microseconds);
+        R"(,"layer":{},"heads":{},"budget":{},"held":{},"kept_min":{},"kept_max":{},"evicted":{},"evicted_max":{},)"
+        R"("freed_bytes":{},"moved_keys":{},"microseconds":{:.1f})",
+        r.layer, r.heads, r.budget, r.held_max, r.kept_min, r.kept_max, r.evicted, r.evicted_max,
+        r.freed_bytes, r.moved_keys, r.microseconds);
     if (r.pressure) {
         const PressureFacts &p = *r.pressure;
         line += fmt::format(

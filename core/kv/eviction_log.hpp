@@ -33,9 +33,13 @@ struct EvictionRecord {
     int64_t held_max = 0;          // slots of the longest head before
     int64_t budget = 0;            // slots per head that might stay, on average over all layers and heads
     int64_t kept_min = 0, kept_max = 0; // slots per head after
-    uint64_t freed_bytes = 0;           // of blocks given back
-    double microseconds = 0;            // deciding and queueing, on the host
-    int64_t moved_keys = 0;             // keys that were rotated again, all heads
+    int64_t evicted = 0,
+            evicted_max = 0;  // slots that went: of all heads together, of the head that lost most
+    uint64_t freed_bytes = 0; // of blocks given back
+    // On the host: this layer's deciding and moving and its share of what was done for all of them (sharing the budget out, computing and
+    // reading what the policy wanted to see, a replay). The records of an eviction add up to the whole of it, but for writing this log.
+    double microseconds = 0;
+    int64_t moved_keys = 0; // keys that were rotated again, all heads
     std::shared_ptr<const PressureFacts>
         pressure; // why, where memory is short; NULL: it is not, or nobody looks
     // Filled in where there is a log.

@@ -297,9 +297,8 @@ void PolicyInputs::compacted(const KvCache &cache) {
 
 uint64_t PolicyInputs::bytes() const {
     uint64_t sum = held_bytes(replay_) + held_bytes(projection_) + held_bytes(ranges_);
-    for (const Array *array :
-         {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_, &query_sum_, &query_second_,
-          &chunk_scores_, &keys_, &key_project_})
+    for (const Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_, &query_sum_,
+                               &query_second_, &chunk_scores_, &keys_, &key_project_})
         sum += held_bytes(array->device) + held_bytes(array->host);
     if (ring_) sum += ring_->bytes();
     if (running_) sum += running_->bytes();

@@ -34,6 +34,8 @@ class PolicyInputs final : public StepTap {
     void after_attention(uint32_t layer, const Tensor &q) override;
 
     // ---- an eviction ----
+    // Does one read anything from the device?
+    bool reads() const { return (plan_.needs().needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
     // Computes what the policy needs of the first `layers` layers and reads it in one go; but keys, which are read layer by layer in
     // fill(). `stride`: the longest head. `tail`: newest tokens that are in all heads; `seen`: tokens so far.
     void compute(const KvCache &cache, uint32_t layers, int64_t stride, int64_t tail, int64_t seen);

@@ -109,9 +109,10 @@ void Rerotation::note_compact(uint32_t layer, const KeepLists &keep) {
 }
 
 uint64_t Rerotation::work_bytes() const {
-    return held_bytes(pristine_) + held_bytes(origin_) + held_bytes(cos_) + held_bytes(sin_) + held_bytes(row_) +
-           held_bytes(new_positions_) + held_bytes(host_row_) + held_bytes(host_positions_) +
-           held_bytes(host_cos_) + held_bytes(host_sin_) + (copies_ ? copies_->work_bytes() : 0);
+    return held_bytes(pristine_) + held_bytes(origin_) + held_bytes(cos_) + held_bytes(sin_) +
+           held_bytes(row_) + held_bytes(new_positions_) + held_bytes(host_row_) +
+           held_bytes(host_positions_) + held_bytes(host_cos_) + held_bytes(host_sin_) +
+           (copies_ ? copies_->work_bytes() : 0);
 }
 
 bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const {

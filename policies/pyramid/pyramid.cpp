@@ -10,17 +10,11 @@ class Pyramid {
     static constexpr PluginInfo info = {
         "pyramid", "0.1.0", "Keel", "MIT",
         "Gives the first layers more than the last; the heads of a layer get the same."};
-    static constexpr keel_param_spec params[] = {
-        KEEL_FLOAT_PARAM(
-            "beta", "20", 1, 1e6,
-            "how steep: the last layer's share is the average divided by beta; 1: every layer the same"),
-        KEEL_INT_PARAM("window", "0", 0, 65536,
-                       "slots of each head that stay out of the pyramid beside the protected ones: the "
-                       "observation window "
-                       "of snapkv")};
+    static constexpr keel_param_spec params[] = {KEEL_FLOAT_PARAM(
+        "beta", "20", 1, 1e6,
+        "how steep: the last layer's share is the average divided by beta; 1: every layer the same")};
 
-    Pyramid(const Setup &setup, keel_allocator_needs &needs)
-        : beta_(setup.params.number("beta")), window_(setup.params.integer("window")) {
+    Pyramid(const Setup &setup, keel_allocator_needs &needs) : beta_(setup.params.number("beta")) {
         needs.flags = KEEL_ALLOCATOR_BY_LAYER;
     }
 
@@ -35,7 +29,7 @@ class Pyramid {
     // Slots of each head by layer; the sum is budget * layers.
     std::vector<int64_t> shares_of(const keel_allocator_input &in) const {
         const size_t layers = in.layers;
-        const int64_t fixed = in.protected_slots + window_;
+        const int64_t fixed = in.fixed_slots;
         const int64_t longest =
             *std::max_element(in.lengths, in.lengths + static_cast<size_t>(in.layers) * in.kv_heads);
         const auto average = static_cast<double>(in.budget - fixed),
@@ -51,8 +45,10 @@ class Pyramid {
         for (size_t l = 0; l < layers; ++l)
             weights[l] =
                 largest - static_cast<double>(l) * (largest - least) / static_cast<double>(layers - 1);
+        // A policy may need one slot more than it keeps of itself.
+        const int64_t floor = std::max<int64_t>(0, in.protected_slots - fixed);
         std::vector<int64_t> shares =
-            share_out(weights, std::vector<int64_t>(layers, 0), std::vector<int64_t>(layers, INT32_MAX),
+            share_out(weights, std::vector<int64_t>(layers, floor), std::vector<int64_t>(layers, INT32_MAX),
                       (in.budget - fixed) * static_cast<int64_t>(layers));
         for (int64_t &share : shares)
             share += fixed;
@@ -60,7 +56,6 @@ class Pyramid {
     }
 
     double beta_;
-    int64_t window_;
 };
 
 } // namespace

@@ -39,6 +39,7 @@ MEMBER(keel_allocator_input, stride, 32, 8);
 MEMBER(keel_allocator_input, lengths, 40, 8);
 MEMBER(keel_allocator_input, scores, 48, 8);
 MEMBER(keel_allocator_input, protected_masks, 56, 8);
+MEMBER(keel_allocator_input, fixed_slots, 64, 8);
 
 /* keel_allocator */
 MEMBER(keel_allocator, h, 0, 8);
@@ -613,6 +614,7 @@ VALUE(KEEL_PARAM_FLOAT, 2ull);
 VALUE(KEEL_PARAM_BOOL, 3ull);
 VALUE(KEEL_PARAM_STRING, 4ull);
 VALUE(KEEL_PARAM_CHOICE, 5ull);
+VALUE(KEEL_PARAM_PATH, 6ull);
 VALUE(KEEL_PARAM_REQUIRED, 1ull);
 VALUE(KEEL_CAP_OWN_THREADS, 1ull);
 VALUE(KEEL_SANITIZER_NONE, 0ull);

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 using namespace keel;
 using Catch::Matchers::Contains;
@@ -32,6 +33,8 @@ EvictionRecord record(int64_t tokens, uint32_t layer, std::vector<std::vector<To
     }
     r.kept_min = *std::min_element(r.kept.begin(), r.kept.end());
     r.kept_max = *std::max_element(r.kept.begin(), r.kept.end());
+    r.evicted_max = r.held_max - r.kept_min;
+    r.evicted = r.held_max * r.heads - std::accumulate(r.kept.begin(), r.kept.end(), int64_t{0});
     r.tokens_kept = std::move(runs);
     return r;
 }
@@ -85,6 +88,7 @@ TEST_CASE("What a log comes to is counted by whole evictions") {
     CHECK(t.sequences == 1);
     CHECK(t.freed_bytes == 4096);
     CHECK(t.slots == 2 + 5);
+    CHECK(t.slots_in_all == 4 * 2 + 4 * 5);
     CHECK(t.us_median == 30);
     CHECK(t.us_total == 60);
     REQUIRE(t.layers.size() == 2);
@@ -92,6 +96,16 @@ TEST_CASE("What a log comes to is counted by whole evictions") {
     CHECK(t.layers[0].kept_max == 8);
     CHECK(t.layers[0].head_kept_sum == std::vector<double>{13, 13});
     CHECK(t.has_positions);
+}
+
+TEST_CASE("Heads of unequal length are each compared with themselves") {
+    EvictionRecord r = record(40, 0, {{{0, 17}}, {{0, 4}}});
+    r.held_max = 34;
+    r.evicted = 17 + 12; // of 34 and 16
+    r.evicted_max = 17;
+    const LogTotals t = log_totals(parse_eviction_log(to_json(r, {"kvzip"}) + "\n", "e.jsonl"));
+    CHECK(t.slots == 17);
+    CHECK(t.slots_in_all == 29);
 }
 
 TEST_CASE("A picture tells how much of each stretch was left, and what had not come yet") {
@@ -144,6 +158,8 @@ TEST_CASE("A log without positions, an empty one, and one of an older version ar
     const LogHistory h = parse_eviction_log(old, "old.jsonl");
     CHECK_THAT(log_text(h, {}), Contains("1 eviction in 1 sequence") && Contains("policy.log_positions"));
     CHECK_THAT(log_html(h, {}), Contains("policy.log_positions"));
+    CHECK(log_totals(h).slots == 65);
+    CHECK(log_totals(h).slots_in_all == 130);
     const LogHistory empty = parse_eviction_log("", "none.jsonl");
     CHECK(log_text(empty, {}) == "none.jsonl: nothing was evicted\n");
     CHECK_NOTHROW(log_html(empty, {}));
@@ -164,6 +180,8 @@ TEST_CASE("Broken lines are refused with their place: the half line of a killed 
     CHECK_THAT(fault(with("kept_tokens", "[[[5,4]],[]]")), Contains("kept_tokens"));
     CHECK_THAT(fault(with("kept_tokens", "[[[0,4],[3,6]],[]]")), Contains("kept_tokens"));
     CHECK_THAT(fault(with("kept_min", "99")), Contains("kept_min"));
+    CHECK_THAT(fault(with("evicted", "99")), Contains("\"evicted\", found 99"));
+    CHECK_THAT(fault(with("evicted_max", "99")), Contains("evicted_max"));
     CHECK_THAT(fault(with("microseconds", "-3")), Contains("microseconds"));
     CHECK_THAT(fault("{\"a\":" + std::string(100000, '[') + "\n"), StartsWith("e.jsonl:1: "));
     const std::string cut = sample() + sample().substr(0, 100);

@@ -282,10 +282,14 @@ def allocator_cases():
             yield {"plugin": "adaptive", "params": {"floor": str(floor), "scope": scope, "normalize": normalize},
                    "lengths": lengths, "budget": 12, "protected": stay_first, "seed": 7000,
                    "expect": adaptive(scores, stays, 12, floor, scope, normalize)}
-    for layers, heads, length, budget, fixed, beta in [(16, 2, 4096, 1024, 36, 20), (5, 1, 100, 33, 4, 3), (7, 3, 90, 50, 0, 20),
-                                                       (4, 2, 64, 17, 8, 1)]:
+    # `window` slots that the policy keeps, `prefix` that are protected: the floor is what the policy needs, the pyramid stands on both.
+    for layers, heads, length, budget, prefix, window, beta in [
+            (16, 2, 4096, 1024, 4, 32, 20), (16, 2, 4096, 1024, 4, 64, 20), (16, 2, 4096, 1024, 0, 8, 20), (32, 8, 4096, 128, 0, 32, 20),
+            (5, 1, 100, 33, 4, 0, 3), (5, 1, 100, 33, 4, 16, 3), (7, 3, 90, 50, 0, 0, 20), (7, 3, 90, 50, 0, 30, 20), (4, 2, 64, 17, 8, 0, 1)]:
+        fixed = prefix + window
         yield {"plugin": "pyramid", "params": {"beta": str(beta)}, "lengths": [[length] * heads] * layers, "budget": budget,
-               "protected": fixed, "seed": 0, "expect": pyramid(layers, heads, length, budget, fixed, beta)}
+               "protected": max(prefix, window + 1 if window else 0), "fixed": fixed, "seed": 0,
+               "expect": pyramid(layers, heads, length, budget, fixed, beta)}
 
 
 if __name__ == "__main__":

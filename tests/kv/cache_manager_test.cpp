@@ -133,6 +133,8 @@ TEST_CASE("The end of the prompt evicts down to the budget, and the records say 
     CHECK(r.layer == 1);
     CHECK(r.heads == 2);
     CHECK(r.held_max == 60);
+    CHECK(r.evicted == 2 * 28);
+    CHECK(r.evicted_max == 28);
     CHECK(r.kept_min == 32);
     CHECK(r.kept_max == 32);
     CHECK(r.freed_bytes == 2 * 4 * run.plan->shape().block_bytes()); // 8 blocks a head before, 4 after
@@ -141,6 +143,7 @@ TEST_CASE("The end of the prompt evicts down to the budget, and the records say 
     CHECK(r.score_max == 59);
     CHECK(r.microseconds > 0);
     CHECK(run.manager->evictions() == 1);
+    CHECK(run.manager->eviction_us() == Approx(records[0].microseconds + records[1].microseconds));
     CHECK(run.manager->evicted_bytes() == 16 * run.plan->shape().block_bytes());
 }
 
@@ -324,9 +327,19 @@ TEST_CASE("Budgets in ratio and MiB come to slots") {
     config.budget = 0.04; // 41943 bytes: 10 blocks for each of 4 heads
     Run run("reference", shape, script, config);
     run.step(100, StepKind::prefill_end);
-    CHECK(run.manager->cache().max_length() == 80 / 8 * 8);
+    CHECK(run.manager->cache().max_length() == 79); // and the next token
     CHECK(run.manager->cache().bytes_in_use() <= 41943);
-    CHECK(run.plan->budget(0).tokens == 80);
+    CHECK(run.plan->budget(0).tokens == 79);
+    config.slack = std::nullopt; // an eighth of what stays
+    CHECK(Run("reference", shape, script, config).plan->budget(0).tokens == 70);
+    config.slack = 30;
+    CHECK(Run("reference", shape, script, config).plan->budget(0).tokens == 49);
+    config.slack = 79;
+    CHECK_THAT(refusal(shape, script, config), Contains("policy.budget.mib") && Contains("80 for slack"));
+    config.slack = std::nullopt;
+    config.at_budget = false;
+    config.every_n = 16;
+    CHECK(Run("reference", shape, script, config).plan->budget(0).tokens == 63);
 }
 
 TEST_CASE("Configs that cannot work are refused with the key to change") {
@@ -354,6 +367,14 @@ TEST_CASE("Configs that cannot work are refused with the key to change") {
     config = tokens_budget(32);
     config.at_prefill_end = false;
     CHECK_THAT(refusal(shape, script, config), Contains("prefill_end"));
+    config.at_prefill_end = true;
+    config.at_insert = true;
+    CHECK_THAT(refusal(shape, script, config),
+               Contains("policy.trigger.on") && Contains("never answers insert"));
+    config.at_insert = false;
+    config.every_n = 4;
+    CHECK_THAT(refusal(shape, script, config),
+               Contains("policy.trigger.on") && Contains("never answers every_n"));
 }
 
 TEST_CASE("A need that the core does not compute is refused by its name") {
@@ -468,6 +489,10 @@ TEST_CASE(
     REQUIRE(records.size() == 2);
     CHECK(records[0].kept_min == 12);
     CHECK(records[0].kept_max == 30);
+    CHECK(records[0].evicted == 30 + 48);
+    CHECK(records[0].evicted_max == 48);
+    CHECK(run.manager->evicted_slots() == 48);
+    CHECK(run.manager->evicted_in_all() == 2 * (30 + 48));
     for (int i = 0; i < 4; ++i)
         run.step(1, StepKind::decode);
     const auto query = run.rig.tokens().query(3, 64);
@@ -480,6 +505,15 @@ TEST_CASE(
     CHECK(kept[1].size() == 16);
     CHECK(largest_difference(run.rig.attention(run.manager->cache(), 0, query),
                              run.rig.expected(0, query, kept, kept)) < 1e-5);
+    // Of 34 and 16 slots 17 and 4 stay: each head is compared with itself.
+    const auto more = run.manager->evict();
+    REQUIRE(more.size() == 2);
+    CHECK(more[0].held_max == 34);
+    CHECK(more[0].kept_min == 4);
+    CHECK(more[0].evicted == 17 + 12);
+    CHECK(more[0].evicted_max == 17);
+    CHECK(run.manager->evicted_slots() == 48 + 17);
+    CHECK(run.manager->evicted_in_all() == 2 * (78 + 29));
 }
 
 TEST_CASE("Key and value norms reach the policy as the cache holds them") {

@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 
 using namespace keel;
 using namespace keel::test;
@@ -78,6 +80,7 @@ TEST_CASE(
                     const BudgetNow now = run.plan->budget(run.manager->tokens_seen());
                     REQUIRE(run.held() <= (now.tokens + now.slack) * heads);
                     REQUIRE(run.manager->cache().bytes_in_use() <= shape.max_bytes);
+                    if (unit == BudgetUnit::mib) REQUIRE(run.manager->bytes_in_use() <= 6 * row);
                     REQUIRE(run.manager->cache().arena().peak_bytes() <= shape.max_bytes);
                 };
                 int64_t left = 200;
@@ -96,6 +99,135 @@ TEST_CASE(
             }
         }
     }
+}
+
+namespace {
+
+// Who decides, who shares out, and how keys are kept.
+struct MibCase {
+    const char *what;
+    uint32_t flags;        // of a scripted policy
+    const char *allocator; // NULL: none
+    keel_dtype keys = KEEL_DTYPE_F16;
+    KvPositions positions = KvPositions::absolute;
+    std::optional<int64_t> every_n = std::nullopt; // in the place of the trigger budget
+};
+
+// Scores that differ by layer and head, so that those who weigh them give heads unequal shares.
+Script uneven_scores(uint32_t flags) {
+    Script script = newest_are_best(flags | KEEL_POLICY_COMPARABLE);
+    script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
+        for (uint32_t h = 0; h < in.kv_heads; ++h) {
+            for (int32_t s = 0; s < in.lengths[h]; ++s)
+                out.scores[h * in.stride + s] =
+                    static_cast<float>((s * 7919 + 31 * static_cast<int>(in.layer)) % 101) *
+                    static_cast<float>(h == 0 ? 1 + in.layer : 5);
+        }
+        return KEEL_OK;
+    };
+    return script;
+}
+
+} // namespace
+
+TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no step of it ever passes it") {
+    const std::vector<MibCase> cases = {
+        {"between chunks", KEEL_POLICY_BLOCKWISE, nullptr},
+        {"between chunks, heads of unequal length", KEEL_POLICY_BLOCKWISE, "adaptive"},
+        {"between chunks, layers of unequal length", KEEL_POLICY_BLOCKWISE, "pyramid"},
+        {"between chunks, quantized keys that move", KEEL_POLICY_BLOCKWISE, nullptr, KEEL_DTYPE_Q8_0,
+         KvPositions::rerotated},
+        {"between chunks, quantized keys that move, layers of unequal length", KEEL_POLICY_BLOCKWISE,
+         "pyramid", KEEL_DTYPE_Q4_0, KvPositions::rerotated},
+        {"at the prompt's end and during decode", 0, nullptr},
+        {"at the prompt's end and during decode, heads of unequal length", 0, "adaptive"},
+        {"every 5 tokens", 0, nullptr, KEEL_DTYPE_F16, KvPositions::absolute, 5},
+        {"once", KEEL_POLICY_PREFILL_ONLY, "adaptive"},
+    };
+    for (const MibCase &c : cases) {
+        for (const std::optional<int64_t> slack :
+             {std::optional<int64_t>{}, std::optional<int64_t>{0}, std::optional<int64_t>{7}}) {
+            INFO(c.what << ", slack " << slack.value_or(-1));
+            KvShape shape = bound_shape();
+            shape.layers = 3;
+            shape.heads = 4;
+            shape.key_dtype = c.keys;
+            shape.max_slots = 512;
+            const bool is_copied = keel_dtype_block(c.keys) > 1 && c.positions != KvPositions::absolute;
+            const uint64_t row = uint64_t{shape.layers} * shape.kv_heads *
+                                 (shape.block_bytes() + (is_copied ? shape.key_block_bytes() : 0));
+            Script script = uneven_scores(c.flags);
+            std::unique_ptr<PluginLibrary> library;
+            std::optional<ParamValues> params;
+            CacheConfig config;
+            config.policy = scripted(script);
+            if (c.allocator != nullptr) {
+                library = std::make_unique<PluginLibrary>(std::filesystem::path(KEEL_BINARY_DIR) /
+                                                              "lib/keel/plugins" /
+                                                              (std::string(c.allocator) + ".so"),
+                                                          SourceLocation{});
+                params = library->params().bind({}, {});
+                config.allocator = {library->id(), &library->allocator(), params->data(), params->size()};
+            }
+            config.positions = c.positions;
+            if (c.positions != KvPositions::absolute) config.rope_frequencies = std::vector<double>(16, 0.1);
+            config.budget_unit = BudgetUnit::mib;
+            config.budget = 10.6 * static_cast<double>(row) / 1048576;
+            config.slack = slack;
+            config.at_budget = !c.every_n;
+            config.every_n = c.every_n;
+            config.protect_prefix = 2;
+            config.protect_recent = 4;
+            ManagerRun run("reference", shape, config);
+            const auto limit = static_cast<uint64_t>(config.budget * 1048576);
+            uint64_t most = 0;
+            const auto check = [&](const char *when) {
+                INFO(when << " after " << run.manager->tokens_seen() << " tokens");
+                REQUIRE(run.manager->bytes_in_use() <= limit);
+                most = std::max(most, run.manager->bytes_in_use());
+            };
+            const bool in_prompt = (c.flags & KEEL_POLICY_BLOCKWISE) != 0;
+            for (int64_t left = 300; left > 0;) {
+                const int64_t n = run.manager->next_chunk(left, 64);
+                left -= n;
+                // Between append and the step's end there is most.
+                run.step(n, left > 0 ? StepKind::prefill_chunk : StepKind::prefill_end);
+                if (in_prompt || left == 0) check("prompt");
+            }
+            REQUIRE(run.manager->evictions() > 0);
+            if (in_prompt) CHECK(run.manager->cache().arena().peak_bytes() <= limit);
+            for (int i = 0; i < 60 && (c.flags & KEEL_POLICY_PREFILL_ONLY) == 0; ++i) {
+                const auto positions = run.manager->next_positions(1);
+                run.manager->before_append(1, StepKind::decode);
+                run.manager->append(1);
+                check("within a step");
+                const std::vector<int64_t> tokens = {run.manager->tokens_seen() - 1};
+                const std::vector<int32_t> at(positions.begin(), positions.end());
+                run.rig.write(run.manager->cache(), tokens, at);
+                run.manager->after_step(StepKind::decode);
+                check("decode");
+            }
+            CHECK(most >= limit / 2); // nor is half of it given away
+        }
+    }
+}
+
+TEST_CASE(
+    "Copies of quantized keys are as long as the longest head, which no budget in MiB bounds: refused") {
+    Script script = uneven_scores(0);
+    KvShape shape = bound_shape();
+    shape.key_dtype = KEEL_DTYPE_Q8_0;
+    CacheConfig config;
+    config.policy = scripted(script);
+    const PluginLibrary library(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins/adaptive.so", {});
+    const ParamValues params = library.params().bind({}, {});
+    config.allocator = {library.id(), &library.allocator(), params.data(), params.size()};
+    config.budget_unit = BudgetUnit::mib;
+    config.budget = 1;
+    config.positions = KvPositions::rerotated;
+    config.rope_frequencies = std::vector<double>(16, 0.1);
+    CHECK_THAT(error_text([&] { ManagerRun("reference", shape, config); }, ErrorKind::input),
+               Contains("policy.budget.mib") && Contains("adaptive") && Contains("policy.budget.tokens"));
 }
 
 TEST_CASE(

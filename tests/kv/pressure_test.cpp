@@ -7,10 +7,8 @@
 
 #include <catch2/catch.hpp>
 
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 using namespace keel;
 using namespace keel::test;
@@ -270,132 +268,13 @@ TEST_CASE("The log says what was read, how far the cache went down, and who shar
     CHECK(json.at("scores").at("max") == 60);
 }
 
-// ---- for real ------------------------------------------------------------------------------------------------------
-
-namespace {
-
-namespace fs = std::filesystem;
-
-void write_number(const fs::path &file, uint64_t value) {
-    std::ofstream out(file);
-    out << value << std::flush;
-    if (!out) throw std::runtime_error("cannot write " + file.string());
-}
-
-// A control group of its own with a memory limit, with this process in it; both end with the object. Throws where the system does not let
-// that be done.
-class LimitedGroup {
-  public:
-    explicit LimitedGroup(uint64_t bytes) {
-        const std::string name = "keel-test-" + std::to_string(::getpid());
-        std::ifstream own("/proc/self/cgroup");
-        for (std::string line; std::getline(own, line);) {
-            const bool v1 = line.find(":memory:/") != std::string::npos, v2 = line.rfind("0::/", 0) == 0;
-            if (!v1 && !v2) continue;
-            const fs::path mount = v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-            const fs::path home = mount / line.substr(line.find(":/") + 2);
-            const char *limit = v1 ? "memory.limit_in_bytes" : "memory.max";
-            for (const fs::path &parent : {home, mount}) {
-                std::error_code error;
-                if (!fs::exists(parent / "cgroup.procs", error)) continue;
-                if (!fs::create_directory(parent / name, error)) continue;
-                group_ = parent / name;
-                home_ = home;
-                if (fs::exists(group_ / limit, error)) {
-                    write_number(group_ / limit, bytes);
-                    write_number(group_ / "cgroup.procs", static_cast<uint64_t>(::getpid()));
-                    return;
-                }
-                fs::remove(group_, error);
-                group_.clear();
-            }
-        }
-        throw std::runtime_error("no control group with a memory limit can be made here");
-    }
-    ~LimitedGroup() {
-        if (group_.empty()) return;
-        std::ofstream(home_ / "cgroup.procs") << ::getpid() << std::flush;
-        ::rmdir(group_.c_str());
-    }
-    LimitedGroup(const LimitedGroup &) = delete;
-    LimitedGroup &operator=(const LimitedGroup &) = delete;
-    const fs::path &path() const { return group_; }
-
-  private:
-    fs::path group_, home_;
-};
-
-PageBuffer touched(uint64_t bytes) {
-    PageBuffer buffer(bytes, "a test");
-    std::memset(buffer.data(), 1, buffer.size());
-    return buffer;
-}
-
-} // namespace
+// ---- for real: see memory_limit_test.cpp too --------------------------------------------------------------------------
 
 // A sanitizer's shadow, and what it keeps of freed memory, are no measure of what a program holds.
 bool under_sanitizer() {
     if (KEEL_SANITIZER_HERE == KEEL_SANITIZER_NONE) return false;
     WARN("SKIPPED: a sanitizer holds memory of its own");
     return true;
-}
-
-TEST_CASE("Under a real memory limit the cache gives memory back, and comes back when there is room again") {
-    if (under_sanitizer()) return;
-    std::unique_ptr<LimitedGroup> group;
-    try {
-        group = std::make_unique<LimitedGroup>(512 * mib);
-    } catch (const std::exception &e) {
-        WARN("SKIPPED, there was no real memory limit to test under: " << e.what());
-        return;
-    }
-    const MemoryReading at_first = system_monitor()->read();
-    if (at_first.memory.limited_by != group->path().string()) {
-        WARN("SKIPPED: the memory is limited by " << at_first.memory.limited_by << ", not by "
-                                                  << group->path());
-        return;
-    }
-    CHECK(at_first.memory.total == 512 * mib);
-    Script script = newest_are_best();
-    KvShape shape = small_shape();
-    shape.kv_heads = shape.heads = 8;
-    shape.head_dim = 128;
-    shape.block_slots = 64;
-    shape.max_slots = 2048;
-    CacheConfig config;
-    config.policy = scripted(script);
-    config.budget_unit = BudgetUnit::tokens;
-    config.budget = 2000;
-    PressureConfig pressure;
-    pressure.low = 200 * mib;
-    pressure.critical = 50 * mib;
-    pressure.cooldown = 2;
-    pressure.interval = std::chrono::milliseconds(0);
-    config.pressure = pressure;
-    ManagerRun run("reference", shape, config);
-    const auto length = [&] { return run.manager->cache().max_length(); };
-    for (int i = 0; i < 25; ++i)
-        run.step(64, StepKind::prefill_chunk);
-    CHECK(run.manager->evictions() == 0); // there is room enough
-    {
-        const PageBuffer ballast = touched(380 * mib);
-        std::vector<int64_t> lengths;
-        for (int i = 0; i < 12; ++i) {
-            for (const EvictionRecord &r : run.step(1, StepKind::decode)) {
-                CHECK(r.trigger == KEEL_TRIGGER_PRESSURE);
-                REQUIRE(r.pressure);
-                CHECK(r.pressure->limited_by == group->path().string());
-                CHECK(r.pressure->available < 200 * mib);
-            }
-            lengths.push_back(length());
-        }
-        CHECK(lengths.front() == 1500);
-        CHECK(lengths[2] == 1000);
-        CHECK(lengths.back() <= 500 + 500 / 8); // and slack
-    }
-    for (int i = 0; i < 8; ++i)
-        run.step(64, StepKind::decode);
-    CHECK(length() > 900);
 }
 
 TEST_CASE("What an eviction frees is memory of the system again") {

@@ -16,7 +16,7 @@ keel_allocator_input input_of(const TestModel &model, const std::vector<int32_t>
     in.layers = model.geometry.layers;
     in.kv_heads = model.geometry.kv_heads;
     in.budget = budget;
-    in.protected_slots = protected_slots;
+    in.protected_slots = in.fixed_slots = protected_slots;
     in.lengths = lengths.data();
     return in;
 }
@@ -46,6 +46,21 @@ TEST_CASE("pyramid loses no slot to integer division, and is flat where there is
             }
         }
     }
+}
+
+TEST_CASE("pyramid leaves each layer what the policy needs beside what it keeps of itself") {
+    const LoadedPlugin plugin("pyramid", {{"beta", "1000"}});
+    const TestModel model(4, 4, 2, 8);
+    AllocatorRun run(plugin, model);
+    const std::vector<int32_t> lengths(8, 1000);
+    auto in = input_of(model, lengths, 40, 33); // a window of 32, and one to choose
+    in.fixed_slots = 32;
+    const auto budgets = run.allocate(in);
+    CHECK(sum_of(budgets) == 40 * 8);
+    CHECK(budgets.back() == 33);
+    in.fixed_slots = 300; // more than the budget: nothing is left to slope
+    in.protected_slots = 40;
+    CHECK(run.allocate(in) == std::vector<int32_t>(8, 40));
 }
 
 TEST_CASE("adaptive compares scores as they are, or says how it makes them comparable") {

@@ -38,7 +38,7 @@ const std::multimap<std::string, std::map<std::string, std::string>> variants = 
     {"compactor", {{"sinks", "0"}, {"tail", "0"}, {"sketch", "3"}, {"chunk", "1"}, {"blend", "2"}}},
     {"kvzip", {{"sinks", "0"}, {"lead", "0"}}},
     {"sliding_window", {{"window", "5"}}},
-    {"pyramid", {{"beta", "3"}, {"window", "8"}}},
+    {"pyramid", {{"beta", "3"}}},
     {"adaptive", {{"normalize", "sum"}, {"floor", "0"}}},
     {"adaptive", {{"normalize", "rank"}, {"scope", "global"}}},
     {"adaptive", {{"normalize", "softmax"}, {"floor", "1"}}},

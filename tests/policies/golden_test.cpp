@@ -141,6 +141,7 @@ TEST_CASE("Allocators give what the formulas say, to the slot, and no slot more 
         input.kv_heads = heads;
         input.budget = item.at("budget").get<int64_t>();
         input.protected_slots = protected_slots;
+        input.fixed_slots = item.value("fixed", protected_slots);
         input.stride = stride;
         input.lengths = flat.data();
         if ((run.needs.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0) {

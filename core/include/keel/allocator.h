@@ -40,6 +40,9 @@ typedef struct keel_allocator_input {
     const float *const *scores;            /* per layer f32 [kv_heads, stride] from the policy, or NULL */
     const uint8_t *const *protected_masks; /* per layer u8 [kv_heads, stride], with scores: what is protected and what the policy lets
                                               stay, which also counts in protected_slots */
+    int64_t fixed_slots;                   /* of each head those that nobody chooses among: what is protected, and what the policy keeps of
+                                      itself (an observation window, sinks: its least_budget but for one), what is both counted once.
+                                      PyramidKV's pyramid stands on these. At most the budget. since 0.1 */
 } keel_allocator_input;
 
 /* The table. Required up to `allocate`. */
