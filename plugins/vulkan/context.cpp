@@ -26,7 +26,9 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
     if (desc.device >= devices.size())
         refuse(ctx.host, KEEL_E_NOT_FOUND, "device %u: Vulkan has %zu device(s) here", desc.device,
                devices.size());
-    ctx.device.open(ctx.host, devices[desc.device], keel_same(word(desc, "memory", "auto"), "staged"));
+    ctx.device.open(ctx.host, ctx.instance, devices[desc.device],
+                    keel_same(word(desc, "memory", "auto"), "staged"),
+                    keel_same(word(desc, "compute", "exact"), "fast"));
     ctx.memory.open(ctx.host, &ctx.device);
     const char *reduce = word(desc, "reduce", "auto");
     if (keel_same(reduce, "subgroup") && !ctx.device.facts().subgroup_sums)
@@ -84,9 +86,10 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
 keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     const DeviceFacts &facts = ctx->device.facts();
     keel_ctx_info info = make_out<keel_ctx_info>();
-    snprintf(info.description, sizeof info.description, "%.127s, %s, subgroups of %u%s, compute exact",
+    snprintf(info.description, sizeof info.description, "%.127s, %s, subgroups of %u%s, compute %s",
              facts.properties.deviceName, facts.unified ? "unified memory" : "staged memory",
-             facts.subgroup_size, ctx->subgroups ? "" : " (not used)");
+             facts.subgroup_size, ctx->subgroups ? "" : " (not used)",
+             ctx->device.has_matrices() ? "fast" : "exact");
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;

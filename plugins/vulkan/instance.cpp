@@ -293,7 +293,37 @@ Device::~Device() {
     if (device_ != VK_NULL_HANDLE) vkDestroyDevice(device_, nullptr);
 }
 
-void Device::open(const keel_host *host, VkPhysicalDevice physical, bool staged) {
+namespace {
+
+// Is there what linear_matrix is made of: f16 x f16 -> f32 by 16 x 16 x 16, in subgroups of 32?
+bool fits_matrices(const Instance &instance, VkPhysicalDevice device, const DeviceFacts &facts) {
+    if (facts.subgroup_size != 32 ||
+        !has_extension(device_extensions(device), VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME))
+        return false;
+    Features has;
+    VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV};
+    has.v12.pNext = &matrices;
+    vkGetPhysicalDeviceFeatures2(device, &has.all);
+    if (!matrices.cooperativeMatrix || !has.v12.shaderFloat16 || !has.v12.vulkanMemoryModel) return false;
+    const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesNV>(
+        vkGetInstanceProcAddr(instance.handle(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesNV"));
+    uint32_t n = 0;
+    if (list == nullptr || list(device, &n, nullptr) != VK_SUCCESS) return false;
+    std::vector<VkCooperativeMatrixPropertiesNV> shapes(n,
+                                                        {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV});
+    if (list(device, &n, shapes.data()) < 0) return false;
+    return std::any_of(shapes.begin(), shapes.end(), [](const VkCooperativeMatrixPropertiesNV &s) {
+        return s.MSize == 16 && s.NSize == 16 && s.KSize == 16 && s.AType == VK_COMPONENT_TYPE_FLOAT16_NV &&
+               s.BType == VK_COMPONENT_TYPE_FLOAT16_NV && s.CType == VK_COMPONENT_TYPE_FLOAT32_NV &&
+               s.DType == VK_COMPONENT_TYPE_FLOAT32_NV && s.scope == VK_SCOPE_SUBGROUP_NV;
+    });
+}
+
+} // namespace
+
+void Device::open(const keel_host *host, const Instance &instance, VkPhysicalDevice physical, bool staged,
+                  bool matrices) {
     physical_ = physical;
     facts_ = device_facts(physical);
     if (staged) facts_.unified = false;
@@ -306,6 +336,20 @@ void Device::open(const keel_host *host, VkPhysicalDevice physical, bool staged)
     wanted.v11.storageBuffer16BitAccess = VK_TRUE;
     wanted.all.features.shaderInt64 = VK_TRUE;
     std::vector<const char *> extensions;
+    VkPhysicalDeviceCooperativeMatrixFeaturesNV matrix = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV};
+    if (matrices && !fits_matrices(instance, physical, facts_))
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "compute: fast needs cooperative matrices (VK_NV_cooperative_matrix, f16 in tiles of 16, "
+               "subgroups of 32), which device "
+               "'%s' lacks; use exact",
+               facts_.properties.deviceName);
+    if (matrices) {
+        matrix.cooperativeMatrix = wanted.v12.shaderFloat16 = wanted.v12.vulkanMemoryModel = VK_TRUE;
+        wanted.v12.pNext = &matrix;
+        extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    }
+    matrices_ = matrices;
     if (facts_.imports) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
     if (facts_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     const float priority = 1;

@@ -73,12 +73,15 @@ class Device {
     Device(const Device &) = delete;
     Device &operator=(const Device &) = delete;
 
-    // staged: memory counts as not unified, whatever the device is (for tests).
-    void open(const keel_host *host, VkPhysicalDevice physical, bool staged);
+    // staged: memory counts as not unified, whatever the device is (for tests). matrices: cooperative matrices are wanted, and the device
+    // is refused if it has none that fit.
+    void open(const keel_host *host, const Instance &instance, VkPhysicalDevice physical, bool staged,
+              bool matrices);
     VkDevice handle() const { return device_; }
     VkPhysicalDevice physical() const { return physical_; }
     VkQueue queue() const { return queue_; }
     const DeviceFacts &facts() const { return facts_; }
+    bool has_matrices() const { return matrices_; }
 
     // lavapipe ends all loops of a shader, without a word, when an invocation has done 65535 rounds of them in sum: on processors work is
     // cut so that none does more than kMostLoops.
@@ -92,6 +95,7 @@ class Device {
     VkDevice device_ = VK_NULL_HANDLE;
     VkQueue queue_ = VK_NULL_HANDLE;
     DeviceFacts facts_ = {};
+    bool matrices_ = false;
 };
 
 // The status that a Vulkan error means; VK_SUCCESS is KEEL_OK.

@@ -54,6 +54,16 @@ VkPipeline tile_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
     return ctx.pipelines.get(Kernel::linear_tile, {kTileGroup, type, prepared, tile_rows(m)});
 }
 
+// Cooperative matrices for what fills their tiles.
+bool by_matrices(const keel_ctx &ctx, int64_t m) {
+    return ctx.device.has_matrices() && m > 16;
+}
+
+VkPipeline many_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
+    return by_matrices(ctx, m) ? ctx.pipelines.get(Kernel::linear_matrix, {kTileGroup, type, prepared})
+                               : tile_pipeline(ctx, type, prepared, m);
+}
+
 } // namespace
 
 void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
@@ -72,9 +82,9 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     // A plan serves smaller m too.
     vec_pipeline(ctx, w.type, prepared, x_by_fours(a));
     if (m > kVecMost) tile_pipeline(ctx, w.type, prepared, 16);
-    if (m > 16) tile_pipeline(ctx, w.type, prepared, m);
-    name_kernel(choice, "matmul %s %s%s", type_name(w.type), m <= kVecMost ? "vec" : "tile",
-                prepared ? "" : " in place");
+    if (m > 16) many_pipeline(ctx, w.type, prepared, m);
+    const char *form = m <= kVecMost ? "vec" : by_matrices(ctx, m) ? "matrix fast" : "tile";
+    name_kernel(choice, "matmul %s %s%s", type_name(w.type), form, prepared ? "" : " in place");
 }
 
 void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
@@ -102,7 +112,7 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
     }
     // Grids of 65535 rows of tiles are what every device has: longer x in pieces.
     const uint32_t rows = tile_rows(m);
-    const VkPipeline pipeline = tile_pipeline(ctx, w.type, prepared, m);
+    const VkPipeline pipeline = many_pipeline(ctx, w.type, prepared, m);
     const uint64_t most = uint64_t{65535} * rows;
     for (uint64_t done = 0; done < static_cast<uint64_t>(m); done += most) {
         const uint64_t left = static_cast<uint64_t>(m) - done;

@@ -14,6 +14,7 @@ namespace keel_vulkan {
 #define KEEL_VULKAN_FOR_EACH_KERNEL(X)                                                                       \
     X(linear_vec)                                                                                            \
     X(linear_tile)                                                                                           \
+    X(linear_matrix)                                                                                         \
     X(embed)                                                                                                 \
     X(norm)                                                                                                  \
     X(elementwise)                                                                                           \

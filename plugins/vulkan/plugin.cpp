@@ -6,12 +6,18 @@ namespace {
 using namespace keel_vulkan;
 
 constexpr const char *reduce_choices[] = {"auto", "subgroup", "shared", nullptr};
+constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
 
 constexpr keel_param_spec reduce_param =
     KEEL_CHOICE_PARAM("reduce", "auto", reduce_choices,
                       "How the invocations of a kernel add up: subgroup (where the device has it), shared: "
                       "through shared memory alone.");
+constexpr keel_param_spec compute_param =
+    KEEL_CHOICE_PARAM("compute", "exact", compute_choices,
+                      "exact: products in f32. fast: matmuls of more than 16 rows round both sides to f16 "
+                      "for cooperative matrices "
+                      "(VK_NV_cooperative_matrix; not yet tried on a device).");
 constexpr keel_param_spec memory_param = KEEL_CHOICE_PARAM(
     "memory", "auto", memory_choices,
     "auto: on unified memory the host writes and reads buffers in place. staged: everything is copied.");
@@ -23,8 +29,8 @@ constexpr keel_param_spec validation_param = KEEL_BOOL_PARAM(
     "Runs under VK_LAYER_KHRONOS_validation with synchronization validation; what it says fails the call.");
 constexpr keel_param_spec wait_param = KEEL_INT_PARAM(
     "wait_seconds", "300", 1, 86400, "Seconds without an answer after which the device counts as lost.");
-constexpr const keel_param_spec *params[] = {&reduce_param, &memory_param, &cache_param, &validation_param,
-                                             &wait_param};
+constexpr const keel_param_spec *params[] = {&compute_param, &reduce_param,     &memory_param,
+                                             &cache_param,   &validation_param, &wait_param};
 
 constexpr keel_backend make_table() {
     keel_backend t{};

@@ -31,7 +31,7 @@ struct Opened {
             WARN("no Vulkan device here");
             return;
         }
-        device.open(host.table(), devices[0], false);
+        device.open(host.table(), instance, devices[0], false, false);
         memory.open(host.table(), &device);
         here = true;
     }

@@ -94,6 +94,16 @@ TEST_CASE("without a driver there are no devices, and nothing fails") {
     }
 }
 
+TEST_CASE("fast products are refused by name where there are no cooperative matrices") {
+    if (device_count() == 0) return;
+    try {
+        Side side(library(), {{"compute", "fast"}});
+        CHECK(std::string(side.info().description).find("compute fast") != std::string::npos);
+    } catch (const Unusable &unusable) {
+        CHECK(unusable.why.find("VK_NV_cooperative_matrix") != std::string::npos);
+    }
+}
+
 TEST_CASE("a long row of ops that is never flushed runs in order") {
     if (device_count() == 0) return;
     Side side(library(), {});

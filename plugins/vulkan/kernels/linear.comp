@@ -1,5 +1,5 @@
 // matmul and embed: linear_vec (few rows of x: a team of invocations for some rows of W), linear_tile (many: tiles in shared memory,
-// dequantized on the way), embed.
+// dequantized on the way), linear_matrix (the same in f16 on cooperative matrices), embed.
 #version 460
 #ifdef EMBED
 #define PARAMS EmbedParams
@@ -7,6 +7,12 @@
 #define PARAMS LinearParams
 #endif
 #extension GL_GOOGLE_include_directive : require
+#ifdef LINEAR_MATRIX
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_NV_cooperative_matrix : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
 #include "types.glsl"
 #ifdef LINEAR_VEC
 #include "reduce.glsl"
@@ -152,13 +158,7 @@ void main() {
 
 #endif
 
-#ifdef LINEAR_TILE
-
-layout(constant_id = 3) const uint BM = 64; // rows of x in a tile: 16 or 64
-const uint BN = 64, BK = 16, THREADS = 128;
-const uint TM = BM / 8;                            // of an invocation: TM x 4 results
-const uint X_PITCH = BM + 1, W_PITCH = BN + 1;
-shared float x_tile[BK * X_PITCH], w_tile[BK * W_PITCH];
+#if defined(LINEAR_TILE) || defined(LINEAR_MATRIX)
 
 // Eight elements of row j from k on (a multiple of 8), zero beyond the ends.
 void load8(uint j, uint k, uint64_t row, uint64_t scales, out float w[8]) {
@@ -193,6 +193,16 @@ void load8(uint j, uint k, uint64_t row, uint64_t scales, out float w[8]) {
         }
     }
 }
+
+#endif
+
+#ifdef LINEAR_TILE
+
+layout(constant_id = 3) const uint BM = 64; // rows of x in a tile: 16 or 64
+const uint BN = 64, BK = 16, THREADS = 128;
+const uint TM = BM / 8; // of an invocation: TM x 4 results
+const uint X_PITCH = BM + 1, W_PITCH = BN + 1;
+shared float x_tile[BK * X_PITCH], w_tile[BK * W_PITCH];
 
 void main() {
     const uint t = gl_LocalInvocationIndex, tn = t % 16u, tm = t / 16u;
@@ -232,6 +242,62 @@ void main() {
                 const uint i = m0 + tm + 8u * r, jj = n0 + tn + 16u * c;
                 if (i < P.m && jj < P.n) store_out(i, jj, sum[r * 4 + c]);
             }
+        }
+    }
+}
+
+#endif
+
+#ifdef LINEAR_MATRIX
+
+// Four subgroups, each 32 x 32 of a tile of 64 x 64 results: two by two matrices.
+const uint TILE = 64, BK = 32, THREADS = 128, PITCH = BK + 8;
+shared float16_t x_tile[TILE * PITCH], w_tile[TILE * PITCH];
+shared float result[TILE * TILE];
+
+void main() {
+    const uint t = gl_LocalInvocationIndex;
+    const uint tiles_n = (P.n + TILE - 1u) / TILE, m0 = gl_WorkGroupID.y * TILE;
+    const uint mine_m = gl_SubgroupID / 2u * 32u, mine_n = gl_SubgroupID % 2u * 32u;
+    for (uint tile = gl_WorkGroupID.x; tile < tiles_n; tile += gl_NumWorkGroups.x) {
+        const uint n0 = tile * TILE;
+        fcoopmatNV<32, gl_ScopeSubgroup, 16, 16> sum[4];
+        [[unroll]] for (uint s = 0; s < 4; ++s)
+            sum[s] = fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>(0.0);
+        const uint j = n0 + t / 2u;
+        const uint64_t row = P.w + uint64_t(j) * P.w_stride, scales = P.scales + uint64_t(j) * P.scales_stride;
+        for (uint k0 = 0; k0 < P.k; k0 += BK) {
+            barrier();
+            [[unroll]] for (uint part = 0; part < 2; ++part) {
+                const uint k = (t & 1u) * 16u + part * 8u;
+                float w[8];
+                load8(j, k0 + k, row, scales, w);
+                [[unroll]] for (uint e = 0; e < 8; ++e)
+                    w_tile[t / 2u * PITCH + k + e] = float16_t(w[e]);
+            }
+            for (uint s = t; s < TILE * BK; s += THREADS) {
+                const uint k = k0 + s % BK, i = m0 + s / BK;
+                x_tile[s / BK * PITCH + s % BK] =
+                    float16_t(k < P.k && i < P.m ? InF32(P.x + uint64_t(i) * P.x_stride).v[k] : 0.0);
+            }
+            barrier();
+            [[unroll]] for (uint k = 0; k < BK; k += 16) {
+                fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> a[2], b[2];
+                [[unroll]] for (uint c = 0; c < 2; ++c) {
+                    coopMatLoadNV(a[c], x_tile, (mine_m + 16u * c) * PITCH + k, PITCH, false);
+                    coopMatLoadNV(b[c], w_tile, (mine_n + 16u * c) * PITCH + k, PITCH, true); // K x N: W's rows are columns
+                }
+                [[unroll]] for (uint s = 0; s < 4; ++s)
+                    sum[s] = coopMatMulAddNV(a[s / 2u], b[s % 2u], sum[s]);
+            }
+        }
+        barrier();
+        [[unroll]] for (uint s = 0; s < 4; ++s)
+            coopMatStoreNV(sum[s], result, (mine_m + s / 2u * 16u) * TILE + mine_n + s % 2u * 16u, TILE, false);
+        barrier();
+        for (uint s = t; s < TILE * TILE; s += THREADS) {
+            const uint i = m0 + s / TILE, jj = n0 + s % TILE;
+            if (i < P.m && jj < P.n) store_out(i, jj, result[s]);
         }
     }
 }
