@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/ab/noise.hpp"
 #include "eval/ab/summary.hpp"
 
 #include <algorithm>
@@ -45,6 +46,37 @@ std::string cell_name(const AbCellKey &key) {
     return out;
 }
 
+bool is_whole(const AbContrast &c) {
+    return c.items > 0 && c.identical == c.items && c.only_a + c.only_b == 0;
+}
+
+// Twenty equal hits prove nothing; equal bits do, where a difference of any size would have shown in them: the other contrasts of the same arm
+// and budget that are equal, too, are then no sample of anything. One experiment run twice by one program is the same wherever all of its
+// numbers are.
+void find_equal_reruns(AbComparison &comparison) {
+    if (!comparison.same_experiment) return;
+    const auto decides = [](const AbContrast &c) { return c.meaning.is_quality(); };
+    // nll, kld and perplexities; not 0 for all, as a reference's distance from itself is.
+    const auto is_fine = [](const AbContrast &c) {
+        return c.meaning.kind == AbMetric::Kind::quality && !c.meaning.higher_is_better && !c.yes_no &&
+               c.mean_b != 0;
+    };
+    const bool all = comparison.same_config && comparison.lost == 0 &&
+                     std::all_of(comparison.contrasts.begin(), comparison.contrasts.end(),
+                                 [&](const AbContrast &c) { return !decides(c) || is_whole(c); });
+    using Arm = std::pair<std::string, std::string>;
+    std::map<Arm, bool> fine; // arm and budget: is all that could show a difference equal
+    for (const AbContrast &c : comparison.contrasts) {
+        if (!is_fine(c)) continue;
+        const auto [at, is_new] = fine.try_emplace({c.a, c.a_budget}, true);
+        at->second = at->second && is_whole(c);
+    }
+    for (AbContrast &c : comparison.contrasts) {
+        const auto arm = fine.find({c.a, c.a_budget});
+        c.is_equal_rerun = decides(c) && is_whole(c) && (all || (arm != fine.end() && arm->second));
+    }
+}
+
 } // namespace
 
 AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbCompareOptions &options) {
@@ -61,6 +93,8 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
     out.first = describe(before, first);
     out.second = describe(after, second);
     out.same_config = before.header.config_hash == after.header.config_hash;
+    out.same_experiment = out.same_config || (!before.header.experiment_hash.empty() &&
+                                              before.header.experiment_hash == after.header.experiment_hash);
     for (const auto &[what, a, b] : {std::tuple("models", &before.header.model, &after.header.model),
                                      std::tuple("machines", &before.header.machine, &after.header.machine)})
         if (*a != *b)
@@ -70,6 +104,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
         for (const std::string &note : table->notes)
             out.notes.push_back(fmt::format("{}: {}", table == &before ? "first" : "second", note));
 
+    const AbNoise first_noise(before, names, out.statistics), second_noise(after, names, out.statistics);
     std::map<AbCellKey, const AbCell *> cells;
     for (const AbCell &cell : after.cells)
         cells[cell] = &cell;
@@ -96,12 +131,14 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
         c.family = decides ? "decides" : "shown";
         for (AbContrast &one : contrast_cells(c, *found->second, cell, names, out.statistics)) {
             missing += one.only_a + one.only_b;
+            one.noise = std::max(first_noise.of(one), second_noise.of(one));
             out.contrasts.push_back(std::move(one));
         }
     }
     if (out.contrasts.empty())
         throw_error(ErrorKind::input, "{} and {} have no arm, budget, task and metric in common",
                     printable(first.string(), 200), printable(second.string(), 200));
+    find_equal_reruns(out);
     settle_verdicts(out.contrasts, out.statistics);
     for (const AbContrast &c : out.contrasts) {
         if (c.family != "decides") continue;
@@ -116,17 +153,21 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
         out.notes.push_back(
             fmt::format("{} items are in one of the experiments alone and left out of the pairs", missing));
     if (!out.same_config)
-        out.notes.emplace_back("the config hashes differ: another commit, model, text or experiment");
+        out.notes.emplace_back(out.same_experiment
+                                   ? "the config hashes differ: one experiment, run by two builds"
+                                   : "the config hashes differ: another commit, model, text or experiment");
     return out;
 }
 
 std::string ab_comparison_text(const AbComparison &c) {
     std::string out = fmt::format("A: {}\nB: {}\n\n", c.second, c.first);
     std::vector<const AbContrast *> differing;
-    uint64_t equal = 0;
+    uint64_t equal = 0, reruns = 0, shown = 0;
     for (const AbContrast &one : c.contrasts) {
-        if (one.items > 0 && one.identical == one.items) {
+        if (one.verdict == AbVerdict::equal) {
             ++equal;
+            reruns += one.is_equal_rerun ? 1 : 0;
+            shown += one.within_margin ? 1 : 0;
         } else {
             differing.push_back(&one);
         }
@@ -148,8 +189,9 @@ std::string ab_comparison_text(const AbComparison &c) {
     if (!differing.empty()) out += ab_contrast_table(differing);
     if (all > most) out += fmt::format("... and {} more: --json has them\n", all - most);
     if (equal > 0)
-        out += fmt::format("{}{} of {} contrasts are equal in every item\n", differing.empty() ? "" : "\n",
-                           equal, c.contrasts.size());
+        out += fmt::format("{}{} of {} contrasts are equal in every item, {} of these within the margin{}\n",
+                           differing.empty() ? "" : "\n", equal, c.contrasts.size(), shown,
+                           reruns == 0 ? "" : fmt::format(" ({} of a rerun, equal to the bit)", reruns));
     for (const std::string &note : c.notes)
         out += fmt::format("note: {}\n", printable(note, 300));
     out += fmt::format("\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
@@ -170,6 +212,7 @@ nlohmann::ordered_json ab_comparison_json(const AbComparison &c) {
     j["margin"] = c.statistics.margin;
     j["confidence"] = c.statistics.confidence;
     j["same_config"] = c.same_config;
+    j["same_experiment"] = c.same_experiment;
     j["decided"] = c.decided;
     j["worse"] = c.worse;
     j["unproven"] = c.unproven;

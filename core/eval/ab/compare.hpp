@@ -20,8 +20,9 @@ struct AbCompareOptions {
 
 struct AbComparison {
     AbStatistics statistics;
-    std::string first, second; // what they are: title, commit, model
-    bool same_config = false;
+    std::string first, second;         // what they are: title, commit, model
+    bool same_config = false;          // config hashes are equal: one program, one experiment
+    bool same_experiment = false;      // but for the program
     std::vector<AbContrast> contrasts; // A: the second experiment, B: the first
     std::vector<std::string> notes;    // cells and items that only one has, differing models
     uint64_t decided = 0;              // contrasts that count

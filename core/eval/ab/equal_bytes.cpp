@@ -121,7 +121,6 @@ compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStati
                     c.task = task;
                     c.metric = metric;
                     c.meaning = a_series.front()->kind;
-                    c.family = "equal bytes";
                     c.at_bytes = size;
                     measure_contrast(
                         c,

@@ -17,7 +17,7 @@ struct AbApart {
 };
 
 struct AbEqualBytes {
-    std::vector<AbContrast> contrasts; // without Holm and verdicts
+    std::vector<AbContrast> contrasts; // without families, noise, Holm and verdicts
     std::vector<AbApart> apart;
 };
 

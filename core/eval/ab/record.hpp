@@ -35,6 +35,8 @@ struct AbArm {
 // The first line of a results file.
 struct AbHeader {
     std::string config_hash; // of all that decides about the numbers; equal in all shards of an experiment
+    std::string
+        experiment_hash; // the same but for the program that ran it; empty: written by one that did not note it
     std::string version, commit, date;
     std::string model;   // name and hash
     std::string machine; // processor, cores, memory
@@ -42,8 +44,10 @@ struct AbHeader {
     std::string reference; // the arm that others are compared with
     std::vector<AbArm> arms;
     std::vector<std::pair<std::string, std::string>> contrasts; // arms, at equal budgets; empty: all pairs
+    std::vector<std::string> sweeps; // arms that run under several budgets of their own, to draw a curve
     AbStatistics statistics;
     uint32_t shard = 1, shards = 1; // this file holds shard `shard` of `shards`
+    uint64_t items = 0;             // documents of each task at most, of the run that wrote it last; 0: all
     // Whatever else a reader should know, in order: threads, dtypes, positions mode, tokenizer, ABI version ...
     std::vector<std::pair<std::string, std::string>> facts;
 };
@@ -70,9 +74,12 @@ struct AbItem : AbPlace {
     double value = 0;     // finite
     int64_t length = 0;   // tokens of the prompt
     double depth = -1;    // of the needle, 0 to 1; below 0: none
-    uint64_t kv_bytes = 0, full_kv_bytes = 0, peak_kv_bytes = 0; // when scored; without eviction; at most
-    double kept_slots = 0;                                       // mean over layers and heads
-    uint64_t seen = 0;                                           // tokens that went in
+    // Cache and policy_bytes, when scored; what the reference's cache would hold; what the arm's own would if it kept all (0: as the
+    // reference's); at most.
+    uint64_t kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, peak_kv_bytes = 0;
+    uint64_t policy_bytes = 0; // that the policy makes the core hold beside the cache
+    double kept_slots = 0;     // mean over layers and heads
+    uint64_t seen = 0;         // tokens that went in
     uint64_t evictions = 0;
     double eviction_us = 0; // all of them together
     std::string answer, expected;

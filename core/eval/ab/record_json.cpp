@@ -158,7 +158,9 @@ AbRecord read_item(const Reader &r) {
     i.depth = r.number("depth", -1, -1, 1);
     i.kv_bytes = r.count("kv_bytes", 0);
     i.full_kv_bytes = r.count("full_kv_bytes", 0);
+    i.own_full_kv_bytes = r.count("own_full_kv_bytes", 0);
     i.peak_kv_bytes = r.count("peak_kv_bytes", 0);
+    i.policy_bytes = r.count("policy_bytes", 0);
     i.kept_slots = r.number("kept_slots", 0, 0, 1e18);
     i.seen = r.count("seen", 0);
     i.evictions = r.count("evictions", 0);
@@ -280,7 +282,9 @@ Json to_json(const AbItem &i) {
     if (i.depth >= 0) j["depth"] = checked_number(i.depth, "the depth", i, 0, 1);
     j["kv_bytes"] = i.kv_bytes;
     j["full_kv_bytes"] = i.full_kv_bytes;
+    if (i.own_full_kv_bytes != 0) j["own_full_kv_bytes"] = i.own_full_kv_bytes;
     j["peak_kv_bytes"] = i.peak_kv_bytes;
+    if (i.policy_bytes != 0) j["policy_bytes"] = i.policy_bytes;
     j["kept_slots"] = checked_number(i.kept_slots, "kept_slots", i, 0, 1e18);
     j["seen"] = i.seen;
     j["evictions"] = i.evictions;
@@ -360,6 +364,7 @@ AbHeader parse_ab_header(std::string_view line, const std::string &place) {
         r.fail(fmt::format("results of version {}, this program reads version {}", version, format_version));
     AbHeader h;
     h.config_hash = r.name("config_hash", true);
+    h.experiment_hash = r.name("experiment_hash", false);
     h.version = r.name("version", false);
     h.commit = r.name("commit", false);
     h.date = r.name("date", false);
@@ -372,6 +377,14 @@ AbHeader parse_ab_header(std::string_view line, const std::string &place) {
     h.contrasts = read_pairs(r, "contrasts", most_contrasts, ab_longest_name);
     if (const Json *statistics = r.find("statistics"))
         h.statistics = read_statistics(*statistics, place + ": statistics");
+    if (const Json *sweeps = r.list("sweeps", most_arms)) {
+        for (const Json &arm : *sweeps) {
+            if (!arm.is_string() || arm.get_ref<const std::string &>().size() > ab_longest_name)
+                r.fail("'sweeps': expected names of arms");
+            h.sweeps.push_back(arm.get<std::string>());
+        }
+    }
+    h.items = r.count("items", 0);
     h.shards = static_cast<uint32_t>(r.count("shards", 1, 1, most_shards));
     h.shard = static_cast<uint32_t>(r.count("shard", 1, 1, h.shards));
     h.facts = read_pairs(r, "facts", most_facts, ab_longest_text);
@@ -396,6 +409,7 @@ std::string ab_header_line(const AbHeader &h) {
     Json j;
     j["keel_ab"] = format_version;
     j["config_hash"] = checked_name(h.config_hash, "config hash", true);
+    j["experiment_hash"] = checked_name(h.experiment_hash, "experiment hash", false);
     j["version"] = checked_name(h.version, "version", false);
     j["commit"] = checked_name(h.commit, "commit", false);
     j["date"] = checked_name(h.date, "date", false);
@@ -412,12 +426,16 @@ std::string ab_header_line(const AbHeader &h) {
         facts.push_back({checked_name(name, "fact", true), cut(text, ab_longest_text / 3)});
     j["arms"] = std::move(arms);
     j["contrasts"] = std::move(contrasts);
+    j["sweeps"] = Json::array();
+    for (const std::string &arm : h.sweeps)
+        j["sweeps"].push_back(checked_name(arm, "arm", true));
     const AbStatistics &s = h.statistics;
     j["statistics"] = {{"confidence", s.confidence},
                        {"resamples", s.resamples},
                        {"seed", s.seed},
                        {"primary", s.primary},
                        {"margin", s.margin}};
+    j["items"] = h.items;
     j["shard"] = h.shard;
     j["shards"] = h.shards;
     j["facts"] = std::move(facts);

@@ -6,7 +6,7 @@ const std::string_view ab_report_script = R"js(
 const D=JSON.parse(document.getElementById("data").textContent),N=D.names,H=D.header;
 function rowsOf(t){return t.rows.map(r=>{const o={};t.columns.forEach((c,i)=>{o[c]=i<t.texts?N[r[i]]:r[i]});return o})}
 const cells=rowsOf(D.cells),contrasts=rowsOf(D.contrasts),speeds=rowsOf(D.speeds);
-const AGAIN="#again",VERDICTS=["better","worse","not distinguishable"],KINDS=["against the reference","between arms","at equal bytes","reference against itself","two experiments"];
+const AGAIN="#again",VERDICTS=["better","worse","not distinguishable","equal in every item","no item in common"],CHIPS=["better","worse","same","same","same"],KINDS=["against the reference","between arms","at equal bytes","reference against itself","two experiments"];
 const QUALITY=k=>k<2;
 const uniq=list=>Array.from(new Set(list));
 const arms=uniq(H.arms.map(a=>a[0]).concat(cells.map(c=>c.arm))).filter(a=>!a.endsWith(AGAIN));
@@ -38,11 +38,11 @@ root.dataset.theme=wanted==="dark"||wanted==="light"?wanted:light();
  const name=()=>{button.textContent=isDark()?"light theme":"dark theme"};name();
  page.append(el("header",{},el("div",{},el("h1",{text:H.title||"keel ab"}),
   el("p",{class:"note",text:arms.length+" arms, "+D.records+" records"+(H.reference?", reference: "+H.reference:"")+(H.shards>1?", shard "+H.shard+" of "+H.shards:"")})),button));
- const counts=el("div",{class:"counts"}),main=contrasts.filter(c=>c.kind===0&&QUALITY(c.sort)&&c.family!=="secondary");
+ const counts=el("div",{class:"counts"}),main=contrasts.filter(c=>c.kind===0&&QUALITY(c.sort)&&!c.family.startsWith("secondary")&&!c.family.endsWith("sweeps"));
  if(main.length){
   counts.append(el("span",{class:"soft",text:"Against "+H.reference+(H.statistics.primary?" on "+H.statistics.primary:"")+":"}));
   VERDICTS.forEach((v,i)=>{const n=main.filter(c=>c.verdict===i).length;
-   counts.append(el("span",{class:"chip "+["better","worse","same"][i],text:["▲ ","▼ ","○ "][i]+n+" "+v}))});
+   if(n||i<3)counts.append(el("span",{class:"chip "+CHIPS[i],text:["▲ ","▼ ","○ ","= ",""][i]+n+" "+v}))});
   page.append(counts)}
  const S=H.statistics,facts=[["model",H.model],["machine",H.machine],["keel",H.version+(H.commit?" ("+H.commit+")":"")],["date",H.date],["config hash",H.config_hash],
   ["statistics",(100*S.confidence)+"% intervals, "+S.resamples+" resamples, seed "+S.seed+", margin "+S.margin+(S.primary?", primary: "+S.primary:"")]].concat(H.facts).filter(f=>f[1]);
@@ -63,7 +63,7 @@ if(D.warnings.length||D.notes.length){
 // Verdicts, each with its interval drawn to the scale of its metric.
 function forest(c,reach){
  const w=130,h=16,x=v=>w/2+(w/2-4)*Math.max(-1,Math.min(1,v/reach));
- const colour=["var(--good)","var(--bad)","var(--flat)"][c.verdict],svg=sv("svg",{width:w,height:h,viewBox:"0 0 "+w+" "+h,role:"img","aria-label":"interval"});
+ const colour=["var(--good)","var(--bad)","var(--flat)"][Math.min(2,c.verdict)],svg=sv("svg",{width:w,height:h,viewBox:"0 0 "+w+" "+h,role:"img","aria-label":"interval"});
  const m=H.statistics.margin,left=x(-m),right=x(m);
  svg.append(sv("rect",{x:left,y:0,width:Math.max(0,right-left),height:h,style:"fill:var(--grid)"}),
   sv("line",{x1:w/2,x2:w/2,y1:0,y2:h,style:"stroke:var(--soft)","stroke-dasharray":"2 2"}));
@@ -71,10 +71,8 @@ function forest(c,reach){
  if(c.effect!==null)svg.append(sv("circle",{cx:x(c.effect),cy:h/2,r:4,style:"fill:"+colour}));
  return svg}
 function verdictChip(c){
- if(!c.n)return el("span",{class:"soft",text:"no item in common"});
- const equal=c.identical===c.n;
- const chip=el("span",{class:"chip "+["better","worse","same"][c.verdict],text:equal?"= equal":["▲ better","▼ worse","○ not distinguishable"][c.verdict]});
- return chip}
+ if(!c.n)return el("span",{class:"soft",text:VERDICTS[4]});
+ return el("span",{class:"chip "+CHIPS[c.verdict],text:["▲ ","▼ ","○ ","= "][c.verdict]+VERDICTS[c.verdict]})}
 const lessThan=(c)=>c.seen===null?"nothing":c.ratio?percent(c.seen).replace("+",""):num(c.seen);
 function reaches(list){
  const out=new Map(),key=c=>c.metric+c.ratio,groups=new Map();
@@ -87,10 +85,10 @@ function verdictTable(host,list,bytesColumn,first){
  if(bytesColumn)columns.push({name:"KV bytes",key:c=>c.bytes,text:c=>bytes(c.bytes),right:1});
  columns.push({name:"on",key:asked},
   {name:"effect",key:c=>c.effect,text:c=>signed(c.effect,c.ratio),right:1,title:"A - B; for speeds A / B - 1"},
-  {name:(100*H.statistics.confidence)+"% interval",text:c=>c.low===null?"-":"["+signed(c.low,c.ratio)+", "+signed(c.high,c.ratio)+"]"},
+  {name:(100*H.statistics.confidence)+"% interval",text:c=>c.low===null?"-":"["+signed(c.low,c.ratio)+", "+signed(c.high,c.ratio)+"]",title:"of this contrast by itself; the verdict is after Holm's adjustment"},
   {name:"",node:c=>forest(c,reach(c)),title:"the interval around 0; shaded: the margin"},
   {name:"p",key:c=>c.pAdjusted,text:c=>pText(c.pAdjusted),right:1,title:"adjusted by Holm's method"},
-  {name:"could see",key:c=>c.seen,text:lessThan,right:1,title:"the least effect that this many items show in 80% of experiments"},
+  {name:"could see",key:c=>c.seen,text:lessThan,right:1,title:"the least effect that this many items show in 80% of experiments, among so many contrasts"},
   {name:"n",key:c=>c.n,text:c=>c.n+(c.docs!==c.n?" / "+c.docs:""),right:1,title:"items / documents"},
   {name:"in margin",key:c=>c.within,text:c=>c.within?"yes":"",title:"a loss as large as the margin of "+H.statistics.margin+" is excluded"},
   {name:"A",key:c=>c.meanA,text:c=>num(c.meanA),right:1,title:"mean of the items that both have (geometric for speeds)"},
@@ -245,8 +243,8 @@ if(speeds.length){
  const s=section("How to read this");
  for(const t of ["Items are paired: both arms answered the same question of the same document. Items of one document share its luck, so intervals and tests take documents, not items, as independent.",
   "Hits (0 or 1), one item a document: McNemar's exact test and Newcombe's interval. Anything else: a sign-flip test over documents and the BCa bootstrap; Student's t for fewer than 10 or more than 1000 documents.",
-  "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items would have shown in 80% of such experiments. “Within margin” means that the interval excludes a loss as large as the margin ("+H.statistics.margin+").",
-  "KV bytes are what was held while an item was scored, as a mean over the items; peak is the most that was held at any time, the prompt before the eviction included."])
+  "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items would have shown in 80% of such experiments, among as many contrasts as there are in the family. “Equal in every item” says what was counted, and proves no more than its interval does. “Within margin” means that the interval excludes a loss as large as the margin ("+H.statistics.margin+").",
+  "KV bytes are what was held while an item was scored, as a mean over the items, with what the policy makes the core hold beside the cache; peak is the most that was held at any time, the prompt before the eviction and a replay included."])
   s.append(el("p",{class:"note",text:t}))}
 )js";
 

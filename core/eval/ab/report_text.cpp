@@ -37,8 +37,6 @@ std::string aligned(const std::vector<Row> &rows, const std::vector<bool> &right
 }
 
 std::string verdict_cell(const AbContrast &c) {
-    if (c.items == 0) return "no item in common";
-    if (c.identical == c.items) return "equal in every item";
     std::string out = ab_verdict_name(c.verdict);
     if (c.verdict == AbVerdict::not_distinguishable) {
         if (!c.detectable) {
@@ -119,26 +117,32 @@ std::string ab_contrast_table(const Choice &contrasts) {
 
 std::string ab_summary_text(const AbSummary &s) {
     const AbStatistics &how = s.header.statistics;
-    std::string out =
-        fmt::format("{}{} records; reference {}; intervals of {:g}%, margin {:g}, Holm within each family\n",
-                    s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
-                    s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
-                    100 * how.confidence, how.margin);
+    std::string out = fmt::format(
+        "{}{} records; reference {}; intervals of {:g}%, each of its contrast alone; verdicts after "
+        "Holm within each family; margin {:g}\n",
+        s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
+        s.header.reference.empty() ? "none" : printable(s.header.reference, 60), 100 * how.confidence,
+        how.margin);
     using Kind = AbContrast::Kind;
-    const auto of = [](Kind kind, bool primary) {
+    const auto of = [](Kind kind, const std::string &part) {
         return [=](const AbContrast &c) {
-            return c.kind == kind && c.meaning.is_quality() && (c.family == "secondary") != primary;
+            const char *mine = c.family.ends_with(ab_sweeps_family) ? "sweeps"
+                               : c.family.starts_with("secondary")  ? "other"
+                                                                    : "primary";
+            return c.kind == kind && c.meaning.is_quality() && part == mine;
         };
     };
     const std::string primary =
         how.primary.empty() ? "" : fmt::format(" (primary: {})", printable(how.primary, 60));
     constexpr size_t first = 30, other = 16, further = 12;
-    add_section(out, "Against the reference" + primary, chosen(s.contrasts, of(Kind::reference, true)),
+    add_section(out, "Against the reference" + primary, chosen(s.contrasts, of(Kind::reference, "primary")),
                 first);
-    add_section(out, "Against the reference, other tasks", chosen(s.contrasts, of(Kind::reference, false)),
+    add_section(out, "Against the reference, other tasks", chosen(s.contrasts, of(Kind::reference, "other")),
                 other);
-    add_section(out, "Between arms at the same budget" + primary, chosen(s.contrasts, of(Kind::pair, true)),
-                further);
+    add_section(out, "Against the reference, sweeps", chosen(s.contrasts, of(Kind::reference, "sweeps")),
+                other);
+    add_section(out, "Between arms at the same budget" + primary,
+                chosen(s.contrasts, of(Kind::pair, "primary")), further);
     const auto is_primary = [&](const AbContrast &c) {
         return how.primary.empty() || c.task == how.primary || c.task + "/" + c.metric == how.primary;
     };

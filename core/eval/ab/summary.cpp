@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/ab/noise.hpp"
 #include "eval/ab/summary_warnings.hpp"
 #include "eval/estimate.hpp"
 
@@ -72,15 +73,9 @@ AbCellSummary summarize_cell(const AbCell &cell, const AbStatistics &s) {
     return out;
 }
 
-// Does the primary task, as "task" or "task/metric", name this cell?
-bool is_primary(const std::string &primary, const AbCell &cell) {
-    return cell.kind.is_quality() && (primary == cell.task || primary == cell.task + "/" + cell.metric);
-}
-
-std::string family_of(const AbCell &cell, const AbStatistics &s) {
-    if (!cell.kind.is_quality()) return "speed and memory";
-    if (s.primary.empty()) return "quality";
-    return is_primary(s.primary, cell) ? "primary" : "secondary";
+// Does the primary task, as "task" or "task/metric", name this metric?
+bool is_primary(const std::string &primary, const std::string &task, const std::string &metric) {
+    return primary == task || primary == task + "/" + metric;
 }
 
 class Builder {
@@ -101,7 +96,8 @@ class Builder {
             out_.cells.push_back(summarize_cell(cell, statistics()));
         mark_fronts();
         add_speeds();
-        add_noise();
+        noise_ = AbNoise(table_, names_, statistics());
+        out_.noise = noise_.contrasts();
         add_reference_contrasts();
         add_pair_contrasts();
         settle_verdicts(out_.contrasts, statistics());
@@ -120,6 +116,26 @@ class Builder {
         return at == by_key_.end() ? nullptr : at->second;
     }
 
+    // Drawn for its curve: one that was declared a contrast is not.
+    bool is_sweep(const std::string &arm) const {
+        const AbHeader &h = table_.header;
+        return std::find(h.sweeps.begin(), h.sweeps.end(), arm) != h.sweeps.end() &&
+               std::none_of(h.contrasts.begin(), h.contrasts.end(),
+                            [&](const auto &pair) { return pair.first == arm || pair.second == arm; });
+    }
+
+    std::string family_of(const AbContrast &c) const {
+        const std::string &primary = statistics().primary;
+        std::string family = c.kind == AbContrast::Kind::equal_bytes ? "equal bytes" : "quality";
+        if (!c.meaning.is_quality()) {
+            family = "speed and memory";
+        } else if (!primary.empty()) {
+            const char *part = is_primary(primary, c.task, c.metric) ? "primary" : "secondary";
+            family = c.kind == AbContrast::Kind::equal_bytes ? fmt::format("{}, {}", part, family) : part;
+        }
+        return is_sweep(c.a) || is_sweep(c.b) ? fmt::format("{}, {}", family, ab_sweeps_family) : family;
+    }
+
     std::vector<AbContrast> measure(AbContrast::Kind kind, const AbCell &a, const AbCell &b,
                                     bool implied = false) const {
         AbContrast c;
@@ -132,13 +148,11 @@ class Builder {
         c.task = a.task;
         c.metric = a.metric;
         c.meaning = a.kind;
-        c.family = family_of(a, statistics());
+        c.family = family_of(c);
         c.implied = implied;
         std::vector<AbContrast> out = contrast_cells(c, a, b, names_, statistics());
-        for (AbContrast &one : out) {
-            const auto noise = noise_.find({a.protocol, a.task, a.metric, one.length});
-            one.noise = noise == noise_.end() ? 0 : noise->second;
-        }
+        for (AbContrast &one : out)
+            one.noise = noise_.of(one);
         return out;
     }
 
@@ -203,28 +217,6 @@ class Builder {
         }
     }
 
-    void add_noise() {
-        for (const AbCell &cell : table_.cells) {
-            if (!is_rerun(cell)) continue;
-            AbCellKey key = cell;
-            key.arm.resize(key.arm.size() - ab_rerun_suffix.size());
-            const AbCell *first = find(key);
-            if (first == nullptr) continue;
-            for (AbContrast &c : measure(AbContrast::Kind::rerun, cell, *first)) {
-                c.family = "noise";
-                // How far from nothing the reference may be from itself. Equal runs have no noise.
-                double floor = std::abs(c.effect);
-                if (c.identical < c.items) {
-                    const auto &range = c.percentile ? c.percentile : c.interval;
-                    if (range) floor = std::max({floor, std::abs(range->low), std::abs(range->high)});
-                }
-                double &known = noise_[{cell.protocol, cell.task, cell.metric, c.length}];
-                known = std::max(known, floor);
-                out_.noise.push_back(std::move(c));
-            }
-        }
-    }
-
     void add_reference_contrasts() {
         if (reference().empty()) {
             out_.notes.push_back("no reference was declared: arms are compared with each other alone");
@@ -285,8 +277,10 @@ class Builder {
                 }
         if (all.size() > most_pair_contrasts) {
             const size_t before = all.size();
-            std::erase_if(all,
-                          [&](const auto &pair) { return !is_primary(statistics().primary, *pair.first); });
+            std::erase_if(all, [&](const auto &pair) {
+                const AbCell &cell = *pair.first;
+                return !cell.kind.is_quality() || !is_primary(statistics().primary, cell.task, cell.metric);
+            });
             if (all.size() > most_pair_contrasts) all.resize(most_pair_contrasts);
             out_.notes.push_back(
                 fmt::format("{} pairs of arms are more than {}: {} are compared with each other, of "
@@ -317,6 +311,10 @@ class Builder {
                                  "since there are many; "
                                  "'contrasts' declares others");
         AbEqualBytes found = compare_at_equal_bytes(table_, names_, statistics(), wanted);
+        for (AbContrast &c : found.contrasts) {
+            c.family = family_of(c);
+            c.noise = noise_.of(c);
+        }
         settle_verdicts(found.contrasts, statistics());
         out_.equal_bytes = std::move(found.contrasts);
         out_.apart = std::move(found.apart);
@@ -326,8 +324,7 @@ class Builder {
     const AbNames &names_;
     AbSummary out_;
     std::map<AbCellKey, const AbCell *> by_key_;
-    // By protocol, task, metric, length.
-    std::map<std::tuple<std::string, std::string, std::string, int64_t>, double> noise_;
+    AbNoise noise_;
 };
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // All that an experiment's records say, worked out once; the terminal, summary.json and report.html show it.
@@ -59,6 +60,9 @@ std::string ab_summary_text(const AbSummary &summary);
 
 // Contrasts as an aligned table.
 std::string ab_contrast_table(const std::vector<const AbContrast *> &contrasts);
+
+// How the families of contrasts with sweeps end.
+inline constexpr std::string_view ab_sweeps_family = "sweeps";
 
 // A full cache below this share of hits makes what a policy does to them meaningless.
 inline constexpr double ab_reference_floor = 0.7;

@@ -56,6 +56,8 @@ Json cell_json(const AbCellSummary &one) {
     j["p99"] = one.p99;
     j["kv_bytes"] = cell.kv_bytes;
     j["full_kv_bytes"] = cell.full_kv_bytes;
+    j["own_full_kv_bytes"] = cell.own_full_kv_bytes;
+    j["policy_bytes"] = cell.policy_bytes;
     j["peak_kv_bytes"] = cell.peak_kv_bytes;
     j["kept_slots"] = cell.kept_slots;
     j["seen"] = cell.seen;
@@ -80,6 +82,7 @@ Json contrast_json(const AbContrast &c) {
     j["higher_is_better"] = c.meaning.higher_is_better;
     j["verdict"] = ab_verdict_name(c.verdict);
     j["within_margin"] = c.within_margin;
+    if (c.kind == AbContrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
     j["beyond_margin"] = c.beyond_margin;
     j["effect"] = c.items > 0 ? Json(c.effect) : Json();
     j["effect_is"] = c.ratio ? "ratio" : "difference";

@@ -58,12 +58,18 @@ class Finder {
             add(cell.arm, cell.budget, cell.protocol, cell.task,
                 fmt::format("nothing was evicted in {} of {} items", cell.without_eviction, cell.records));
         }
-        if (cell.without_eviction < cell.records && cell.full_kv_bytes > 0 &&
-            cell.kv_bytes >= saves_nothing * cell.full_kv_bytes)
+        if (cell.without_eviction < cell.records && cell.own_full_kv_bytes > 0 &&
+            cell.kv_bytes >= saves_nothing * cell.own_full_kv_bytes)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format("slots were evicted but no memory was saved: {} of {} are held",
+                fmt::format("slots were evicted but no memory was saved: {} of {} are held{}",
                             format_bytes(static_cast<uint64_t>(cell.kv_bytes)),
-                            format_bytes(static_cast<uint64_t>(cell.full_kv_bytes))));
+                            format_bytes(static_cast<uint64_t>(cell.own_full_kv_bytes)), beside(cell)));
+    }
+
+    static std::string beside(const AbCell &cell) {
+        if (cell.policy_bytes < 1) return {};
+        return fmt::format(", {} of it for the policy's own numbers",
+                           format_bytes(static_cast<uint64_t>(cell.policy_bytes)));
     }
 
     void look_at_records(const AbCell &cell) {

@@ -81,6 +81,9 @@ class Loader {
         const auto mean = [share](double &to, double value) { to += (value - to) * share; };
         mean(cell.kv_bytes, static_cast<double>(i.kv_bytes));
         mean(cell.full_kv_bytes, static_cast<double>(i.full_kv_bytes));
+        mean(cell.own_full_kv_bytes,
+             static_cast<double>(i.own_full_kv_bytes != 0 ? i.own_full_kv_bytes : i.full_kv_bytes));
+        mean(cell.policy_bytes, static_cast<double>(i.policy_bytes));
         mean(cell.kept_slots, i.kept_slots);
         mean(cell.seen, static_cast<double>(i.seen));
         mean(cell.evictions, static_cast<double>(i.evictions));

@@ -46,7 +46,8 @@ struct AbCell : AbCellKey {
     AbMetric kind;
     std::vector<AbPoint> points; // by item
     // Means over the records, but the peak, which is the highest.
-    double kv_bytes = 0, full_kv_bytes = 0, kept_slots = 0, seen = 0, evictions = 0, eviction_us = 0;
+    double kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, policy_bytes = 0, kept_slots = 0, seen = 0,
+           evictions = 0, eviction_us = 0;
     uint64_t peak_kv_bytes = 0;
     uint64_t records = 0, without_eviction = 0;
     uint64_t repeated = 0,

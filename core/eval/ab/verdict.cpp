@@ -12,9 +12,14 @@ namespace {
 
 // Below: intervals by Student's t, since a bootstrap of so few is too narrow. Above: the two agree, and t costs nothing.
 constexpr size_t fewest_resampled = 10, most_resampled = 1000;
+constexpr uint64_t most_exact_flips = 17; // as sign_flip_test has it
 
 bool is_yes_no(const std::vector<double> &values) {
     return std::all_of(values.begin(), values.end(), [](double v) { return v == 0 || v == 1; });
+}
+
+bool are_shares(const std::vector<double> &values) {
+    return std::all_of(values.begin(), values.end(), [](double v) { return v >= 0 && v <= 1; });
 }
 
 double to_effect(double difference, bool ratio) {
@@ -51,7 +56,7 @@ void find_interval(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums,
     if (c.yes_no && singles) {
         c.interval = newcombe_interval(count_pairs(pairs), s.confidence);
         c.interval_method = "newcombe";
-    } else if (c.yes_no && k > 0 && (!c.standard_error || *c.standard_error == 0)) {
+    } else if (c.bounded && k > 0 && (!c.standard_error || *c.standard_error == 0)) {
         // No spread among so many documents does not mean that there is none.
         const double reach = unseen_share(k, s.confidence);
         c.interval = Interval{std::max(-1.0, c.effect - reach), std::min(1.0, c.effect + reach)};
@@ -84,18 +89,23 @@ void find_p(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const 
     }
 }
 
-void find_detectable(AbContrast &c, const ClusterSums &sums, const AbStatistics &s) {
-    const size_t k = sums.sums.size();
-    // The exact tests of so few cannot reach the level, however large the effect.
-    if (k < 2 || (c.test != "Student" &&
-                  std::ldexp(1.0, 1 - static_cast<int>(std::min<size_t>(k, 1000))) > 1 - s.confidence))
-        return;
+// The least p that a test of so many documents can give, however large the effect.
+double least_p(const AbContrast &c, const AbStatistics &s) {
+    if (c.test == "Student") return 0;
+    const double exact = std::ldexp(1.0, 1 - static_cast<int>(std::min<uint64_t>(c.clusters, 1000)));
+    if (c.test == "McNemar exact" || c.clusters <= most_exact_flips) return exact;
+    return 1 / (10 * static_cast<double>(s.resamples) + 1);
+}
+
+// `level`: what p is held to.
+void find_detectable(AbContrast &c, const AbStatistics &s, double level) {
+    c.detectable.reset();
+    if (c.clusters < 2 || least_p(c, s) > level) return;
+    const auto k = static_cast<double>(c.clusters);
     double error = c.standard_error.value_or(0);
-    if (error == 0 && c.yes_no) {
-        error = std::sqrt(unseen_share(k, s.confidence) / static_cast<double>(k));
-    }
-    const double least = minimal_detectable_effect(error, static_cast<double>(k - 1), s.confidence);
-    c.detectable = c.yes_no ? std::min(1.0, least) : to_effect(least, c.ratio);
+    if (error == 0 && c.bounded) error = std::sqrt(unseen_share(c.clusters, s.confidence) / k);
+    const double least = minimal_detectable_effect(error, k - 1, 1 - level);
+    c.detectable = std::max(c.noise, c.bounded ? std::min(1.0, least) : to_effect(least, c.ratio));
 }
 
 } // namespace
@@ -106,6 +116,10 @@ const char *ab_verdict_name(AbVerdict verdict) {
         return "better";
     case AbVerdict::worse:
         return "worse";
+    case AbVerdict::equal:
+        return "equal in every item";
+    case AbVerdict::none:
+        return "no item in common";
     case AbVerdict::not_distinguishable:
         break;
     }
@@ -159,6 +173,8 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     c.ratio = c.meaning.ratio && std::all_of(pairs.a.begin(), pairs.a.end(), positive) &&
               std::all_of(pairs.b.begin(), pairs.b.end(), positive);
     c.yes_no = c.meaning.kind == AbMetric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
+    c.bounded = c.yes_no || (c.meaning.kind == AbMetric::Kind::quality && c.meaning.higher_is_better &&
+                             are_shares(pairs.a) && are_shares(pairs.b));
     const auto scaled = [&](double v) { return c.ratio ? std::log(v) : v; };
     std::vector<double> differences(pairs.a.size());
     const double share = 1 / static_cast<double>(pairs.a.size());
@@ -179,7 +195,7 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     c.standard_error = cluster_error(sums);
     find_interval(c, pairs, sums, s);
     find_p(c, pairs, sums, s);
-    find_detectable(c, sums, s);
+    find_detectable(c, s, 1 - s.confidence);
 }
 
 std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,
@@ -220,11 +236,20 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) 
     for (AbContrast &c : contrasts) {
         const bool clear = c.p && c.interval && c.p_adjusted <= 1 - s.confidence &&
                            (c.interval->low > 0 || c.interval->high < 0) && std::abs(c.effect) > c.noise;
-        c.verdict = !clear         ? AbVerdict::not_distinguishable
-                    : c.gain() > 0 ? AbVerdict::better
-                                   : AbVerdict::worse;
+        c.verdict = c.items == 0             ? AbVerdict::none
+                    : c.identical == c.items ? AbVerdict::equal
+                    : !clear                 ? AbVerdict::not_distinguishable
+                    : c.gain() > 0           ? AbVerdict::better
+                                             : AbVerdict::worse;
+        // Holm's first step is the level that all can count on: p is held to no less than its share of it.
+        if (c.items > 0)
+            find_detectable(c, s,
+                            (1 - s.confidence) / static_cast<double>(std::max<uint64_t>(c.family_size, 1)));
+        // What was there and was not found is no less than what can be found.
+        if (c.detectable && c.verdict == AbVerdict::not_distinguishable)
+            c.detectable = std::max(*c.detectable, std::abs(c.effect));
         const auto worst = c.worst_gain();
-        c.within_margin = c.items > 0 && ((worst && *worst > -s.margin) || c.identical == c.items);
+        c.within_margin = c.items > 0 && ((worst && *worst > -s.margin) || c.is_equal_rerun);
         c.beyond_margin = c.verdict == AbVerdict::worse && c.gain() < -s.margin;
     }
 }
@@ -269,18 +294,21 @@ std::string verdict_line(const AbContrast &c) {
     if (c.items == 0) return fmt::format("{} and {} have no item of {} in common", a, b, what);
     const char *says = c.verdict == AbVerdict::better  ? "is better than"
                        : c.verdict == AbVerdict::worse ? "is worse than"
+                       : c.verdict == AbVerdict::equal ? "is equal in every item to"
                                                        : "is not distinguishable from";
-    std::string out =
-        fmt::format("{} {} {} on {}: {}", a, says, b, what,
-                    c.identical == c.items ? "all items equal" : effect_text(c.effect, c.ratio));
+    std::string out = fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c.effect, c.ratio));
     if (c.interval) out += fmt::format(" {}", interval_text(c.interval, c.ratio));
     if (c.p)
         out += fmt::format(", p = {} ({}, Holm over {})", p_text(c.p_adjusted), c.test,
                            std::max<uint64_t>(c.family_size, 1));
-    out += fmt::format(", {} items in {} documents; ", c.items, c.clusters);
-    out += c.detectable ? "an experiment of this size could have seen " + detectable_text(c)
-                        : std::string("an experiment of this size can show nothing");
-    if (c.within_margin) out += "; no worse than the margin";
+    out += fmt::format(", {} items in {} documents", c.items, c.clusters);
+    if (!c.detectable) {
+        out += "; an experiment of this size can show nothing";
+    } else if (*c.detectable > 0) { // numbers without any spread say nothing about what there could have been
+        out += "; an experiment of this size could have seen " + detectable_text(c);
+    }
+    if (c.within_margin) out += "; within the margin";
+    if (c.is_equal_rerun) out += ": a rerun, equal to the bit";
     return out;
 }
 

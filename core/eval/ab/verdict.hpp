@@ -21,8 +21,10 @@ struct AbPairs {
 
 AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b, const AbNames &names);
 
-enum class AbVerdict { better, worse, not_distinguishable };
-const char *ab_verdict_name(AbVerdict verdict); // "better", "worse", "not distinguishable"
+// The words are the same on the terminal, in summary.json and in the report.
+enum class AbVerdict { better, worse, not_distinguishable, equal, none };
+// "better", "worse", "not distinguishable", "equal in every item", "no item in common"
+const char *ab_verdict_name(AbVerdict verdict);
 
 // A against B: one metric, item by item.
 struct AbContrast {
@@ -45,23 +47,29 @@ struct AbContrast {
     uint64_t identical = 0;                    // pairs whose numbers are equal
     std::string missing;                       // an item that one of them lacks
     bool yes_no = false;                       // all numbers are 0 or 1
+    bool bounded = false;                      // all numbers are shares of a quality, from 0 to 1
     bool ratio = false;                        // the effect is A / B - 1 by geometric means, else A - B
     double mean_a = 0, mean_b = 0, effect = 0; // in the metric's units
-    std::optional<Interval> interval;          // of the effect; the one to believe
-    std::string interval_method;               // "newcombe", "bca", "percentile", "student", "wilson"
-    std::optional<Interval> percentile, bca;   // both bootstraps, where they were made
-    std::optional<double> standard_error;      // over clusters, of the effect (of its logarithm for a ratio)
+    std::optional<Interval> interval;        // of the effect, of this contrast by itself; the one to believe
+    std::string interval_method;             // "newcombe", "bca", "percentile", "student", "wilson"
+    std::optional<Interval> percentile, bca; // both bootstraps, where they were made
+    std::optional<double> standard_error;    // over clusters, of the effect (of its logarithm for a ratio)
     std::optional<double> p;
     std::string test; // "McNemar exact", "sign flip exact", "sign flip", "Student"
-    std::optional<double>
-        detectable; // least effect that an experiment of this size finds in 80%; nothing: it can find none
+
+    double noise = 0; // effects up to here are seen between two runs of the reference; set before the verdict
+    // Two runs of one experiment that gave the same bits wherever anything could show a difference: see compare_ab().
+    bool is_equal_rerun = false;
 
     // From settle_verdicts().
     double p_adjusted = 1;
     uint64_t family_size = 0;
-    double noise = 0; // effects up to here are seen between two runs of the reference
+    // The least effect that an experiment of this size finds four times out of five, among so many contrasts; never below one that it did
+    // not find. Nothing: it can find none.
+    std::optional<double> detectable;
     AbVerdict verdict = AbVerdict::not_distinguishable;
-    bool within_margin = false; // shown to be no worse than B by more than the margin
+    bool within_margin =
+        false; // the interval excludes a loss as large as the margin, or it is an equal rerun
     bool beyond_margin = false; // shown to be worse, and by more than the margin
 
     // The effect as a gain: positive is better.
@@ -77,7 +85,7 @@ void measure_contrast(AbContrast &contrast, const AbPairs &pairs, const AbStatis
 std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,
                                        const AbNames &names, const AbStatistics &statistics);
 
-// Holm over each family, then the verdicts.
+// Holm over each family, what could be seen among so many contrasts, then the verdicts.
 void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &statistics);
 
 // "snapkv at tokens:128 is worse than full on passkey hit (question_blind): -0.36 [-0.44, -0.28], p = 2e-09 (McNemar exact, Holm over
