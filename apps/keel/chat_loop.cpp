@@ -183,6 +183,7 @@ static SessionStats since(const SessionStats &before, SessionStats now) {
     now.evictions -= before.evictions;
     now.evicted_tokens -= before.evicted_tokens;
     now.evicted_bytes -= before.evicted_bytes;
+    now.eviction_seconds -= before.eviction_seconds;
     const auto told = static_cast<std::ptrdiff_t>(std::min(before.moves.size(), now.moves.size()));
     now.moves.erase(now.moves.begin(), now.moves.begin() + told);
     now.decode_stream.submits -= before.decode_stream.submits;

@@ -164,6 +164,8 @@ Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r
                      {"kv_peak_bytes", s.kv_peak_bytes},
                      {"evictions", s.evictions},
                      {"evicted_bytes", s.evicted_bytes},
+                     {"eviction_seconds", s.eviction_seconds},
+                     {"policy_bytes", s.policy_bytes},
                      {"submits_per_token", static_cast<double>(s.decode_stream.submits) / steps},
                      {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps}};
     if (p.config().hybrid.is_given()) json["stats"]["switches"] = moves_json(s.moves);

@@ -174,8 +174,8 @@ std::string closing_line(const GenerateResult &r) {
     line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
     line += " | " + counted(s.evictions, "eviction");
     if (s.evictions > 0)
-        line += fmt::format(" of {}, {} freed", counted(s.evicted_tokens, "token"),
-                            format_bytes(s.evicted_bytes));
+        line += fmt::format(" of {}, {} freed, {:.1f} ms", counted(s.evicted_tokens, "token"),
+                            format_bytes(s.evicted_bytes), 1000 * s.eviction_seconds);
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);

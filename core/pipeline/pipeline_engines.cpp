@@ -237,7 +237,7 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
                                ? n.weights
                                : keel::weight_bytes(*source_, load_options(*e, {})).loaded;
             all.cache = takes_turns ? std::max(all.cache, cache) : all.cache + cache;
-            all.work += n.work + e->table_bytes(m, context);
+            all.work += n.work + e->table_bytes(m, context) + e->cache_plan->policy_need_bytes(context, held);
         }
         return all;
     };

@@ -138,6 +138,16 @@ BoundPlugin Pipeline::bind_allocator(const pipeline::PipelineConfig &config,
             "pressure from policy.trigger.on or choose a policy that goes on evicting",
             to_string(trigger.on.where), policy.library->id());
     }
+    for (const auto &[on, name] :
+         {std::pair{pipeline::Trigger::insert, "insert"}, std::pair{pipeline::Trigger::every_n, "every_n"}}) {
+        // `budget` is among the defaults, so it may stand there.
+        if (!trigger.has(on) || (needs.flags & KEEL_POLICY_PREFILL_ONLY) == 0) continue;
+        throw_error(
+            ErrorKind::input,
+            "{}: policy {} acts at the end of the prompt only, so it never answers {}; remove {} from "
+            "policy.trigger.on or choose a policy that goes on evicting",
+            to_string(trigger.on.where), policy.library->id(), name, name);
+    }
     return bind_plugin(config.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
 }
 
@@ -153,6 +163,18 @@ void Pipeline::bind_eviction() {
     if (p.budget.kind() != pipeline::BudgetKind::none) say("policy.budget", p.budget.where());
     if (!p.allocator.plugin.is_default()) say("policy.allocator", p.allocator.plugin.where);
     if (p.log->has_value()) say("policy.log", p.log.where);
+    const auto say_if = [&](const char *key, const auto &setting) {
+        if (!setting.is_default()) say(key, setting.where);
+    };
+    say_if("policy.protect.prefix", p.protect.prefix);
+    say_if("policy.protect.recent", p.protect.recent);
+    say_if("policy.protect.system_prompt", p.protect.system_prompt);
+    say_if("policy.protect.spans", p.protect.spans);
+    say_if("policy.positions", p.positions);
+    say_if("policy.trigger.on", p.trigger.on);
+    say_if("policy.trigger.every_n", p.trigger.every_n);
+    if (const SourceLocation where = p.trigger.pressure.where(); !where.file.empty())
+        say("policy.trigger.pressure", where);
 }
 
 // Plans what steps run for a policy that was added.

@@ -411,9 +411,12 @@ void Session::find_non_finite() {
 const SessionStats &Session::stats() {
     stats_.evictions = cache().evictions();
     stats_.evicted_tokens = cache().evicted_slots();
-    stats_.evicted_bytes = 0;
+    stats_.evicted_bytes = stats_.policy_bytes = 0;
+    stats_.eviction_seconds = 0;
     uint64_t peak = 0;
     for (const Part &part : parts_) {
+        stats_.eviction_seconds += part.cache->eviction_us() / 1e6;
+        stats_.policy_bytes += part.cache->policy_bytes();
         stats_.evicted_bytes += part.cache->evicted_bytes();
         peak += part.cache->cache().arena().peak_bytes();
     }

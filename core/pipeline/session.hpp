@@ -41,7 +41,9 @@ struct SessionStats {
     uint64_t evictions = 0;                         // times that a trigger fired and slots went
     uint64_t evicted_tokens = 0;                    // by the head that lost most, summed over evictions
     uint64_t evicted_bytes = 0;                     // of blocks that became empty
+    double eviction_seconds = 0; // within the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
+    uint64_t policy_bytes = 0;      // beside the cache, see CacheManager::policy_bytes
     Stream::Counters stream;        // of all steps
     Stream::Counters decode_stream; // of decode steps alone
     std::vector<BackendMove> moves; // between a hybrid's backends

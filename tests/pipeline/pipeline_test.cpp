@@ -1,4 +1,5 @@
 // What a pipeline settles before it runs: which plugins it needs, what fits the memory, what it leaves alone.
+#include "base/log.hpp"
 #include "pipeline/memory_need.hpp"
 #include "pipeline/session.hpp"
 #include "support/error_text.hpp"
@@ -8,6 +9,8 @@
 #include <catch2/catch.hpp>
 
 #include <filesystem>
+#include <spdlog/sinks/ostream_sink.h>
+#include <sstream>
 
 using namespace keel;
 using Catch::Contains;
@@ -97,6 +100,45 @@ TEST_CASE("memory pressure is refused where the policy cannot answer it, and whe
                StartsWith("f.yaml:6:45: expected pressure in 'policy.trigger.on'"));
     CHECK_THAT(mini.refusal(window + "{on: [pressure], pressure: {available_mib: 5, critical_mib: 6}}\n"),
                StartsWith("f.yaml:6:72: expected 'policy.trigger.pressure.critical_mib' to be at most"));
+}
+
+TEST_CASE(
+    "what was asked for beside a policy that keeps all gets a warning with its line, and nothing else does") {
+    const Mini mini;
+    const auto warnings = [&](const std::string &text) {
+        std::ostringstream out;
+        const auto sink = std::make_shared<spdlog::sinks::ostream_sink_st>(out);
+        sink->set_pattern("%v");
+        log().sinks().push_back(sink);
+        mini.open(text);
+        log().sinks().pop_back();
+        return out.str();
+    };
+    CHECK(warnings("") == "");
+    CHECK(warnings("policy: none\n") == "");
+    const std::string told =
+        warnings("policy:\n  plugin: none\n  positions: rerotated\n  protect: {prefix: 4, recent: 2}\n"
+                 "  trigger: {on: [insert]}\n  budget: {tokens: 9}\n");
+    for (const char *line :
+         {"f.yaml:7:20: policy.budget has no effect: policy none never evicts",
+          "f.yaml:5:21: policy.protect.prefix has no effect",
+          "f.yaml:5:32: policy.protect.recent has no effect", "f.yaml:4:14: policy.positions has no effect",
+          "f.yaml:6:17: policy.trigger.on has no effect"})
+        CHECK_THAT(told, Contains(line));
+    CHECK(std::count(told.begin(), told.end(), '\n') == 5);
+}
+
+TEST_CASE("a trigger that the policy can never answer is refused with its line") {
+    const Mini mini;
+    const std::string snapkv = "policy:\n  plugin: snapkv\n  budget: {tokens: 64}\n  params: {decode: ";
+    CHECK(mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, insert]}\n") ==
+          "f.yaml:7:17: policy snapkv acts at the end of the prompt only, so it never answers insert; remove "
+          "insert "
+          "from policy.trigger.on or choose a policy that goes on evicting");
+    CHECK_THAT(mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, every_n], every_n: 9}\n"),
+               StartsWith("f.yaml:7:17: ") && Contains("never answers every_n"));
+    CHECK_NOTHROW(mini.open(snapkv + "false}\n  trigger: {on: [prefill_end, budget]}\n")); // as by default
+    CHECK_NOTHROW(mini.open(snapkv + "true}\n  trigger: {on: [prefill_end, insert]}\n"));
 }
 
 TEST_CASE("spans of the config are protected, and count against the budget") {
