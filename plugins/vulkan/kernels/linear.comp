@@ -64,7 +64,7 @@ layout(constant_id = 4) const uint X_VEC = 0; // x can be loaded by fours
 
 // A team shares rows of W: a subgroup, or the whole workgroup where there are no sums over subgroups.
 #ifdef KEEL_SUBGROUPS
-#define TEAM_SIZE gl_SubgroupSize
+#define TEAM_SIZE subgroupAdd(1u) // gl_SubgroupSize may be more than there are
 #define TEAM_LANE gl_SubgroupInvocationID
 #define TEAM_ID (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID)
 #define TEAMS (gl_NumWorkGroups.x * gl_NumSubgroups)
@@ -97,12 +97,12 @@ const uint CHUNK = TYPE == kF32 ? 4u : TYPE < kQ8 ? 8u : 16u;
 void main() {
     const uint i = gl_WorkGroupID.y;
     const uint64_t x = P.x + uint64_t(i) * P.x_stride;
-    const uint chunks = PREPARED != 0u ? P.k / CHUNK : 0u;
+    const uint chunks = PREPARED != 0u ? P.k / CHUNK : 0u, team = TEAM_SIZE;
     for (uint first = TEAM_ID * ROWS; first < P.n; first += TEAMS * ROWS) {
         float sum[ROWS];
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
             sum[r] = 0.0;
-        for (uint c = TEAM_LANE; c < chunks; c += TEAM_SIZE) {
+        for (uint c = TEAM_LANE; c < chunks; c += team) {
             // Where in x: of q4_0 a chunk is 8 elements and the 8 that lie 16 further on.
             const uint at = TYPE == kQ4 ? (c >> 1) * 32u + (c & 1u) * 8u : c * CHUNK;
             vec4 xs[4];
@@ -141,7 +141,7 @@ void main() {
                 }
             }
         }
-        for (uint e = chunks * CHUNK + TEAM_LANE; e < P.k; e += TEAM_SIZE) {
+        for (uint e = chunks * CHUNK + TEAM_LANE; e < P.k; e += team) {
             const float value = InF32(x).v[e];
             [[unroll]] for (uint r = 0; r < ROWS; ++r) {
                 const uint j = min(first + r, P.n - 1u);

@@ -1,5 +1,6 @@
-// Sums, maxima and minima over a workgroup; every invocation calls them and gets the result. With KEEL_SUBGROUPS over subgroups first,
-// of whatever size; without, over shared memory (the workgroup's size is then a power of two).
+// Sums, maxima and minima over a workgroup; every invocation calls them and gets the result. With KEEL_SUBGROUPS over subgroups first, of
+// whatever size (counted: there are drivers whose subgroups have fewer invocations than gl_SubgroupSize says); without, over shared
+// memory (the workgroup's size is then a power of two).
 #ifdef KEEL_SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -16,7 +17,8 @@ shared uint reduce_room[gl_WorkGroupSize.x];
         if (subgroupElect()) reduce_room[gl_SubgroupID] = to_uint(x);                                        \
         barrier();                                                                                           \
         x = from_uint(nothing);                                                                              \
-        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) {                  \
+        const uint lanes = subgroupAdd(1u);                                                                  \
+        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += lanes) {                            \
             const T y = from_uint(reduce_room[i]);                                                           \
             x = combine(x, y);                                                                               \
         }                                                                                                    \
