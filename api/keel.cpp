@@ -175,7 +175,7 @@ Stop stop_of(StopReason reason) {
 }
 
 Result result_of(GenerateResult &&r) {
-    if (r.reason == StopReason::device_lost) throw_error(ErrorKind::runtime, "{}", r.detail);
+    if (r.reason == StopReason::device_lost) keel::throw_error(keel::ErrorKind::runtime, "{}", r.detail);
     Result out;
     out.text = std::move(r.text);
     out.ids = std::move(r.ids);
