@@ -67,7 +67,7 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
     const std::string particular = facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, ", "));
     return fmt::format(
         "{}{} with {} parameters, backend {} ({}), {} cache of up to {} tokens at {} each, policy {}",
-        model.architecture->name, particular, model.parameter_count(), pipeline.device().plugin(),
+        model.architecture->name, particular, model.parameter_count(), pipeline.backends_text(),
         pipeline.device().info().description, types, pipeline.context(), format_bytes(kv.bytes_per_token()),
         pipeline.policy().library->id());
 }
