@@ -185,7 +185,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     }
     const uint begin = split * split_slots;
     end = min(end, begin + split_slots);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    SYNC; // out may lie over q
     for (uint base = begin; base < end; base += LANES) {
         const uint slot = base + lane;
         const int block = slot < end ? kv_block(c, table, head, slot) : -1;

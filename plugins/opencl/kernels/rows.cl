@@ -19,11 +19,11 @@ inline uint place_of(ulong key) {
 #define ALL_LARGEST(x, room) all_largest(x, room)
 inline ulong all_largest(ulong x, __local ulong *room) {
     room[LANE] = x;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    SYNC;
     ulong largest = 0;
     for (uint i = 0; i < LANES; ++i)
         largest = max(largest, room[i]);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    SYNC;
     return largest;
 }
 #endif

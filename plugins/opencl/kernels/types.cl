@@ -237,20 +237,20 @@ inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
 // Each lane adds all up itself: two barriers, none in a loop (PoCL 3.1 has faults there).
 inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    SYNC;
     float4 many = 0.0f;
     for (uint i = 0; i < LANES / 4; ++i)
         many += vload4(i, room);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    SYNC;
     return (many.x + many.y) + (many.z + many.w);
 }
 inline float all_max(float x, __local float *room) { // a NaN is passed over
     room[LANE] = x;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    SYNC;
     float4 many = -INFINITY;
     for (uint i = 0; i < LANES / 4; ++i)
         many = fmax(many, vload4(i, room));
-    barrier(CLK_LOCAL_MEM_FENCE);
+    SYNC;
     return fmax(fmax(many.x, many.y), fmax(many.z, many.w));
 }
 #endif
