@@ -104,6 +104,16 @@ TEST_CASE("fast products are refused by name where there are no cooperative matr
     }
 }
 
+TEST_CASE("the shipped config for Vulkan writes text") {
+    if (device_count() == 0) return;
+    const test::ProcessResult result =
+        test::run_process({KEEL_PROGRAM, "run", KEEL_SOURCE_DIR "/configs/vulkan.yaml", "--json", "--set",
+                           "generation.max_tokens=8", "--ignore-eos"});
+    INFO(result.out << result.err);
+    CHECK(result.code == 0);
+    CHECK(result.out.find("\"text\"") != std::string::npos);
+}
+
 TEST_CASE("a long row of ops that is never flushed runs in order") {
     if (device_count() == 0) return;
     Side side(library(), {});
