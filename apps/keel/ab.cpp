@@ -218,13 +218,13 @@ int run_ab(const AbArguments &a, const Program &program) {
         print_results(a, folder);
         return 0;
     }
-    const bool last =
-        finish_ab_shard(folder, shard, experiment.hash, [&](const std::vector<fs::path> &shards) {
-            std::error_code error;
-            fs::remove(folder / "results.jsonl", error); // of shards that were fewer, or had fewer items
-            merge_ab_shards(shards, folder);
-            print_results(a, folder);
-        });
+    const std::string key = fmt::format("{} items {}", experiment.hash, a.items);
+    const bool last = finish_ab_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
+        std::error_code error;
+        fs::remove(folder / "results.jsonl", error); // of shards that were fewer, or had fewer items
+        merge_ab_shards(shards, folder);
+        print_results(a, folder);
+    });
     if (!last && !program.quiet)
         console().message("keel: ", fmt::format("shard {} of {} is done; the last one merges them",
                                                 shard.index, shard.count));

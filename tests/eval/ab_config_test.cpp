@@ -186,4 +186,11 @@ TEST_CASE("the shard that is done last merges, of whichever number it is") {
     CHECK(finish_ab_shard(folder.path(), {1, 3}, "hash", merge));
     REQUIRE(merged.size() == 3);
     CHECK(merged[1] == folder / "shard-2-of-3.jsonl");
+    // One that runs again is not complete any more, and one that took fewer documents is another run's.
+    merged.clear();
+    reopen_ab_shard(folder.path(), {2, 3});
+    CHECK_FALSE(finish_ab_shard(folder.path(), {1, 3}, "hash", merge));
+    CHECK_FALSE(finish_ab_shard(folder.path(), {2, 3}, "hash items 2", merge));
+    CHECK(finish_ab_shard(folder.path(), {2, 3}, "hash", merge));
+    CHECK(merged.size() == 3);
 }

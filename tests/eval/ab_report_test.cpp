@@ -267,6 +267,9 @@ TEST_CASE("shards are merged in their order: equal records once, missing shards 
     other.shard = 3;
     refused({one, write_ab(folder / "y", other, {})}, "a shard of 3");
     other.shards = 3;
+    other.items = 2;
+    refused({one, write_ab(folder / "fewer", other, {})}, "with --items 2");
+    other.items = 0;
     refused({one, write_ab(folder / "z", other, {ab_item("full", "full", "i0", 0)})},
             "z/results.jsonl:2: another record");
     CHECK(contains(test::error_text([&] { merge_ab_shards({}, folder / "c"); }, ErrorKind::usage),

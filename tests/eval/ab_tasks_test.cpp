@@ -139,7 +139,7 @@ TEST_CASE("a task's prompts have the length that was asked for, and both protoco
             CHECK(longest * 10 >= static_cast<size_t>(unit.length) * 6); // it ends behind a sentence
             CHECK(unit.prompt.front() == *tokenizer().bos_id());
         }
-        CHECK(items->longest() > 512);
+        CHECK(items->longest(items->documents()).whole > 512);
     }
     AbTask small = task_of(AbTaskKind::passkey);
     small.lengths = {20};
@@ -172,7 +172,7 @@ TEST_CASE("a continuation is stretches of a text, with one token between prefix 
     task.documents = 7;
     const auto items = make_task_items(task, tokenizer(), tiny);
     CHECK_FALSE(items->has_question());
-    CHECK(items->longest() == 120);
+    CHECK(items->longest(7).whole == 120);
     std::set<std::vector<int32_t>> different;
     for (size_t d = 0; d < 7; ++d) {
         const auto units = items->units(d, AbProtocol::question_blind);
@@ -215,6 +215,10 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         const AbUnit second = items->units(1, AbProtocol::question_blind).at(0);
         CHECK(text_of(second.questions.at(0).ask) == "What? It is");
         CHECK(second.questions[0].expected == std::vector<std::string>{"12"});
+        const AbLongest longest = items->longest(2);
+        CHECK(longest.prompt == std::ssize(items->units(0, AbProtocol::query_aware).at(0).prompt));
+        CHECK(longest.whole == longest.prompt + 8);
+        CHECK(contains(longest.whole_at, "ruler.jsonl:1"));
     }
     task.path = folder.write(
         "longbench.jsonl", R"({"context": "Some context.", "input": "Who?", "answers": ["He"], "length": 3})"

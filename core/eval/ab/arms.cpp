@@ -4,12 +4,12 @@
 #include "eval/ab/draws.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <system_error>
 
 namespace keel {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
 using pipeline::PipelineConfig;
 
 constexpr uint64_t largest_seed = uint64_t{1} << 53; // what a config may say
@@ -22,10 +22,6 @@ PipelineConfig base_config(const PipelineConfig &arm) {
     config.sampling = {};
     config.generation = {};
     return config;
-}
-
-uint64_t bytes_of(Session &session) {
-    return session.cache().bytes_in_use();
 }
 
 } // namespace
@@ -42,7 +38,13 @@ AbArms::AbArms(const AbExperiment &experiment, Options options)
     bases_.resize(configs.size());
 }
 
-AbArms::~AbArms() = default;
+AbArms::~AbArms() {
+    bases_.clear();
+    std::error_code error; // a part in which nothing came is none
+    for (const fs::path &log : further_logs_) {
+        if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
+    }
+}
 
 // ---- pipelines and plans -------------------------------------------------------------------------------------------
 
@@ -78,7 +80,7 @@ bool AbArms::may_share(size_t run) const {
 void AbArms::group_runs(size_t number, Base &base) {
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         if (base_of_[r] != number || !may_share(r)) continue;
-        CachePlan &mine = plan(r, experiment_.runs[r].seeds.front(), 0);
+        CachePlan &mine = plan(r, experiment_.runs[r].seeds.front());
         for (size_t g = 0; group_of_[r] == alone; ++g) {
             if (g == base.groups.size()) base.groups.emplace_back();
             Gathered together = base.groups[g].gathered;
@@ -92,28 +94,50 @@ void AbArms::group_runs(size_t number, Base &base) {
         group.plan = &base.pipeline->add_shared_prefill(group.members);
 }
 
-CachePlan &AbArms::plan(size_t run, uint64_t seed, uint64_t document) {
+CachePlan &AbArms::plan(size_t run, uint64_t seed) {
     const AbRun &r = experiment_.runs[run];
     Pipeline &p = *bases_[base_of_[run]]->pipeline;
     if (r.keeps_all) return p.cache_plan();
-    const bool draws_anew = r.is_seeded && r.draws_slots;
-    const uint64_t own_seed = draws_anew ? ab_mix(seed, document) % largest_seed : r.is_seeded ? seed : 0;
-    CachePlan *&made = plans_[{run, own_seed}];
+    CachePlan *&made = plans_[{run, r.is_seeded ? seed : 0}];
     if (made != nullptr) return *made;
     pipeline::PolicySection section = r.config.policy;
-    if (r.is_seeded) section.seed.value = static_cast<int64_t>(own_seed);
-    // Plans that are made anew for each document would empty each other's log: the first one has it.
-    if (!options_.log_folder.empty() && (!draws_anew || document == 0)) {
-        std::string name = fmt::format("evictions-{}-{}-{}.jsonl", r.arm, r.budget, seed);
-        std::replace(name.begin(), name.end(), ':', '-');
-        section.log.value = options_.log_folder / name;
-    }
+    if (r.is_seeded) section.seed.value = static_cast<int64_t>(seed);
+    if (!options_.log_folder.empty()) section.log.value = log_path(r, seed);
     made = &p.add_policy(section);
     return *made;
 }
 
-uint64_t AbArms::full_bytes(int64_t tokens) {
-    const KvShape &s = pipeline(0).kv_shape();
+// Where slots are drawn by lot, one seed would draw the same ones of every document.
+void AbArms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const {
+    const AbRun &r = experiment_.runs[run];
+    if (r.is_seeded && r.draws_slots) session.cache().reseed(ab_mix(seed, document) % largest_seed);
+}
+
+// Opening a log empties it, and its sequences are numbered from 0: what an earlier process wrote stays, and this one writes the next part.
+fs::path AbArms::log_path(const AbRun &run, uint64_t seed) {
+    std::string stem = fmt::format("evictions-{}-{}-{}{}", run.arm, run.budget, seed, options_.log_suffix);
+    std::replace(stem.begin(), stem.end(), ':', '-');
+    std::error_code error;
+    const auto part = [&](int number) {
+        return options_.log_folder / (stem + (number == 1 ? "" : fmt::format("-part-{}", number)) + ".jsonl");
+    };
+    const auto has_some = [&](int number) {
+        const uint64_t size = fs::file_size(part(number), error);
+        return !error && size > 0;
+    };
+    if (!options_.resume) {
+        for (int number = 1; fs::exists(part(number), error); ++number)
+            fs::remove(part(number), error);
+    }
+    int number = 1;
+    while (has_some(number))
+        ++number;
+    if (number > 1) further_logs_.push_back(part(number));
+    return part(number);
+}
+
+uint64_t AbArms::full_bytes(size_t run, int64_t tokens) {
+    const KvShape &s = pipeline(run).kv_shape();
     const auto blocks = static_cast<uint64_t>((tokens + s.block_slots - 1) / s.block_slots);
     return blocks * s.block_bytes() * s.layers * s.kv_heads;
 }
@@ -136,7 +160,7 @@ void AbArms::check_prompt(size_t run, int64_t tokens) {
     const uint64_t seed = experiment_.runs[run].seeds.front();
     Base &b = base(run);
     std::string why;
-    if (!Session(*b.pipeline, plan(run, seed, 0)).can_take(tokens, &why))
+    if (!Session(*b.pipeline, plan(run, seed)).cache().can_take(tokens, true, &why))
         blame(run, static_cast<size_t>(tokens), Error(ErrorKind::input, why));
 }
 
@@ -155,7 +179,7 @@ Session &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const int32_
     group.notes.clear();
     auto session = std::make_unique<Session>(pipeline, *group.plan);
     const auto note = [&](const char *, uint64_t tokens, uint64_t) {
-        group.notes.push_back({tokens, bytes_of(*session), 0});
+        group.notes.push_back({tokens, session->kv_bytes(), 0});
     };
     if (!session->prefill(prompt, false, 1, note)) throw_error(ErrorKind::runtime, "cancelled");
     group.next = session->greedy();
@@ -171,18 +195,20 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::s
     Opened opened;
     try {
         Session &behind = parent(group, *b.pipeline, prompt);
-        opened.session = behind.fork(plan(run, seed, document));
+        opened.session = behind.fork(plan(run, seed));
+        draw_anew(*opened.session, run, seed, document);
         opened.notes = group.notes;
         opened.next = group.next;
-        opened.peak_bytes = bytes_of(*opened.session);
-        const auto start = Clock::now();
+        // The parent collects for all arms: of that each holds its own part.
+        for (Note &note : opened.notes)
+            note.kv_bytes += opened.session->cache().policy_bytes();
         opened.session->end_prompt();
-        opened.eviction_seconds = std::chrono::duration<double>(Clock::now() - start).count();
     } catch (const Error &e) {
         blame(run, prompt.size(), e);
     }
     Session &s = *opened.session;
-    opened.notes.push_back({static_cast<uint64_t>(s.tokens()), bytes_of(s), s.cache().evicted_slots()});
+    opened.notes.push_back({static_cast<uint64_t>(s.tokens()), ab_held_bytes(s), s.cache().evicted_slots()});
+    opened.policy_bytes = s.cache().policy_bytes();
     return opened;
 }
 
@@ -190,12 +216,13 @@ AbArms::Opened AbArms::open_alone(size_t run, uint64_t seed, uint64_t document,
                                   std::span<const int32_t> prompt) {
     Base &b = base(run);
     Opened opened;
-    opened.session = std::make_unique<Session>(*b.pipeline, plan(run, seed, document));
+    opened.session = std::make_unique<Session>(*b.pipeline, plan(run, seed));
     Session &s = *opened.session;
+    draw_anew(s, run, seed, document);
     uint64_t evicted = 0;
     const auto note = [&](const char *, uint64_t tokens, uint64_t) {
         const uint64_t gone = s.cache().evicted_slots();
-        opened.notes.push_back({tokens, bytes_of(s), gone - evicted});
+        opened.notes.push_back({tokens, ab_held_bytes(s), gone - evicted});
         evicted = gone;
     };
     try {
@@ -204,7 +231,7 @@ AbArms::Opened AbArms::open_alone(size_t run, uint64_t seed, uint64_t document,
         blame(run, prompt.size(), e);
     }
     opened.next = s.greedy();
-    opened.peak_bytes = s.stats().kv_peak_bytes;
+    opened.policy_bytes = s.cache().policy_bytes();
     return opened;
 }
 

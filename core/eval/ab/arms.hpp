@@ -19,6 +19,8 @@ class AbArms {
         std::shared_ptr<HostServices> host;
         Progress progress;                // of loading
         std::filesystem::path log_folder; // for eviction logs; empty: none
+        std::string log_suffix; // of their names, so that no two processes write one: "-shard-1-of-2"
+        bool resume = true;     // logs that are there stay, a new part is begun; false: they go
         bool share_prefill = true;
     };
     // What a session's cache held while a prompt was read.
@@ -28,9 +30,9 @@ class AbArms {
     // A session behind a prompt: read, told that it has ended, evicted from.
     struct Opened {
         std::unique_ptr<Session> session;
-        uint64_t peak_bytes = 0; // of its own cache, so far
+        // What the policy makes the core hold, behind the prompt: a copy for a question lacks the arrays that evictions leave behind.
+        uint64_t policy_bytes = 0;
         int32_t next = 0; // the most likely token behind the prompt, from before the eviction at its end
-        double eviction_seconds = 0; // of the eviction at the prompt's end, where the prefill was shared
         std::vector<Note> notes;
     };
 
@@ -54,8 +56,9 @@ class AbArms {
 
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
     const Tokenizer &tokenizer() { return *pipeline(0).tokenizer(); } // of the reference
-    // Bytes of a full cache of the reference that holds so many tokens.
-    uint64_t full_bytes(int64_t tokens);
+    // Bytes of a full cache that holds so many tokens: of the reference, and of a run's own types.
+    uint64_t full_bytes(int64_t tokens) { return full_bytes(0, tokens); }
+    uint64_t full_bytes(size_t run, int64_t tokens);
 
     static constexpr uint32_t logit_rows = 64; // that a step hands out at most
 
@@ -79,7 +82,9 @@ class AbArms {
     Base &base(size_t run);
     std::unique_ptr<Base> make_base(const pipeline::PipelineConfig &config);
     void group_runs(size_t number, Base &base);
-    CachePlan &plan(size_t run, uint64_t seed, uint64_t document);
+    CachePlan &plan(size_t run, uint64_t seed);
+    void draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const;
+    std::filesystem::path log_path(const AbRun &run, uint64_t seed);
     bool may_share(size_t run) const;
     Session &parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt);
     [[noreturn]] void blame(size_t run, size_t tokens, const Error &error) const;
@@ -89,8 +94,15 @@ class AbArms {
     std::vector<size_t> base_of_;  // [runs]
     std::vector<size_t> group_of_; // [runs], of the run's base; alone: by itself
     static constexpr size_t alone = SIZE_MAX;
+    std::vector<std::filesystem::path> further_logs_; // parts behind the first
     std::vector<std::unique_ptr<Base>> bases_;
-    std::map<std::pair<size_t, uint64_t>, CachePlan *> plans_; // of a run, under a policy's seed
+    std::map<std::pair<size_t, uint64_t>, CachePlan *> plans_; // of a run, under one of its seeds
 };
+
+// All that a sequence holds: its keys and values, copies of quantized ones that were rotated again, and what its policy makes the core
+// collect and keep. What every number of bytes in an experiment is made of.
+inline uint64_t ab_held_bytes(const Session &session) {
+    return session.kv_bytes() + session.cache().policy_bytes();
+}
 
 } // namespace keel

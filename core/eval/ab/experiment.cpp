@@ -116,7 +116,9 @@ class Resolver {
         e_.runs.push_back(std::move(again));
         e_.model_hash = ab_model_hash(*e_.reference().config.model.path);
         e_.resolved = ab_resolved_yaml(e_);
-        e_.hash = fingerprint(hashed_text());
+        const std::string text = hashed_text();
+        e_.experiment_hash = fingerprint(text);
+        e_.hash = fingerprint(fmt::format("{}\n{}", options_.circumstances, text));
         return std::move(e_);
     }
 
@@ -219,7 +221,7 @@ class Resolver {
     }
 
     std::string hashed_text() const {
-        std::string text = fmt::format("{}\nreference {}\n", options_.circumstances, e_.config.reference);
+        std::string text = fmt::format("reference {}\n", e_.config.reference);
         for (const AbRun &run : e_.runs) {
             PipelineConfig config = run.config;
             config.sampling = base_config_.sampling;

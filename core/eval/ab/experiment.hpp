@@ -31,6 +31,7 @@ struct AbExperiment {
     std::vector<AbRun> runs;              // the reference first
     std::vector<std::string> differences; // [arms] how each differs from the base, for people
     std::string hash;                     // 16 hex digits of all that decides about the numbers
+    std::string experiment_hash;          // the same but for AbResolveOptions::circumstances
     std::string model_hash;               // of the reference's model, sampled
     std::string
         resolved; // the experiment as YAML with every key and absolute paths; read back it is the same experiment

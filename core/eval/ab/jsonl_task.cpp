@@ -19,6 +19,7 @@ constexpr size_t most_answers = 1000;
 struct Line {
     std::string context, question, document, item;
     std::vector<std::string> expected;
+    size_t number = 0; // in the file, from 1
 };
 
 class JsonlItems : public AbTaskItems {
@@ -29,8 +30,26 @@ class JsonlItems : public AbTaskItems {
     }
     size_t documents() const override { return lines_.size(); }
     bool has_question() const override { return true; }
-    int64_t longest_prompt() const override { return 0; }
-    int64_t longest() const override { return 0; } // taking a whole file apart beforehand might take minutes
+    AbLongest longest(size_t documents) const override {
+        AbLongest out;
+        for (size_t d = 0; d < std::min(documents, lines_.size()); ++d) {
+            for (const AbUnit &unit : units(d, AbProtocol::query_aware)) {
+                const auto prompt = std::ssize(unit.prompt), whole = prompt + task_.max_tokens;
+                const auto at = [&] {
+                    return fmt::format("{}:{}", printable(task_.path.string(), 200), lines_[d].number);
+                };
+                if (prompt > out.prompt) {
+                    out.prompt = prompt;
+                    out.prompt_at = at();
+                }
+                if (whole > out.whole) {
+                    out.whole = whole;
+                    out.whole_at = at();
+                }
+            }
+        }
+        return out;
+    }
     std::string score_name() const override { return ab_answer_metric_name(task_.metric); }
     double score(const std::string &answer, const std::vector<std::string> &expected) const override {
         return ab_answer_score(task_.metric, answer, expected);
@@ -118,6 +137,7 @@ class JsonlItems : public AbTaskItems {
         }
         if (line.question.empty()) refuse(number, "expected a question behind the context, found none");
         line.item = fmt::format("{}", lines_.size());
+        line.number = number;
         // Questions over the same context share its luck.
         line.document = contexts_.emplace(line.context, line.item).first->second;
         lines_.push_back(std::move(line));

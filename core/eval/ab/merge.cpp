@@ -33,6 +33,10 @@ std::string shown(const fs::path &path) {
     return printable(path.string(), 200);
 }
 
+std::string items_text(const AbHeader &header) {
+    return header.items == 0 ? "all documents" : fmt::format("--items {}", header.items);
+}
+
 std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
     std::vector<Shard> shards;
     for (const fs::path &path : paths) {
@@ -52,6 +56,11 @@ std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
                 "the same file, model and options",
                 shown(shards[0].file), shown(shards[i].file), printable(a.config_hash, 40),
                 printable(b.config_hash, 40));
+        if (a.items != b.items)
+            throw_error(
+                ErrorKind::input,
+                "{} was run with {}, {} with {}: run the shards of one experiment with the same --items",
+                shown(shards[0].file), items_text(a), shown(shards[i].file), items_text(b));
         if (a.shards != b.shards)
             throw_error(ErrorKind::input,
                         "{} is a shard of {}, {} one of {}: shards of one experiment are cut alike",

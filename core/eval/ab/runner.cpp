@@ -13,9 +13,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t first_reruns = 8; // documents of each task that the reference is run on again in any case
+
 std::string item_key(const AbPlace &place, const std::string &item) {
     return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", place.arm, place.budget, place.protocol, place.task,
                        place.seed, item);
+}
+
+std::string task_key(const AbPlace &place) {
+    return place.task + "\n" + place.protocol;
 }
 
 // A folder with files, none of which is an experiment's: somebody's own.
@@ -40,9 +46,15 @@ AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
     const AbConfig &c = experiment.config;
     const bool logs = c.eviction_logs && !options.cost_only;
     if (logs) make_folder(); // before plans look whether their logs can be written
-    arms_ = std::make_unique<AbArms>(
-        experiment,
-        AbArms::Options{options.host, options.loading, logs ? c.output : fs::path{}, options.share_prefill});
+    AbArms::Options of_arms;
+    of_arms.host = options.host;
+    of_arms.progress = options.loading;
+    if (logs) of_arms.log_folder = c.output;
+    const AbShard &shard = options.shard;
+    if (shard.count > 1) of_arms.log_suffix = fmt::format("-shard-{}-of-{}", shard.index, shard.count);
+    of_arms.resume = options.resume;
+    of_arms.share_prefill = options.share_prefill;
+    arms_ = std::make_unique<AbArms>(experiment, std::move(of_arms));
     plan();
 }
 
@@ -59,19 +71,23 @@ void AbRunner::plan() {
             t.items = make_task_items(task, arms_->tokenizer(), *experiment_.reference().config.model.path);
             t.documents = t.items->documents();
             t.last_metric = t.items->has_question() ? t.items->score_name() : "top1";
-            const int64_t context = arms_->pipeline(0).context();
-            if (t.items->longest() > context)
-                throw_error(ErrorKind::input,
-                            "{}: task '{}': prompts with their answers have up to {} tokens, the full cache "
-                            "holds {} (model.context); ask "
-                            "for shorter ones",
-                            to_string(task.where), task.name, t.items->longest(), context);
         } else {
             t.documents = task.at.size() * static_cast<size_t>(task.repeats);
             t.last_metric = "decode_ms_p99";
         }
         if (options_.items > 0) t.documents = std::min(t.documents, static_cast<size_t>(options_.items));
         t.one_by_one = one_by_one;
+        if (t.items) {
+            t.longest = t.items->longest(t.documents);
+            const int64_t context = arms_->pipeline(0).context();
+            const std::string &at = t.longest.whole_at;
+            if (t.longest.whole > context)
+                throw_error(ErrorKind::input,
+                            "{}: task '{}': {}prompts with their answers have up to {} tokens, the full "
+                            "cache holds {} (model.context); ask for shorter ones",
+                            to_string(task.where), task.name, at.empty() ? at : at + ": ", t.longest.whole,
+                            context);
+        }
         tasks_.push_back(std::move(t));
     }
 }
@@ -99,6 +115,7 @@ void AbRunner::make_folder() const {
 void AbRunner::fill_header() {
     AbHeader &h = options_.header;
     h.config_hash = experiment_.hash;
+    h.experiment_hash = experiment_.experiment_hash;
     const AbRun &reference = experiment_.reference();
     h.model =
         fmt::format("{} ({})", reference.config.model.path->filename().string(), experiment_.model_hash);
@@ -107,6 +124,10 @@ void AbRunner::fill_header() {
     for (size_t i = 0; i < experiment_.config.arms.size(); ++i)
         h.arms.push_back({experiment_.config.arms[i].name, experiment_.differences[i]});
     h.contrasts = experiment_.config.contrasts;
+    for (const AbArmEntry &arm : experiment_.config.arms) {
+        if (arm.budgets.size() > 1) h.sweeps.push_back(arm.name);
+    }
+    h.items = options_.items > 0 ? static_cast<uint64_t>(options_.items) : 0;
     h.statistics = experiment_.config.statistics;
     h.shard = options_.shard.index;
     h.shards = options_.shard.count;
@@ -128,7 +149,7 @@ void AbRunner::fill_header() {
 }
 
 // What stands there, less items whose numbers were not all written: they are computed again.
-std::set<std::string> AbRunner::finished_items() const {
+std::set<std::string> AbRunner::finished_items() {
     std::set<std::string> all, whole;
     const auto each = [&](const auto &take) {
         read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
@@ -145,8 +166,10 @@ std::set<std::string> AbRunner::finished_items() const {
     };
     each([&](const AbRecord &record, const std::string &key) {
         if (!key.empty()) all.insert(key);
+        if (std::holds_alternative<AbWarning>(record)) warnings_.insert(ab_record_line(record));
         const auto *item = std::get_if<AbItem>(&record);
         if (item == nullptr) return;
+        note_value(*item);
         const auto task = std::find_if(tasks_.begin(), tasks_.end(),
                                        [&](const Task &t) { return t.task->name == item->task; });
         if (task != tasks_.end() && task->last_metric == item->metric) whole.insert(key);
@@ -165,6 +188,7 @@ void AbRunner::open_results() {
     // Two that write the same items would each find those of the other missing.
     lock_ = std::make_unique<AbFileLock>(
         experiment_.config.output / ("." + options_.shard.file_name() + ".lock"), false);
+    if (options_.shard.count > 1) reopen_ab_shard(experiment_.config.output, options_.shard);
     fill_header();
     std::error_code error;
     const bool exists = fs::exists(results(), error);
@@ -189,10 +213,31 @@ bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const 
     return finished_.contains(item_key(place, item));
 }
 
-// The noise floor needs a few documents only.
-bool AbRunner::reruns(size_t document) const {
-    constexpr size_t enough = 8;
-    return document < enough;
+// A few documents tell whether the reference repeats itself; where it does not, all of them tell by how much.
+bool AbRunner::reruns(const AbPlace &place, size_t document) const {
+    return document < first_reruns || differing_.contains(task_key(place));
+}
+
+// Compares what the reference gives the second time with what it gave.
+void AbRunner::note_value(const AbItem &item) {
+    const bool again = item.arm == experiment_.config.reference + std::string(ab_rerun_suffix);
+    if (!again && item.arm != experiment_.config.reference) return;
+    const std::string key = fmt::format("{}\n{}\n{}", task_key(item), item.item, item.metric);
+    if (!again) {
+        reference_values_[key] = item.value;
+        return;
+    }
+    const auto first = reference_values_.find(key);
+    if (first != reference_values_.end() && first->second != item.value) differing_.insert(task_key(item));
+}
+
+void AbRunner::write_item(const AbItem &item) {
+    writer_->write(item);
+    note_value(item);
+}
+
+void AbRunner::write_once(const AbWarning &warning) {
+    if (warnings_.insert(ab_record_line(warning)).second) writer_->write(warning);
 }
 
 // `runs` of a unit's are done.
@@ -208,9 +253,16 @@ void AbRunner::step(uint64_t runs) {
 void AbRunner::check_lengths() {
     for (const Task &task : tasks_) {
         const int64_t at = task.items ? 0 : *std::max_element(task.task->at.begin(), task.task->at.end());
-        const int64_t longest = task.items ? task.items->longest_prompt() : std::max<int64_t>(at, 1);
-        for (size_t r = 0; longest > 0 && r < experiment_.runs.size(); ++r)
-            at_task(*task.task, [&] { arms_->check_prompt(r, longest); });
+        const int64_t longest = task.items ? task.longest.prompt : std::max<int64_t>(at, 1);
+        for (size_t r = 0; r < experiment_.runs.size(); ++r)
+            at_task(*task.task, [&] {
+                try {
+                    arms_->check_prompt(r, longest);
+                } catch (const Error &e) {
+                    if (task.longest.prompt_at.empty()) throw;
+                    throw Error(e.kind(), fmt::format("{}: {}", task.longest.prompt_at, e.what()));
+                }
+            });
     }
 }
 
@@ -242,6 +294,8 @@ void AbRunner::run_task(const Task &task) {
     const bool asks = task.items->has_question();
     const std::vector<AbProtocol> one = {AbProtocol::question_blind};
     for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
+        if (asks && protocol == AbProtocol::query_aware && options_.shard.takes(0))
+            warn_of_short_answers(task);
         for (size_t d = 0; d < task.documents; ++d) {
             if (options_.shard.takes(d)) run_document(task, protocol, d);
         }
@@ -265,16 +319,16 @@ void AbRunner::run_document(const Task &task, AbProtocol protocol, size_t docume
 
 void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t document, const AbUnit &unit) {
     if (unit.split_changes_tokens && document == 0)
-        writer_->write(
+        write_once(
             AbWarning{"", "", protocol, task.task->name,
                       "context and question have other tokens apart than together; they are taken apart"});
     reference_logits_.clear();
     uint64_t done = 0;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         const AbRun &run = experiment_.runs[r];
-        if (run.is_rerun && !reruns(document)) continue;
         for (const uint64_t seed : run.seeds) {
             const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
+            if (run.is_rerun && !reruns(place, document)) continue;
             const bool with_maps = static_cast<int64_t>(document) < experiment_.config.maps &&
                                    seed == run.seeds.front() && !run.is_rerun;
             if (!unit.questions.empty()) {
@@ -283,6 +337,30 @@ void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t do
                 score_continuation(task, place, r, document, unit, with_maps);
             }
             step(++done);
+        }
+    }
+}
+
+// Under query_aware an answer of one token was read before anything was evicted.
+void AbRunner::warn_of_short_answers(const Task &task) {
+    constexpr size_t sampled = 8;
+    const Tokenizer &tokenizer = arms_->tokenizer();
+    const EncodeOptions plain{.add_special = false, .parse_special = false, .continues = true};
+    const auto is_short = [&](const AbQuestion &q) {
+        return q.max_tokens == 1 ||
+               std::any_of(q.expected.begin(), q.expected.end(), [&](const std::string &e) {
+                   return tokenizer.encode(" " + e, plain).size() <= 1;
+               });
+    };
+    for (size_t d = 0; d < std::min(task.documents, sampled); ++d) {
+        for (const AbUnit &unit : task.items->units(d, AbProtocol::query_aware)) {
+            if (std::none_of(unit.questions.begin(), unit.questions.end(), is_short)) continue;
+            write_once(
+                AbWarning{"", "", ab_protocol_name(AbProtocol::query_aware), task.task->name,
+                          "there are expected answers of one token: under query_aware the first token was "
+                          "read before anything was evicted, so these say nothing about a policy; ask them "
+                          "under question_blind"});
+            return;
         }
     }
 }
@@ -318,10 +396,11 @@ AbCost AbRunner::cost() {
                     static_cast<double>(task.documents) / static_cast<double>(std::max<size_t>(n, 1));
                 double prefill = 0, decode = 0, questions = 0;
                 for (size_t d = 0; d < n; ++d) {
-                    const double runs = static_cast<double>(per_document + (reruns(d) ? 1 : 0));
+                    const bool again = d < first_reruns;
+                    const double runs = static_cast<double>(per_document + (again ? 1 : 0));
                     for (const AbUnit &unit : task.items->units(d, protocol)) {
                         prefill += static_cast<double>(unit.prompt.size()) *
-                                   static_cast<double>(prefills + (reruns(d) ? 1 : 0));
+                                   static_cast<double>(prefills + (again ? 1 : 0));
                         decode += static_cast<double>(unit.continuation.size()) * runs;
                         for (const AbQuestion &q : unit.questions)
                             decode += static_cast<double>(std::ssize(q.ask) + q.max_tokens) * runs;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -63,7 +64,7 @@ class AbRunner {
     void make_folder() const;
     void fill_header();
     void open_results();
-    std::set<std::string> finished_items() const;
+    std::set<std::string> finished_items();
     void run_task(const Task &task);
     void run_document(const Task &task, AbProtocol protocol, size_t document);
     void run_unit(const Task &task, const std::string &protocol, size_t document, const AbUnit &unit);
@@ -73,7 +74,11 @@ class AbRunner {
                             const AbUnit &unit, bool with_maps);
     void run_speed(const Task &task);
     bool is_finished(const AbPlace &place, const std::string &item) const;
-    bool reruns(size_t document) const;
+    bool reruns(const AbPlace &place, size_t document) const;
+    void note_value(const AbItem &item);
+    void write_item(const AbItem &item);
+    void write_once(const AbWarning &warning);
+    void warn_of_short_answers(const Task &task);
     void step(uint64_t runs);
 
     const AbExperiment &experiment_;
@@ -83,6 +88,10 @@ class AbRunner {
     std::unique_ptr<AbFileLock> lock_; // while it writes
     std::unique_ptr<AbWriter> writer_;
     std::set<std::string> finished_;
+    std::set<std::string> warnings_;                 // lines that stand in the results
+    std::map<std::string, double> reference_values_; // of its items
+    std::set<std::string>
+        differing_; // tasks, with their protocol, in which the reference differs from itself
     std::vector<float> reference_logits_; // of the unit at hand, [scored, vocab]
     uint64_t done_ = 0, total_ = 0;       // documents times runs
     uint64_t per_document_ = 0;           // runs, their seeds counted

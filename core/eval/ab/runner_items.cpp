@@ -25,7 +25,7 @@ class TimelineNotes {
     void add() {
         const uint64_t gone = session_.cache().evicted_slots();
         notes_.push_back(
-            {static_cast<uint64_t>(session_.tokens()), session_.cache().bytes_in_use(), gone - evicted_});
+            {static_cast<uint64_t>(session_.tokens()), ab_held_bytes(session_), gone - evicted_});
         evicted_ = gone;
     }
     const std::vector<AbArms::Note> &notes() const { return notes_; }
@@ -101,7 +101,7 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
                 writer_->write(*map);
             }
         }
-        Measured measured(*arms_, s, opened);
+        Measured measured(*arms_, run, s, opened);
         int32_t id = question.ask.empty() ? opened.next : read_question(s, question.ask);
         std::vector<int32_t> ids;
         std::string text;
@@ -133,7 +133,7 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
             line.points = points_of(notes.notes());
             writer_->write(line);
         }
-        writer_->write(item);
+        write_item(item);
     }
 }
 
@@ -171,7 +171,7 @@ void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t
     TimelineNotes notes(opened.notes, s);
     std::optional<AbKeepMap> map;
     if (with_maps && s.cache().evictions() > 0) map = ab_keep_map(s, std::ssize(unit.prompt));
-    Measured measured(*arms_, s, opened);
+    Measured measured(*arms_, run, s, opened);
     std::vector<double> nll, kld, top1;
     for (size_t at = 0; at < feed.size();) {
         size_t n = 1;
@@ -240,7 +240,7 @@ void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t
         item.value = mean(*values);
         item.length = unit.length;
         measured.fill(item);
-        writer_->write(item);
+        write_item(item);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include "eval/ab/runner.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -13,6 +14,7 @@ struct AbRunner::Task {
     const AbTask *task = nullptr;
     std::unique_ptr<AbTaskItems> items; // NULL: speed
     size_t documents = 0;               // after --items
+    AbLongest longest;                  // of these; not of speed
     bool one_by_one = true;             // continuation: fed as decode steps, because an arm evicts in them
     std::string last_metric;            // written last of an item: what is there is whole
 };
@@ -20,29 +22,37 @@ struct AbRunner::Task {
 // What a session holds while it is measured: means over the steps that give numbers.
 struct AbRunner::Measured {
     // `session`: that of `opened`, or a copy of it.
-    Measured(AbArms &arms, Session &session, const AbArms::Opened &opened)
-        : arms_(arms), session_(session), peak_(opened.peak_bytes),
-          eviction_seconds_(opened.eviction_seconds),
-          evictions_before_(&session == opened.session.get() ? 0 : opened.session->cache().evictions()) {}
+    Measured(AbArms &arms, size_t run, Session &session, const AbArms::Opened &opened)
+        : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes) {
+        // A copy counts from where it was made.
+        const CacheManager &before = opened.session->cache();
+        peak_ = before.peak_bytes() + opened.policy_bytes;
+        if (&session == opened.session.get()) return;
+        evictions_before_ = before.evictions();
+        eviction_us_before_ = before.eviction_us();
+    }
 
     void sample() {
-        const KvCache &cache = session_.cache().cache();
-        const uint64_t bytes = cache.bytes_in_use();
+        const uint64_t policy = policy_bytes(), bytes = session_.kv_bytes() + policy;
         bytes_ += static_cast<double>(bytes);
+        policy_ += static_cast<double>(policy);
         full_ += static_cast<double>(arms_.full_bytes(session_.tokens()));
-        kept_ += mean_length(cache);
-        peak_ = std::max(peak_, bytes);
+        own_full_ += static_cast<double>(arms_.full_bytes(run_, session_.tokens()));
+        kept_ += mean_length(session_.cache().cache());
+        peak_ = std::max({peak_, bytes, session_.cache().peak_bytes() + policy});
         ++samples_;
     }
     void fill(AbItem &item) const {
         const double n = std::max<double>(1, static_cast<double>(samples_));
         item.kv_bytes = static_cast<uint64_t>(bytes_ / n);
         item.full_kv_bytes = static_cast<uint64_t>(full_ / n);
+        if (own_full_ != full_) item.own_full_kv_bytes = static_cast<uint64_t>(own_full_ / n);
+        item.policy_bytes = static_cast<uint64_t>(policy_ / n);
         item.kept_slots = kept_ / n;
         item.peak_kv_bytes = peak_;
         item.seen = static_cast<uint64_t>(session_.tokens());
         item.evictions = evictions_before_ + session_.cache().evictions();
-        item.eviction_us = 1e6 * eviction_seconds_;
+        item.eviction_us = eviction_us_before_ + session_.cache().eviction_us();
     }
     static double mean_length(const KvCache &cache) {
         const KvShape &s = cache.shape();
@@ -55,12 +65,16 @@ struct AbRunner::Measured {
     }
 
   private:
+    uint64_t policy_bytes() const { return std::max(opened_policy_bytes_, session_.cache().policy_bytes()); }
+
     AbArms &arms_;
+    size_t run_;
     Session &session_;
-    double bytes_ = 0, full_ = 0, kept_ = 0;
+    uint64_t opened_policy_bytes_;
+    double bytes_ = 0, policy_ = 0, full_ = 0, own_full_ = 0, kept_ = 0;
     uint64_t peak_ = 0, samples_ = 0;
-    double eviction_seconds_;
-    uint64_t evictions_before_;
+    uint64_t evictions_before_ = 0;
+    double eviction_us_before_ = 0;
 };
 
 // Which of a prompt's positions a cache still holds. Nothing where keys were rotated to other positions: those do not tell.

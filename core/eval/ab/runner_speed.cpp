@@ -49,7 +49,7 @@ void AbRunner::run_speed(const Task &task) {
         if (!s.can_take(decode, &why))
             throw_error(ErrorKind::input, "{}: task '{}': arm '{}' at depth {}: {}", to_string(t.where),
                         t.name, r.arm, depth, why);
-        Measured measured(*arms_, s, opened);
+        Measured measured(*arms_, run, s, opened);
         std::vector<double> times;
         for (int64_t i = 0; i < decode; ++i) {
             start = Clock::now();

@@ -87,12 +87,21 @@ std::optional<AbShard> ab_shard_from_environment(const std::function<const char 
     return std::nullopt;
 }
 
-bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::string &config_hash,
+void reopen_ab_shard(const fs::path &folder, const AbShard &shard) {
+    const AbFileLock lock(folder / "merge.lock", true);
+    std::error_code error;
+    fs::remove(done_file(folder, shard), error);
+    if (error)
+        throw_error(ErrorKind::runtime, "{}: cannot be removed: {}", done_file(folder, shard).string(),
+                    error.message());
+}
+
+bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::string &key,
                      const std::function<void(const std::vector<fs::path> &shards)> &merge) {
     const AbFileLock lock(folder / "merge.lock", true);
     {
         std::ofstream out(done_file(folder, shard), std::ios::trunc);
-        out << config_hash << '\n';
+        out << key << '\n';
         if (!out.flush())
             throw_error(ErrorKind::runtime, "{}: cannot be written", done_file(folder, shard).string());
     }
@@ -100,8 +109,8 @@ bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::st
     for (uint32_t i = 1; i <= shard.count; ++i) {
         const AbShard one{i, shard.count};
         std::ifstream in(done_file(folder, one));
-        std::string hash;
-        if (!std::getline(in, hash) || hash != config_hash) return false;
+        std::string theirs;
+        if (!std::getline(in, theirs) || theirs != key) return false;
         files.push_back(folder / one.file_name());
     }
     merge(files);

@@ -39,10 +39,12 @@ class AbFileLock {
     int fd_;
 };
 
-// Notes that a shard is complete. True for the one that finds all of them complete: it is to call `merge`, which runs under a lock on
+// Takes back that a shard is complete: it runs again, maybe with other documents. Throws Error(runtime) where the system refuses.
+void reopen_ab_shard(const std::filesystem::path &folder, const AbShard &shard);
+
+// Notes that a shard is complete, of the run that `key` tells from others (its config hash, and how many documents it was to take). True for the one that finds all of them complete: it is to call `merge`, which runs under a lock on
 // the folder. Throws Error(runtime) where the system refuses.
-bool finish_ab_shard(const std::filesystem::path &folder, const AbShard &shard,
-                     const std::string &config_hash,
+bool finish_ab_shard(const std::filesystem::path &folder, const AbShard &shard, const std::string &key,
                      const std::function<void(const std::vector<std::filesystem::path> &shards)> &merge);
 
 } // namespace keel

@@ -52,8 +52,7 @@ class Continuation : public AbTaskItems {
     }
     size_t documents() const override { return static_cast<size_t>(task_.documents); }
     bool has_question() const override { return false; }
-    int64_t longest() const override { return task_.prefix + task_.score; }
-    int64_t longest_prompt() const override { return task_.prefix; }
+    AbLongest longest(size_t) const override { return {task_.prefix, task_.prefix + task_.score, {}, {}}; }
     std::string score_name() const override { return {}; }
     double score(const std::string &, const std::vector<std::string> &) const override { return 0; }
 
@@ -94,9 +93,9 @@ class Recall : public AbTaskItems {
         return task_.lengths.size() * static_cast<size_t>(std::max<int64_t>(task_.depths, 1) * task_.items);
     }
     bool has_question() const override { return true; }
-    int64_t longest() const override { return longest_prompt() + answer_room; }
-    int64_t longest_prompt() const override {
-        return *std::max_element(task_.lengths.begin(), task_.lengths.end());
+    AbLongest longest(size_t) const override {
+        const int64_t prompt = *std::max_element(task_.lengths.begin(), task_.lengths.end());
+        return {prompt, prompt + answer_room, {}, {}};
     }
     std::string score_name() const override { return "hit"; }
     double score(const std::string &answer, const std::vector<std::string> &expected) const override {

@@ -32,15 +32,20 @@ struct AbUnit {
     bool split_changes_tokens = false; // context and question apart have other tokens than together
 };
 
+// The longest prompts of a task, questions included: upper bounds.
+struct AbLongest {
+    int64_t prompt = 0, whole = 0;   // tokens, without and with the longest answer that may be written
+    std::string prompt_at, whole_at; // where these stand: "FILE:LINE"; empty: they were made to a length
+};
+
 // A task's documents, made one by one from a tokenizer: the same for all arms that share it.
 class AbTaskItems {
   public:
     virtual ~AbTaskItems() = default;
     virtual size_t documents() const = 0;
     virtual bool has_question() const = 0; // so that the protocols differ
-    // Tokens of the longest prompt with its answer: an upper bound. 0: not known beforehand.
-    virtual int64_t longest() const = 0;
-    virtual int64_t longest_prompt() const = 0; // the same without the answer
+    // Of the first `documents`. May take as long as making their tokens takes.
+    virtual AbLongest longest(size_t documents) const = 0;
     // `document` below documents(). Under query_aware there is one unit for each question, see parts().
     virtual std::vector<AbUnit> units(size_t document, AbProtocol protocol) const = 0;
     virtual std::string score_name() const = 0; // of the metric of an answer: "hit", "f1"
