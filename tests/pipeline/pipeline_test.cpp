@@ -120,10 +120,10 @@ TEST_CASE(
         warnings("policy:\n  plugin: none\n  positions: rerotated\n  protect: {prefix: 4, recent: 2}\n"
                  "  trigger: {on: [insert]}\n  budget: {tokens: 9}\n");
     for (const char *line :
-         {"f.yaml:7:20: policy.budget has no effect: policy none never evicts",
-          "f.yaml:5:21: policy.protect.prefix has no effect",
-          "f.yaml:5:32: policy.protect.recent has no effect", "f.yaml:4:14: policy.positions has no effect",
-          "f.yaml:6:17: policy.trigger.on has no effect"})
+         {"f.yaml:8:20: policy.budget has no effect: policy none never evicts",
+          "f.yaml:6:21: policy.protect.prefix has no effect",
+          "f.yaml:6:32: policy.protect.recent has no effect", "f.yaml:5:14: policy.positions has no effect",
+          "f.yaml:7:17: policy.trigger.on has no effect"})
         CHECK_THAT(told, Contains(line));
     CHECK(std::count(told.begin(), told.end(), '\n') == 5);
 }
