@@ -80,10 +80,11 @@ class SyncBench {
                 if (pipeline_.host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
             }
         }
+        const std::vector<double> eager = rates[0];
         for (size_t s = 0; s < n; ++s) {
             std::vector<double> ratios;
             for (size_t r = 0; r < rates[s].size(); ++r)
-                ratios.push_back(rates[s][r] / rates[0][r]);
+                ratios.push_back(rates[s][r] / eager[r]);
             results[s].strategy = strategies_[s];
             median_interval(ratios, results[s].low, results[s].high);
             results[s].ratio = Spread::of(std::move(ratios));
