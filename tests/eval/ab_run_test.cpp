@@ -1,7 +1,5 @@
-#include "eval/ab/runner.hpp"
-#include "eval/ab/table.hpp"
+#include "ab_lab.hpp"
 #include "support/error_text.hpp"
-#include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -10,62 +8,14 @@
 #include <set>
 
 using namespace keel;
+using test::contains;
 using test::error_text;
+using test::Lab;
+using test::tiny;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
-
-const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
-
-// A base pipeline and an experiment over it, in a folder of its own.
-struct Lab {
-    test::TempFolder folder;
-
-    Lab() { base("on: [prefill_end]"); }
-    void base(const std::string &trigger) const {
-        folder.write("base.yaml", "model: {path: " + tiny +
-                                      ", context: 512}\nbackend: {plugin: cpu, params: {threads: 1}}\n" +
-                                      "policy: {plugin: none, protect: {prefix: 4}, trigger: {" + trigger +
-                                      "}}\n");
-    }
-    AbExperiment resolve(const std::string &text) const {
-        AbResolveOptions options;
-        options.circumstances = "test";
-        options.host = host;
-        return resolve_ab(load_ab_config(folder.write("ab.yaml", "base: base.yaml\n" + text)), options);
-    }
-    // Runs it into a folder; what was written, less what may differ between runs: times.
-    std::multiset<std::string> run(const std::string &text, const std::string &output,
-                                   AbRunOptions options = {}) const {
-        const AbExperiment e = resolve(text + "output: " + output + "\n");
-        options.host = host;
-        AbRunner runner(e, options);
-        runner.run();
-        return records(runner.results());
-    }
-    static std::multiset<std::string> records(const fs::path &file) {
-        std::multiset<std::string> lines;
-        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
-            if (auto *item = std::get_if<AbItem>(&record)) item->eviction_us = 0;
-            if (!std::holds_alternative<AbTimeline>(record)) lines.insert(ab_record_line(record));
-        });
-        return lines;
-    }
-    static std::vector<AbItem> items(const fs::path &file) {
-        std::vector<AbItem> all;
-        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
-            if (const auto *item = std::get_if<AbItem>(&record)) all.push_back(*item);
-        });
-        return all;
-    }
-
-    std::shared_ptr<HostServices> host = std::make_shared<HostServices>();
-};
 
 const std::string recall = "protocol: [question_blind, query_aware]\n"
                            "tasks:\n"
@@ -173,7 +123,9 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
     for (const AbItem &item : Lab::items(lab.folder / "shared/results.jsonl")) {
         const bool keeps_all = item.arm.starts_with("full");
         CHECK((item.evictions > 0) == !keeps_all);
-        CHECK(item.full_kv_bytes >= item.kv_bytes);
+        CHECK(item.full_kv_bytes >= item.kv_bytes - item.policy_bytes);
+        CHECK(item.peak_kv_bytes >= item.kv_bytes);
+        CHECK((item.policy_bytes > 0) == !keeps_all);
         if (!keeps_all) CHECK(item.kept_slots < 80);
         if (item.metric == "nll" && item.seed == 1) nll[item.item].insert(fmt::format("{}", item.value));
         if (item.metric == "kld" && keeps_all) CHECK(item.value == 0); // the same twice: no noise
@@ -291,21 +243,4 @@ TEST_CASE("speeds are measured in turns") {
                                                 {"prefill_tokens_per_second", 2 * arms},
                                                 {"ttft_ms", 4 * arms}});
     CHECK(order == std::vector<std::string>{"full", "window", "full#again", "full#again", "window", "full"});
-}
-
-TEST_CASE("an eviction log is written for each arm that evicts, if asked for") {
-    const Lab lab;
-    const AbExperiment e = lab.resolve(
-        "arms: {full: {policy: none}, window: {policy: sliding_window}}\nbudgets: [{tokens: 48}]\n"
-        "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 1}]\n"
-        "output: {directory: out, eviction_logs: true}\n");
-    AbRunOptions options;
-    options.host = lab.host;
-    AbRunner runner(e, options);
-    CHECK(runner.cost().prefill_tokens > 100);
-    runner.run();
-    const fs::path log = lab.folder / "out/evictions-window-tokens-48-1.jsonl";
-    REQUIRE(fs::exists(log));
-    CHECK(fs::file_size(log) > 100);
-    CHECK(fs::exists(lab.folder / "out/resolved.yaml"));
 }

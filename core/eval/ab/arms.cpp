@@ -202,6 +202,7 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::s
         // The parent collects for all arms: of that each holds its own part.
         for (Note &note : opened.notes)
             note.kv_bytes += opened.session->cache().policy_bytes();
+        opened.peak_bytes = opened.session->cache().peak_bytes();
         opened.session->end_prompt();
     } catch (const Error &e) {
         blame(run, prompt.size(), e);

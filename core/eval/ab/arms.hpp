@@ -32,6 +32,7 @@ class AbArms {
         std::unique_ptr<Session> session;
         // What the policy makes the core hold, behind the prompt: a copy for a question lacks the arrays that evictions leave behind.
         uint64_t policy_bytes = 0;
+        uint64_t peak_bytes = 0; // of the cache alone, up to the prompt's end: a copy begins anew
         int32_t next = 0; // the most likely token behind the prompt, from before the eviction at its end
         std::vector<Note> notes;
     };

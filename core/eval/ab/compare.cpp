@@ -58,8 +58,7 @@ void find_equal_reruns(AbComparison &comparison) {
     const auto decides = [](const AbContrast &c) { return c.meaning.is_quality(); };
     // nll, kld and perplexities; not 0 for all, as a reference's distance from itself is.
     const auto is_fine = [](const AbContrast &c) {
-        return c.meaning.kind == AbMetric::Kind::quality && !c.meaning.higher_is_better && !c.yes_no &&
-               c.mean_b != 0;
+        return c.meaning.kind == AbMetric::Kind::divergence && c.mean_b != 0;
     };
     const bool all = comparison.same_config && comparison.lost == 0 &&
                      std::all_of(comparison.contrasts.begin(), comparison.contrasts.end(),

@@ -26,7 +26,7 @@ struct AbRunner::Measured {
         : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes) {
         // A copy counts from where it was made.
         const CacheManager &before = opened.session->cache();
-        peak_ = before.peak_bytes() + opened.policy_bytes;
+        peak_ = std::max(before.peak_bytes(), opened.peak_bytes) + opened.policy_bytes;
         if (&session == opened.session.get()) return;
         evictions_before_ = before.evictions();
         eviction_us_before_ = before.eviction_us();

@@ -1,0 +1,178 @@
+// What a run writes beside its numbers: logs, bytes, warnings, second runs of the reference.
+#include "ab_lab.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <map>
+#include <set>
+
+using namespace keel;
+using test::contains;
+using test::error_text;
+using test::Lab;
+using test::tiny;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+} // namespace
+
+TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on writes a part of its own") {
+    const Lab lab;
+    const std::string text =
+        "arms: {full: {policy: none}, window: {policy: sliding_window}, random: {policy: random}}\n"
+        "budgets: [{tokens: 48}]\n"
+        "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 3}]\n"
+        "output: {directory: out, eviction_logs: true}\n";
+    const auto run = [&](AbRunOptions options) {
+        const AbExperiment e = lab.resolve(text);
+        options.host = lab.host;
+        AbRunner runner(e, options);
+        runner.run();
+    };
+    // Documents are sequences of the log, one after the other.
+    const auto sequences = [&](const std::string &name) {
+        std::ifstream in(lab.folder / ("out/" + name));
+        std::set<std::string> all;
+        for (std::string line; std::getline(in, line);)
+            all.insert(line.substr(0, line.find(',')));
+        return all.size();
+    };
+    {
+        const AbExperiment e = lab.resolve(text);
+        AbRunOptions options;
+        options.host = lab.host;
+        CHECK(AbRunner(e, options).cost().prefill_tokens > 100);
+    }
+    AbRunOptions two;
+    two.items = 2;
+    run(two);
+    const std::string random = "evictions-random-tokens-48-1", window = "evictions-window-tokens-48-1";
+    CHECK(sequences(random + ".jsonl") == 2);
+    CHECK(sequences(window + ".jsonl") == 2);
+    run({});
+    CHECK(sequences(random + ".jsonl") == 2); // as it was
+    CHECK(sequences(random + "-part-2.jsonl") == 1);
+    run({});
+    CHECK_FALSE(fs::exists(lab.folder / ("out/" + random + "-part-3.jsonl")));
+    AbRunOptions again;
+    again.resume = false;
+    run(again);
+    CHECK(sequences(random + ".jsonl") == 3);
+    CHECK_FALSE(fs::exists(lab.folder / ("out/" + random + "-part-2.jsonl")));
+    AbRunOptions shard;
+    shard.shard = {2, 2};
+    run(shard);
+    CHECK(sequences(window + "-shard-2-of-2.jsonl") == 1);
+    CHECK(sequences(window + ".jsonl") == 3);
+    CHECK(fs::exists(lab.folder / "out/resolved.yaml"));
+}
+
+TEST_CASE(
+    "bytes are those of the whole sequence: copies of quantized keys, a replay, what policies collect") {
+    const Lab lab;
+    lab.run("arms:\n"
+            "  full: {policy: none}\n"
+            "  turned: {kv: q8_0, policy: {plugin: keydiff, positions: rerotated}}\n"
+            "  snapkv: {policy: {plugin: snapkv, params: {window: 16}}}\n"
+            "  kvzip: {policy: kvzip}\n"
+            "  h2o: {policy: h2o}\n"
+            "reference: full\n"
+            "budgets: [{tokens: 64}]\n"
+            "tasks: [{kind: continuation, text: " +
+                tiny + "/heldout.txt, prefix: 160, score: 10, documents: 1}]\n",
+            "out");
+    std::map<std::string, AbItem> items;
+    std::map<std::string, AbTimeline> lines;
+    read_ab_records(lab.folder / "out/results.jsonl", [&](AbRecord &&record, uint64_t) {
+        if (const auto *item = std::get_if<AbItem>(&record); item != nullptr && item->metric == "nll")
+            items[item->arm] = *item;
+        if (const auto *line = std::get_if<AbTimeline>(&record)) lines[line->arm] = *line;
+    });
+    REQUIRE(items.size() == 6);
+    for (const auto &[arm, line] : lines) {
+        INFO(arm);
+        // The tokens are fed at once: the item's bytes are those of the line's last point, one sum in both places.
+        CHECK(items[arm].kv_bytes == line.points.back()[1]);
+        for (const auto &point : line.points)
+            CHECK(point[1] <= items[arm].peak_kv_bytes);
+    }
+    // All slots of a head of 64 hold q8_0 rows; that were turned, in f32 or their codes, too.
+    const AbItem &turned = items["turned"];
+    CHECK(turned.own_full_kv_bytes > 0);
+    CHECK(turned.own_full_kv_bytes < turned.full_kv_bytes);
+    CHECK(items["snapkv"].own_full_kv_bytes == 0);
+    CHECK(items["h2o"].policy_bytes > 0);
+    CHECK(items["full"].policy_bytes == 0);
+    const auto cache_peak = [&](const std::string &arm) {
+        return items[arm].peak_kv_bytes - items[arm].policy_bytes;
+    };
+    CHECK(cache_peak("kvzip") > cache_peak("snapkv")); // it repeats the prompt beside it
+}
+
+TEST_CASE("a prompt that is too long is refused before the first item, with its line") {
+    const Lab lab;
+    std::string text;
+    for (int i = 0; i < 3; ++i) {
+        std::string words;
+        for (int w = 0; w < (i == 1 ? 2000 : 20); ++w)
+            words += "word ";
+        text += R"({"input": ")" + words + R"(\nWhat?", "outputs": ["x"]})" + "\n";
+    }
+    lab.folder.write("lines.jsonl", text);
+    const std::string file = "arms: {full: {policy: none}}\n"
+                             "tasks: [{kind: jsonl, path: lines.jsonl, max_tokens: 4}]\n";
+    const std::string found = error_text([&] { lab.run(file, "out"); });
+    INFO(found);
+    CHECK(contains(found, "lines.jsonl:2: "));
+    CHECK(contains(found, "the full cache holds 512 (model.context)"));
+    CHECK_FALSE(fs::exists(lab.folder / "out/results.jsonl"));
+    AbRunOptions first;
+    first.items = 1; // the long one is not asked for
+    lab.run(file, "out", first);
+}
+
+TEST_CASE("where the reference differs from itself, it is run again on all documents") {
+    const Lab lab;
+    const std::string text = "arms: {full: {policy: none}}\n"
+                             "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 10}]\n";
+    lab.run(text, "out");
+    const auto again = [&] {
+        size_t count = 0;
+        for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl"))
+            count += item.arm == "full#again" ? 1 : 0;
+        return count;
+    };
+    CHECK(again() == 8);
+    // As if the third document had come out otherwise.
+    const AbHeader header = read_ab_header(lab.folder / "out/results.jsonl");
+    std::string changed = ab_header_line(header) + "\n";
+    read_ab_records(lab.folder / "out/results.jsonl", [&](AbRecord &&record, uint64_t) {
+        auto *item = std::get_if<AbItem>(&record);
+        if (item != nullptr && item->arm == "full#again" && item->item == "2") item->value = 1 - item->value;
+        changed += ab_record_line(record) + "\n";
+    });
+    lab.folder.write("out/results.jsonl", changed);
+    lab.run(text, "out");
+    CHECK(again() == 10);
+}
+
+TEST_CASE("answers of one token are warned of where the question is known before the eviction") {
+    const Lab lab;
+    lab.folder.write("lines.jsonl",
+                     "{\"input\": \"The ball was red.\\nWhat colour? It was\", \"outputs\": [\"red\"]}\n"
+                     "{\"input\": \"The ball was blue.\\nWhat colour? It was\", \"outputs\": [\"blue\"]}\n");
+    const std::string file = "arms: {full: {policy: none}}\nprotocol: [question_blind, query_aware]\n"
+                             "tasks: [{kind: jsonl, path: lines.jsonl, max_tokens: 1}]\n";
+    const auto count = [](const std::multiset<std::string> &lines) {
+        size_t found = 0;
+        for (const std::string &line : lines)
+            found += contains(line, "expected answers of one token") ? 1 : 0;
+        return found;
+    };
+    CHECK(count(lab.run(file, "out")) == 1);
+    CHECK(count(lab.run(file, "out")) == 1); // said once, however often the run goes on
+}

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "eval/ab/runner.hpp"
+#include "eval/ab/table.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+// Experiments on models/tiny, in a folder of their own.
+namespace keel::test {
+
+namespace fs = std::filesystem;
+
+inline bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+inline const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
+
+// A base pipeline and an experiment over it, in a folder of its own.
+struct Lab {
+    TempFolder folder;
+
+    Lab() { base("on: [prefill_end]"); }
+    void base(const std::string &trigger) const {
+        folder.write("base.yaml", "model: {path: " + tiny +
+                                      ", context: 512}\nbackend: {plugin: cpu, params: {threads: 1}}\n" +
+                                      "policy: {plugin: none, protect: {prefix: 4}, trigger: {" + trigger +
+                                      "}}\n");
+    }
+    AbExperiment resolve(const std::string &text) const {
+        AbResolveOptions options;
+        options.circumstances = "test";
+        options.host = host;
+        return resolve_ab(load_ab_config(folder.write("ab.yaml", "base: base.yaml\n" + text)), options);
+    }
+    // Runs it into a folder; what was written, less what may differ between runs: times.
+    std::multiset<std::string> run(const std::string &text, const std::string &output,
+                                   AbRunOptions options = {}) const {
+        const AbExperiment e = resolve(text + "output: " + output + "\n");
+        options.host = host;
+        AbRunner runner(e, options);
+        runner.run();
+        return records(runner.results());
+    }
+    static std::multiset<std::string> records(const fs::path &file) {
+        std::multiset<std::string> lines;
+        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
+            if (auto *item = std::get_if<AbItem>(&record)) {
+                CHECK((item->eviction_us > 0) == (item->evictions > 0));
+                item->eviction_us = 0;
+            }
+            if (!std::holds_alternative<AbTimeline>(record)) lines.insert(ab_record_line(record));
+        });
+        return lines;
+    }
+    static std::vector<AbItem> items(const fs::path &file) {
+        std::vector<AbItem> all;
+        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
+            if (const auto *item = std::get_if<AbItem>(&record)) all.push_back(*item);
+        });
+        return all;
+    }
+
+    std::shared_ptr<HostServices> host = std::make_shared<HostServices>();
+};
+
+} // namespace keel::test

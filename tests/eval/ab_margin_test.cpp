@@ -1,0 +1,329 @@
+// What equal numbers prove and what they do not; families, what could be seen in them, and the noise floor.
+#include "ab_results.hpp"
+#include "eval/ab/compare.hpp"
+#include "eval/ab/noise.hpp"
+#include "eval/ab/summary.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+using namespace keel;
+using test::ab_header;
+using test::ab_item;
+
+namespace {
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+AbContrast measured(const std::vector<double> &a, const std::vector<double> &b, const std::string &metric) {
+    AbPairs pairs;
+    pairs.a = a;
+    pairs.b = b;
+    for (uint32_t i = 0; i < a.size(); ++i)
+        pairs.clusters.push_back(i);
+    AbContrast c;
+    c.a = "a";
+    c.b = "b";
+    c.task = "t";
+    c.metric = metric;
+    c.meaning = ab_metric(metric);
+    c.family = "x";
+    measure_contrast(c, pairs, {});
+    return c;
+}
+
+// Hits of which the first `lost` are none.
+std::vector<double> hits(size_t n, size_t lost) {
+    std::vector<double> out(n, 1);
+    std::fill_n(out.begin(), lost, 0);
+    return out;
+}
+
+AbContrast settled(std::vector<AbContrast> all, const AbStatistics &s = {}) {
+    settle_verdicts(all, s);
+    return all[0];
+}
+
+struct Loaded {
+    AbNames names;
+    AbTable table;
+    AbSummary summary;
+};
+
+std::unique_ptr<Loaded> load(const test::TempFolder &folder, const AbHeader &header,
+                             const std::vector<AbRecord> &records) {
+    static int number = 0;
+    auto out = std::make_unique<Loaded>();
+    out->table =
+        load_ab_table(test::write_ab(folder / fmt::format("r{}", number++), header, records), out->names);
+    out->summary = summarize_ab(out->table, out->names);
+    return out;
+}
+
+const AbContrast &find(const std::vector<AbContrast> &all, const std::string &a, const std::string &b,
+                       const std::string &metric) {
+    for (const AbContrast &c : all)
+        if (c.a == a && c.b == b && c.metric == metric) return c;
+    throw std::runtime_error("no such contrast: " + a + ", " + b + ", " + metric);
+}
+
+bool warned(const AbSummary &s, const std::string &part) {
+    return std::any_of(s.warnings.begin(), s.warnings.end(),
+                       [&](const AbWarning &w) { return contains(w.text, part); });
+}
+
+} // namespace
+
+TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
+    const AbContrast twenty = settled({measured(hits(20, 0), hits(20, 0), "hit")});
+    CHECK(twenty.verdict == AbVerdict::equal);
+    CHECK(twenty.interval->low < -0.15);
+    CHECK_FALSE(twenty.within_margin);
+    const std::string line = verdict_line(twenty);
+    CHECK(contains(line, "a is equal in every item to b on t hit: 0 [-0.161"));
+    CHECK_FALSE(contains(line, "margin"));
+    const std::string table = ab_contrast_table({&twenty});
+    CHECK(contains(table, "equal in every item"));
+    CHECK_FALSE(contains(table, "within"));
+    const auto json = ab_contrasts_json({twenty})[0];
+    CHECK(json.at("verdict") == "equal in every item");
+    CHECK(json.at("within_margin") == false);
+    // Shares of several questions, or means of several seeds, are no more.
+    const std::vector<double> halves(20, 0.5);
+    const AbContrast shares = settled({measured(halves, halves, "f1")});
+    CHECK(shares.verdict == AbVerdict::equal);
+    CHECK(shares.interval->low < -0.1);
+    CHECK_FALSE(shares.within_margin);
+    // Where the interval excludes it, it is said.
+    AbStatistics loose;
+    loose.margin = 0.2;
+    CHECK(settled({measured(hits(20, 0), hits(20, 0), "hit")}, loose).within_margin);
+    CHECK(settled({measured(hits(2000, 0), hits(2000, 0), "hit")}).within_margin);
+    const AbContrast none = settled({measured({}, {}, "hit")});
+    CHECK(std::string(ab_verdict_name(none.verdict)) == "no item in common");
+    CHECK_FALSE(none.within_margin);
+}
+
+TEST_CASE("what could be seen is what the verdict is held to, in every family") {
+    const AbContrast lost = measured(hits(30, 7), hits(30, 0), "hit");
+    const AbContrast alone = settled({lost}), of_many = settled(std::vector<AbContrast>(12, lost));
+    CHECK(alone.verdict == AbVerdict::worse);
+    CHECK(of_many.verdict == AbVerdict::not_distinguishable);
+    CHECK(of_many.interval == alone.interval); // of one contrast, as ever
+    REQUIRE(of_many.detectable);
+    CHECK(*of_many.detectable > *alone.detectable);
+    // Nothing is "not distinguishable" and larger than what could have been seen.
+    for (const size_t n : {6, 8, 12, 20, 30, 60, 200})
+        for (const size_t of : {0, 1, 3, 5, 6, 9, 20, 100})
+            for (const size_t family : {1, 4, 40}) {
+                if (of > n) continue;
+                AbContrast c =
+                    settled(std::vector<AbContrast>(family, measured(hits(n, of), hits(n, 0), "hit")));
+                INFO(n << " hits, " << of << " lost, among " << family);
+                if (c.verdict == AbVerdict::not_distinguishable && c.detectable)
+                    CHECK(std::abs(c.effect) <= *c.detectable);
+                if (c.verdict == AbVerdict::worse) CHECK(c.detectable);
+                c.noise = 0.9; // held back by noise, and by that much
+                const AbContrast held = settled({c});
+                if (held.verdict == AbVerdict::not_distinguishable && held.detectable)
+                    CHECK(std::abs(held.effect) <= *held.detectable);
+            }
+    // Seven documents reach 1 in 64: enough for one contrast, not for four.
+    const AbContrast seven = measured(hits(7, 7), hits(7, 0), "hit");
+    CHECK(settled({seven}).verdict == AbVerdict::worse);
+    CHECK(settled({seven}).detectable);
+    const AbContrast among = settled(std::vector<AbContrast>(4, seven));
+    CHECK(among.verdict == AbVerdict::not_distinguishable);
+    CHECK_FALSE(among.detectable);
+    CHECK(contains(ab_contrast_table({&among}), "not distinguishable (too few documents)"));
+}
+
+TEST_CASE("a sweep does not cost the declared contrasts their verdict") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 40; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 1));
+        records.emplace_back(ab_item("window", "tokens:128", name, i < 8 ? 0 : 1));
+        for (int budget = 64; budget < 64 * 20; budget += 64)
+            records.emplace_back(ab_item("snapkv", fmt::format("tokens:{}", budget), name, i < 3 ? 0 : 1));
+    }
+    AbHeader header = ab_header();
+    header.statistics.primary = "passkey";
+    header.contrasts = {{"window", "q4cache"}};
+    const auto crowded = load(folder, header, records);
+    CHECK(find(crowded->summary.contrasts, "window", "full", "hit").verdict ==
+          AbVerdict::not_distinguishable);
+    header.sweeps = {"snapkv"};
+    const auto apart = load(folder, header, records);
+    const AbContrast &c = find(apart->summary.contrasts, "window", "full", "hit");
+    CHECK(c.verdict == AbVerdict::worse);
+    CHECK(c.family == "primary");
+    CHECK(c.family_size == 1);
+    const AbContrast &swept = find(apart->summary.contrasts, "snapkv", "full", "hit");
+    CHECK(swept.family == "primary, sweeps");
+    CHECK(swept.family_size == 19);
+    CHECK(contains(ab_summary_text(apart->summary), "Against the reference, sweeps"));
+    // A declared contrast is no sweep.
+    header.contrasts = {{"window", "snapkv"}};
+    CHECK(find(load(folder, header, records)->summary.contrasts, "snapkv", "full", "hit").family ==
+          "primary");
+}
+
+TEST_CASE("at equal bytes the primary task is a family of its own, and noise holds verdicts back, too") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes, double value,
+                         const std::string &metric) {
+        for (int i = 0; i < 20; ++i) {
+            AbItem item = ab_item(arm, budget, fmt::format("i{}", i), value + 0.001 * (i % 3), metric);
+            item.kv_bytes = bytes;
+            records.emplace_back(item);
+        }
+    };
+    for (const char *metric : {"hit", "nll"}) {
+        add("full", "full", 8000, 0.6, metric);
+        add("full#again", "full", 8000, 0.6, metric);
+        add("window", "tokens:64", 2000, 0.5, metric);
+        add("window", "tokens:256", 4000, 0.5, metric);
+        add("q4cache", "full", 3000, 0.7, metric);
+    }
+    AbHeader header = ab_header();
+    header.statistics.primary = "passkey";
+    const auto quiet = load(folder, header, records);
+    const AbContrast &hit = find(quiet->summary.equal_bytes, "q4cache", "window", "hit");
+    CHECK(hit.family == "primary, equal bytes");
+    CHECK(hit.family_size == 1);
+    CHECK(hit.verdict == AbVerdict::better);
+    CHECK(find(quiet->summary.equal_bytes, "q4cache", "window", "nll").family == "secondary, equal bytes");
+    for (AbRecord &record : records) {
+        auto &item = std::get<AbItem>(record);
+        if (item.arm == "full#again") item.value += 0.3;
+    }
+    const auto noisy = load(folder, header, records);
+    const AbContrast &held = find(noisy->summary.equal_bytes, "q4cache", "window", "hit");
+    CHECK(held.noise == Approx(0.3));
+    CHECK(held.verdict == AbVerdict::not_distinguishable);
+}
+
+TEST_CASE("the noise floor is the distance between two runs, not what few documents leave open") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 60; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 1));
+        records.emplace_back(ab_item("window", "tokens:128", name, i < 20 ? 0 : 1));
+        if (i < 8) records.emplace_back(ab_item("full#again", "full", name, i == 0 ? 0 : 1));
+    }
+    const auto loaded = load(folder, ab_header(), records);
+    const AbContrast &c = find(loaded->summary.contrasts, "window", "full", "hit");
+    CHECK(c.noise == Approx(1.0 / 8));
+    CHECK(c.verdict ==
+          AbVerdict::worse); // a third is lost: an interval over 8 documents would have reached to 0.5
+    CHECK(warned(loaded->summary, "differs from itself in 1 of 8"));
+    // Changes that cancel out are noise, too.
+    AbNames names;
+    AbCell a, b;
+    a.kind = b.kind = ab_metric("hit");
+    for (uint32_t i = 0; i < 4; ++i) {
+        a.points.push_back({i, i, i < 2 ? 1.0 : 0.0, 0, -1, 1});
+        b.points.push_back({i, i, i % 2 == 0 ? 1.0 : 0.0, 0, -1, 1});
+        names.number(fmt::format("{}", i));
+    }
+    CHECK(ab_mean_distance(a, b, names) == 0.5);
+}
+
+TEST_CASE("an arm of a smaller type that evicts and frees nothing is warned of") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 12; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 1));
+        AbItem masked = ab_item("q4cache", "tokens:128", name, 1);
+        masked.kv_bytes = masked.own_full_kv_bytes = 2250; // of 8000 in the reference's types
+        masked.policy_bytes = 100;
+        records.emplace_back(masked);
+        AbItem honest = ab_item("snapkv", "tokens:128", name, 1);
+        honest.own_full_kv_bytes = 4250;
+        records.emplace_back(honest);
+    }
+    const auto loaded = load(folder, ab_header(), records);
+    CHECK(warned(loaded->summary, "no memory was saved: 2.2 KiB of 2.2 KiB are held, 100 B of it for"));
+    size_t count = 0;
+    for (const AbWarning &w : loaded->summary.warnings)
+        count += contains(w.text, "no memory was saved") ? 1 : 0;
+    CHECK(count == 1);
+}
+
+TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") {
+    const test::TempFolder folder;
+    const auto results = [&](const std::string &name, const std::string &commit,
+                             const std::string &experiment, bool with_nll, double shift = 0) {
+        std::vector<AbRecord> records;
+        for (int i = 0; i < 12; ++i) {
+            const std::string item = fmt::format("i{}", i);
+            for (const char *arm : {"full", "window"}) {
+                const std::string budget = *arm == 'f' ? "full" : "tokens:128";
+                records.emplace_back(ab_item(arm, budget, item, 1));
+                if (with_nll) records.emplace_back(ab_item(arm, budget, item, 3.1 + 0.1 * i + shift, "nll"));
+            }
+        }
+        AbHeader header = ab_header();
+        header.commit = commit;
+        header.config_hash = commit + experiment;
+        header.experiment_hash = experiment;
+        return test::write_ab(folder / name, header, records);
+    };
+    AbCompareOptions strict;
+    strict.strict = true;
+    const auto first = results("first", "1", "e", true);
+    const AbComparison again = compare_ab(first, results("again", "2", "e", true), strict);
+    CHECK(again.same_experiment);
+    CHECK_FALSE(again.same_config);
+    CHECK(again.passed());
+    for (const AbContrast &c : again.contrasts)
+        CHECK(c.is_equal_rerun);
+    CHECK(contains(ab_comparison_text(again),
+                   "4 of 4 contrasts are equal in every item, 4 of these within the "
+                   "margin (4 of a rerun, equal to the bit)"));
+    CHECK(ab_comparison_json(again).at("contrasts")[0].at("equal_rerun") == true);
+    // Another experiment with the same hits: the hits prove nothing.
+    const AbComparison other = compare_ab(first, results("other", "1", "x", true), strict);
+    CHECK_FALSE(other.passed());
+    CHECK(other.unproven == 2);
+    // A bit differs in what is continuous: the hits are a sample again.
+    const AbComparison near = compare_ab(first, results("near", "2", "e", true, 1e-9), strict);
+    CHECK_FALSE(near.passed());
+    // Hits alone: one program run twice is the same, two programs are not.
+    const auto alone = results("alone", "1", "h", false);
+    CHECK(compare_ab(alone, results("same", "1", "h", false), strict).passed());
+    const AbComparison commits = compare_ab(alone, results("commit", "2", "h", false), strict);
+    CHECK_FALSE(commits.passed());
+    CHECK(commits.unproven == 2);
+}
+
+TEST_CASE("compare counts the noise of both experiments") {
+    const test::TempFolder folder;
+    const auto results = [&](const std::string &name, double again, double window) {
+        std::vector<AbRecord> records;
+        for (int i = 0; i < 20; ++i) {
+            const std::string item = fmt::format("i{}", i);
+            const double own = 3 + 0.01 * (i % 5);
+            records.emplace_back(ab_item("full", "full", item, own, "nll"));
+            if (i < 8) records.emplace_back(ab_item("full#again", "full", item, own + again, "nll"));
+            records.emplace_back(ab_item("window", "tokens:128", item, own + window, "nll"));
+        }
+        return test::write_ab(folder / name, ab_header(), records);
+    };
+    const auto quiet = results("quiet", 0, 0.1), worse = results("worse", 0, 0.3),
+               noisy = results("noisy", 0.5, 0.3);
+    CHECK(compare_ab(quiet, worse, {}).worse == 1);
+    const AbComparison held = compare_ab(quiet, noisy, {});
+    CHECK(held.worse == 0);
+    CHECK(find(held.contrasts, "window", "window", "nll").noise == Approx(0.5));
+}
