@@ -17,9 +17,10 @@ namespace keel {
 
 // What a Device is made of. The table is a copy that was adopted (its missing slots are NULL).
 struct DeviceSpec {
-    std::string plugin;            // the backend's id, for messages
-    keel_backend table{};          //
-    std::string selector = "auto"; // "auto", an index, part of a device's name or vendor, or its type (case does not matter)
+    std::string plugin;   // the backend's id, for messages
+    keel_backend table{}; //
+    std::string selector =
+        "auto"; // "auto", an index, part of a device's name or vendor, or its type (case does not matter)
     std::vector<const keel_param *>
         params; // the plugin's table, checked and complete; copied from during creation
     std::shared_ptr<HostServices> host;
