@@ -124,8 +124,8 @@ void add_tokenize(CLI::App &app, Program &program) {
     CLI::Option *text = command
                             .add_option_function<std::string>(
                                 "TEXT",
-                                [o](const std::string &text) {
-                                    o->text = text;
+                                [o](const std::string &given) {
+                                    o->text = given;
                                     o->has_text = true;
                                 },
                                 "The text; without it and -f: what is piped in")

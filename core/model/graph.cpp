@@ -52,7 +52,7 @@ void Graph::make_workspace(bool with_memory) {
     gate_up_ = make(A, {m, 2 * ffn});
     act_ = make(A, {m, ffn});
     if (options_.ffn != nullptr)
-        joined_ = make(config_.post_norms ? A : KEEL_DTYPE_F32, {m, config_.hidden_size});
+        joined_ = make(config_.post_norms ? A : keel_dtype{KEEL_DTYPE_F32}, {m, config_.hidden_size});
     if (!weights_.has_output()) return;
     logits_ = make(KEEL_DTYPE_F32, {options_.max_logit_rows, config_.vocab_size});
     next_id_ = make(KEEL_DTYPE_I32, {1});

@@ -193,9 +193,11 @@ void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     step_ids_.assign(ids.begin(), ids.end());
     step_positions_.assign(positions.begin(), positions.end());
     taps_.clear();
+    step_caches_.clear();
     for (const Part &part : parts_) {
         part.cache->append(n);
         taps_.push_back(part.cache->begin_step(n, kind));
+        step_caches_.push_back(&part.cache->cache());
     }
     step_kind_ = kind;
     rows_ = rows;
@@ -205,7 +207,7 @@ void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     settled_ = false;
     pending_.reset();
     history_.insert(history_.end(), ids.begin(), ids.end());
-    forward(step_ids_, step_positions_, caches(), rows, taps_);
+    forward(step_ids_, step_positions_, step_caches_, rows, taps_);
 }
 
 // A step that was taken elsewhere, where steps may have been longer.
@@ -246,8 +248,8 @@ void Session::read_logits() {
 template <typename Read>
 void Session::read_results(const Read &read) {
     bool again = false;
-    const std::vector<int32_t> ids = step_ids_;
-    const size_t before = history_.size() - ids.size();
+    std::vector<int32_t> ids; // of a step that has to be taken again
+    const size_t before = history_.size() - step_ids_.size();
     const std::optional<int32_t> pending = pending_;
     const StepKind kind = step_kind_;
     const uint32_t rows = rows_;
@@ -258,6 +260,7 @@ void Session::read_results(const Read &read) {
             pending_ = pending;
             return read();
         } catch (const Error &error) {
+            if (!again) ids = step_ids_;
             go_on_elsewhere(error, before);
             again = true;
         }

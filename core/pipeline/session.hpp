@@ -196,6 +196,8 @@ class Session {
     std::optional<int32_t> said_; // what greedy() gave
     std::vector<float> residual_; // between the parts of a step
     std::vector<StepTap *> taps_; // of the parts
+    Caches
+        step_caches_; // of the parts, kept from step to step as all of these: a decode step allocates nothing
     StepKind step_kind_ = StepKind::decode;
     uint32_t rows_ = 0;
     bool logits_read_ = false, settled_ = true, is_broken_ = false;

@@ -66,8 +66,8 @@ void Session::serve_replay() {
 
 Session::Session(Session &parent, std::vector<Part> parts)
     : pipeline_(parent.pipeline_), parts_(std::move(parts)), pending_(parent.pending_),
-      loaded_from_(parent.loaded_from_), logits_(parent.logits_), rows_(parent.rows_),
-      results_(parent.results_) {
+      loaded_from_(parent.loaded_from_), logits_(parent.logits_), results_(parent.results_),
+      rows_(parent.rows_) {
     history_.reserve(static_cast<size_t>(pipeline_.context()));
     history_ = parent.history_;
     logits_read_ = true;
