@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs the Debian packages of scripts/packages.txt that are missing: install-packages.sh build | test | check.
+# Installs the Debian packages of scripts/packages.txt that are missing: install-packages.sh build | test | check | cross.
 # A step takes the packages of the steps before it along. Needs root (or sudo) only if something is missing.
 set -eu
 step=${1:-build}
 list=$(dirname "$0")/packages.txt
-case $step in build | test | check) ;; *) echo "usage: $0 build|test|check" >&2; exit 2 ;; esac
+case $step in build | test | check | cross) ;; *) echo "usage: $0 build|test|check|cross" >&2; exit 2 ;; esac
 
 wanted=$(awk -v last="$step" '
     /^#/ || /^$/ {next}

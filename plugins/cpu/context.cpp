@@ -52,16 +52,16 @@ keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
         isa = best_isa(features);
         return KEEL_OK;
     }
-    constexpr Isa all[] = {Isa::scalar, Isa::avx2, Isa::avx512};
-    for (Isa candidate : all) {
-        if (!keel_same(word, isa_name(candidate))) continue;
-        isa = candidate;
-        if (isa_available(features, candidate)) return KEEL_OK;
+    char there[isa_list_bytes];
+    available_isas(features, there);
+    for (uint32_t i = 0; i < isa_count; ++i) {
+        isa = static_cast<Isa>(i);
+        if (!keel_same(word, isa_name(isa))) continue;
+        if (isa_available(features, isa)) return KEEL_OK;
         return fail(host, KEEL_E_UNSUPPORTED,
-                    "isa: %s is not available: this machine has %s; use one of these, or auto", word,
-                    available_isas(features));
+                    "isa: %s is not available: this machine has %s; use one of these, or auto", word, there);
     }
-    return fail(host, KEEL_E_INVALID_ARG, "isa: unknown value '%s'; use auto, scalar, avx2 or avx512", word);
+    return fail(host, KEEL_E_INVALID_ARG, "isa: unknown value '%s'; use auto or one of %s", word, there);
 }
 
 } // namespace

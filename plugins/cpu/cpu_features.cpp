@@ -1,22 +1,21 @@
 #include "cpu_features.hpp"
 
+#include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace keel_cpu {
 
 const char *isa_name(Isa isa) {
-    switch (isa) {
-    case Isa::avx2:
-        return "avx2";
-    case Isa::avx512:
-        return "avx512";
-    default:
-        return "scalar";
-    }
+    constexpr const char *names[isa_count] = {"scalar", "avx2", "avx512", "neon", "dotprod", "fp16", "i8mm"};
+    return names[static_cast<uint32_t>(isa)];
 }
 
 #if defined(__x86_64__)
@@ -69,6 +68,71 @@ void cpu_name(char out[49]) {
         memcpy(out + 16 * i, &r, 16);
     }
 }
+#elif defined(__aarch64__)
+namespace {
+
+#if defined(__linux__) // and Android: what the kernel says of the processor, by its own numbers
+constexpr unsigned long hwcap_asimdhp = 1ul << 10, hwcap_cpuid = 1ul << 11, hwcap_asimddp = 1ul << 20,
+                        hwcap_asimdfhm = 1ul << 23, hwcap2_i8mm = 1ul << 13, hwcap2_bf16 = 1ul << 14;
+
+bool all_of(unsigned long word, unsigned long bits) {
+    return (word & bits) == bits;
+}
+#elif defined(__APPLE__)
+bool has(const char *feature) {
+    int value = 0;
+    size_t bytes = sizeof value;
+    return sysctlbyname(feature, &value, &bytes, nullptr, 0) == 0 && value != 0;
+}
+#endif
+
+} // namespace
+
+CpuFeatures cpu_features() {
+    CpuFeatures f{};
+    f.neon = true;
+#if defined(__linux__)
+    const unsigned long one = getauxval(AT_HWCAP), two = getauxval(AT_HWCAP2);
+    f.dotprod = all_of(one, hwcap_asimddp);
+    f.fp16 = f.dotprod && all_of(one, hwcap_asimdhp | hwcap_asimdfhm);
+    f.i8mm = f.fp16 && all_of(two, hwcap2_i8mm | hwcap2_bf16);
+#elif defined(__APPLE__)
+    f.dotprod = has("hw.optional.arm.FEAT_DotProd");
+    f.fp16 = f.dotprod && has("hw.optional.arm.FEAT_FP16") && has("hw.optional.arm.FEAT_FHM");
+    f.i8mm = f.fp16 && has("hw.optional.arm.FEAT_I8MM") && has("hw.optional.arm.FEAT_BF16");
+#endif
+    return f;
+}
+
+void cpu_name(char out[49]) {
+    memset(out, 0, 49);
+#if defined(__linux__)
+    if (!all_of(getauxval(AT_HWCAP), hwcap_cpuid)) return; // the system does not let us read it
+    uint64_t id = 0;
+    __asm__ volatile("mrs %0, midr_el1" : "=r"(id));
+    struct Part {
+        uint32_t number;
+        const char *name;
+    };
+    constexpr Part arm[] = {
+        {0xd03, "Cortex-A53"},  {0xd05, "Cortex-A55"},  {0xd07, "Cortex-A57"},  {0xd08, "Cortex-A72"},
+        {0xd09, "Cortex-A73"},  {0xd0a, "Cortex-A75"},  {0xd0b, "Cortex-A76"},  {0xd0c, "Neoverse N1"},
+        {0xd0d, "Cortex-A77"},  {0xd40, "Neoverse V1"}, {0xd41, "Cortex-A78"},  {0xd44, "Cortex-X1"},
+        {0xd46, "Cortex-A510"}, {0xd47, "Cortex-A710"}, {0xd48, "Cortex-X2"},   {0xd49, "Neoverse N2"},
+        {0xd4d, "Cortex-A715"}, {0xd4e, "Cortex-X3"},   {0xd4f, "Neoverse V2"}, {0xd80, "Cortex-A520"},
+        {0xd81, "Cortex-A720"}, {0xd82, "Cortex-X4"}};
+    const uint32_t maker = id >> 24 & 0xff, part = id >> 4 & 0xfff;
+    for (const Part &p : arm)
+        if (maker == 0x41 && part == p.number) {
+            snprintf(out, 49, "%s", p.name);
+            return;
+        }
+    snprintf(out, 49, "ARM64 processor, maker 0x%02x, part 0x%03x", maker, part);
+#elif defined(__APPLE__)
+    size_t bytes = 48;
+    if (sysctlbyname("machdep.cpu.brand_string", out, &bytes, nullptr, 0) != 0) out[0] = 0;
+#endif
+}
 #else
 CpuFeatures cpu_features() {
     return {};
@@ -79,22 +143,26 @@ void cpu_name(char out[49]) {
 #endif
 
 bool isa_available(const CpuFeatures &f, Isa isa) {
-    switch (isa) {
-    case Isa::avx2:
-        return f.avx2;
-    case Isa::avx512:
-        return f.avx512;
-    default:
-        return true;
-    }
+    const bool there[isa_count] = {true, f.avx2, f.avx512, f.neon, f.dotprod, f.fp16, f.i8mm};
+    return there[static_cast<uint32_t>(isa)];
 }
 
 Isa best_isa(const CpuFeatures &f) {
-    return f.avx512 ? Isa::avx512 : f.avx2 ? Isa::avx2 : Isa::scalar;
+    Isa best = Isa::scalar;
+    for (uint32_t i = 0; i < isa_count; ++i)
+        if (isa_available(f, static_cast<Isa>(i))) best = static_cast<Isa>(i);
+    return best;
 }
 
-const char *available_isas(const CpuFeatures &f) {
-    return f.avx512 ? "scalar, avx2, avx512" : f.avx2 ? "scalar, avx2" : "scalar";
+const char *available_isas(const CpuFeatures &f, char (&out)[isa_list_bytes]) {
+    out[0] = 0;
+    for (uint32_t i = 0; i < isa_count; ++i) {
+        if (!isa_available(f, static_cast<Isa>(i))) continue;
+        const size_t used = strlen(out);
+        snprintf(out + used, isa_list_bytes - used, "%s%s", used == 0 ? "" : ", ",
+                 isa_name(static_cast<Isa>(i)));
+    }
+    return out;
 }
 
 } // namespace keel_cpu

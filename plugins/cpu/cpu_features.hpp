@@ -5,24 +5,31 @@
 
 namespace keel_cpu {
 
-// Instruction sets that kernels are compiled for, in rising order of speed.
-enum class Isa : uint32_t { scalar = 0, avx2 = 1, avx512 = 2 };
+// Instruction sets that kernels are compiled for: `scalar` anywhere, then each architecture's in rising order of speed.
+enum class Isa : uint32_t { scalar = 0, avx2 = 1, avx512 = 2, neon = 3, dotprod = 4, fp16 = 5, i8mm = 6 };
+constexpr uint32_t isa_count = 7;
 
 const char *isa_name(Isa isa);
 
+// In each architecture one holds what is below it.
 struct CpuFeatures {
-    bool avx2;   // AVX2 + FMA + F16C, and the system saves the upper halves
-    bool avx512; // avx2 and F, BW, VL, DQ, and the system saves the masks and 32 wide registers
+    bool avx2;    // AVX2 + FMA + F16C, and the system saves the upper halves
+    bool avx512;  // avx2 and F, BW, VL, DQ, and the system saves the masks and 32 wide registers
+    bool neon;    // ARM64: always there
+    bool dotprod; // products of four signed bytes, summed (FEAT_DotProd)
+    bool fp16;    // dotprod, f16 arithmetic, and f16 products summed in f32 (FEAT_FP16, FEAT_FHM)
+    bool i8mm;    // fp16, and products of small matrices of bytes and of bf16 (FEAT_I8MM, FEAT_BF16)
 };
 
-// CPUID and XGETBV, asked afresh on each call. [any]
+// The processor asked afresh on each call. [any]
 CpuFeatures cpu_features();
 
 bool isa_available(const CpuFeatures &features, Isa isa);
 Isa best_isa(const CpuFeatures &features);
 
-// "scalar, avx2": what `params.isa` may name here. Static text.
-const char *available_isas(const CpuFeatures &features);
+// "scalar, avx2": what `params.isa` may name here, into `out`, which is returned.
+constexpr uint32_t isa_list_bytes = 64;
+const char *available_isas(const CpuFeatures &features, char (&out)[isa_list_bytes]);
 
 // The processor's own name, NUL at the end; empty if it does not tell.
 void cpu_name(char out[49]);

@@ -18,7 +18,8 @@ keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_de
     cpu_name(name);
     snprintf(info.name, sizeof info.name, "%s", name[0] != 0 ? name : "CPU");
     snprintf(info.vendor, sizeof info.vendor, "%s", "");
-    snprintf(info.driver, sizeof info.driver, "keel cpu (%s)", available_isas(cpu_features()));
+    char isas[isa_list_bytes];
+    snprintf(info.driver, sizeof info.driver, "keel cpu (%s)", available_isas(cpu_features(), isas));
     info.type = KEEL_DEVICE_CPU;
     info.flags = KEEL_DEVICE_UNIFIED | KEEL_DEVICE_IMPORTS_HOST;
     uint64_t available;

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while weights go by
 constexpr int64_t dot_rows_max = 6;        // more rows of x than this are worth unpacking panels for
 
-enum class Path { int8, dot, panel };
+enum class Path { int8, dot, half_few, half_many, panel };
 
 // What a matmul does and how its work is cut.
 struct Matmul {
@@ -19,8 +19,12 @@ struct Matmul {
     Path path = Path::panel;
     int64_t m = 0;
     int64_t unit = 1; // rows of W that the kernel takes at a time
-    int64_t quantized_bytes = 0, panel_bytes = 0;
+    int64_t quantized_bytes = 0, panel_bytes = 0, half_bytes = 0;
 };
+
+constexpr bool is_half(Path p) {
+    return p == Path::half_few || p == Path::half_many;
+}
 
 constexpr int64_t round_up(int64_t x, int64_t to) {
     return (x + to - 1) / to * to;
@@ -29,6 +33,19 @@ constexpr int64_t round_up(int64_t x, int64_t to) {
 const char *weight_name(WeightType t) {
     constexpr const char *names[weight_types] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
     return names[static_cast<int>(t)];
+}
+
+// Whether products of 16 bits are there for W's type, and wanted.
+bool takes(const keel_ctx *ctx, const WeightView &w, uint32_t types) {
+    return ctx->fast && w.layout == Layout::rows && (types >> static_cast<uint32_t>(w.type) & 1u) != 0;
+}
+
+// Rounded rows of x and their scales, which lie behind them.
+int64_t half_stride(const Matmul &job) {
+    return round_up(job.task.w.cols, 8);
+}
+int64_t half_bytes(const Matmul &job, int64_t m) {
+    return round_up(m * (half_stride(job) * 2 + 4), 64);
 }
 
 // Settles everything but addresses. x's and out's buffers may be NULL.
@@ -48,20 +65,32 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.x_stride = a->x->stride[0];
     job.task.out_stride = a->out->stride[0];
     const bool quantized = w.type == WeightType::q8_0 || w.type == WeightType::q4_0;
-    job.path = w.layout == Layout::interleaved && ctx->fast ? Path::int8
-               : !quantized && job.m <= dot_rows_max        ? Path::dot
-                                                            : Path::panel;
-    job.unit = job.path == Path::int8 ? ctx->linear->group : job.path == Path::dot ? 1 : ctx->linear->panel;
+    const bool few = job.m <= dot_rows_max, half_few = takes(ctx, w, ctx->linear->half_few);
+    job.path = w.layout == Layout::interleaved && ctx->fast    ? Path::int8
+               : few && half_few                               ? Path::half_few
+               : few && !quantized                             ? Path::dot
+               : !few && takes(ctx, w, ctx->linear->half_many) ? Path::half_many
+                                                               : Path::panel;
+    job.unit = job.path == Path::int8                                ? ctx->linear->group
+               : job.path == Path::dot || job.path == Path::half_few ? 1
+               : job.path == Path::half_many                         ? half_tile_rows
+                                                                     : ctx->linear->panel;
     if (job.path == Path::int8)
         job.quantized_bytes = round_up(job.m * (w.cols / 32) * static_cast<int64_t>(sizeof(ActBlock)), 64);
     // A plan serves smaller m too, which may take another path.
+    if (is_half(job.path))
+        job.half_bytes = half_bytes(job, job.m);
+    else if (half_few)
+        job.half_bytes = half_bytes(job, dot_rows_max);
     job.panel_bytes = round_up(ctx->linear->panel * ctx->linear->panel_k * 4, 64);
     return KEEL_OK;
 }
 
 uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
     if (job.path == Path::int8) return static_cast<uint64_t>(job.quantized_bytes);
-    return job.path == Path::panel ? static_cast<uint64_t>(job.panel_bytes) * ctx->threads : 0;
+    if (job.path == Path::dot || is_half(job.path)) return static_cast<uint64_t>(job.half_bytes);
+    const uint64_t panels = static_cast<uint64_t>(job.panel_bytes) * ctx->threads;
+    return panels > static_cast<uint64_t>(job.half_bytes) ? panels : static_cast<uint64_t>(job.half_bytes);
 }
 
 // How the product is cut: tasks are taken from a counter, so that a core that was held up takes fewer. Neighbouring tasks are
@@ -78,6 +107,9 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
         const int64_t row = w.cols / 32 * static_cast<int64_t>(sizeof(ActBlock));
         const int64_t fit = row == 0 ? job.m : cache_bytes / row / 4 * 4;
         if (job.m > fit) c.m_step = fit < 4 ? 4 : fit;
+    } else if (job.path == Path::half_many) {
+        const int64_t row = 2 * half_stride(job), fit = row == 0 ? job.m : cache_bytes / row / 8 * 8;
+        if (job.m > fit) c.m_step = fit < 64 ? 64 : fit;
     } else if (job.path == Path::panel && job.m > 512) {
         c.m_step = 504; // a multiple of every tile's rows
     }
@@ -104,17 +136,30 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
         return kernels.matmul_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit, m0, m1);
     case Path::dot:
         return kernels.matmul_dot(job.task, n0, n1, m0, m1);
+    case Path::half_few:
+        return kernels.matmul_half_few(job.task, n0, n1, m0, m1);
+    case Path::half_many:
+        return kernels.matmul_half_many(job.task, n0, n1, m0, m1);
     case Path::panel:
         return kernels.matmul_panel(job.task, n0, n1, m0, m1, panel);
     }
 }
 
-void quantize_rows(const keel_ctx *ctx, const Matmul &job, ActBlock *q, Range rows) {
-    const int64_t k = job.task.w.cols;
-    for (int64_t m = rows.begin; m < rows.end; ++m)
-        ctx->linear->quantize(reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
-                                                              m * job.task.x_stride),
-                              k, q + m * (k / 32));
+// Rounds rows of x to what the path's kernel takes; memory is the scratch.
+void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range rows) {
+    const int64_t k = job.task.w.cols, stride = half_stride(job);
+    for (int64_t m = rows.begin; m < rows.end; ++m) {
+        const float *x = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
+                                                         m * job.task.x_stride);
+        if (job.path == Path::int8) {
+            ctx->linear->quantize(x, k, reinterpret_cast<ActBlock *>(memory) + m * (k / 32));
+            continue;
+        }
+        const WeightType to = job.path == Path::half_many ? WeightType::bf16 : job.task.w.type;
+        float *scales = reinterpret_cast<float *>(memory + job.m * stride * 2);
+        ctx->linear->round_half(to, x, k, stride, reinterpret_cast<uint16_t *>(memory) + m * stride,
+                                scales + m);
+    }
 }
 
 } // namespace
@@ -125,7 +170,7 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type), ctx->linear->isa,
-                job.path == Path::int8 ? "fast" : "exact");
+                job.path == Path::int8 || is_half(job.path) ? "fast" : "exact");
     return KEEL_OK;
 }
 
@@ -139,19 +184,21 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
     job.task.x = data_as<const float>(a->x);
     job.task.out = data_as<float>(a->out);
     job.task.bias = (a->features & KEEL_MATMUL_BIAS) != 0 ? data_as<const float>(a->bias) : nullptr;
-    ActBlock *q = reinterpret_cast<ActBlock *>(memory);
-    job.task.q = q;
+    job.task.q = reinterpret_cast<const ActBlock *>(memory);
+    if (is_half(job.path))
+        job.task.half = {reinterpret_cast<const uint16_t *>(memory), half_stride(job),
+                         reinterpret_cast<const float *>(memory + job.m * half_stride(job) * 2)};
 
     const Cut c = cut(ctx, job);
     const int64_t k = job.task.w.cols;
-    const bool quantize_first = job.path == Path::int8 && job.m < 4;
-    if (quantize_first) quantize_rows(ctx, job, q, {0, job.m});
+    const bool rounds = job.path == Path::int8 || is_half(job.path), round_first = rounds && job.m < 4;
+    if (round_first) round_rows(ctx, job, memory, {0, job.m});
     const uint64_t products =
         static_cast<uint64_t>(job.m) * static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
     int64_t next = 0;
     return parallel(ctx, workers_for(ctx, 0, 2 * products), [&](const Team &team) {
-        if (job.path == Path::int8 && !quantize_first) {
-            quantize_rows(ctx, job, q, share(job.m, 1, team));
+        if (rounds && !round_first) {
+            round_rows(ctx, job, memory, share(job.m, 1, team));
             team.barrier();
         }
         float *panel =

@@ -18,7 +18,7 @@ const Library &cpu_library() {
 // The instruction sets of this machine.
 std::vector<std::string> isas() {
     std::vector<std::string> all;
-    for (const char *isa : {"scalar", "avx2", "avx512"}) {
+    for (const char *isa : {"scalar", "avx2", "avx512", "neon", "dotprod", "fp16", "i8mm"}) {
         try {
             Side side(cpu_library(), {{"isa", isa}});
             all.emplace_back(isa);
@@ -202,14 +202,17 @@ TEST_CASE("a block table that leads out of the arena is refused before anything 
 
 TEST_CASE("a plan names the way that attention takes, the dtypes and the instruction set") {
     for (const std::string &isa : isas()) {
+        const bool arm =
+            isa == "dotprod" || isa == "fp16" || isa == "i8mm"; // attention has one form on ARM64
+        const std::string kernels = arm ? "neon" : isa;
         Side side(cpu_library(), {{"isa", isa}});
         const Call one(cache_of({80}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 1, 4);
         Stage decode(side, one.scene, {.planned = true});
         REQUIRE(one.run(decode) == KEEL_OK);
-        CHECK(decode.kernel() == "attention decode f16/q8_0 " + isa);
+        CHECK(decode.kernel() == "attention decode f16/q8_0 " + kernels);
         const Call many(cache_of({80}, 64, KEEL_DTYPE_Q4_0, KEEL_DTYPE_BF16), 40, 4);
         Stage prefill(side, many.scene, {.planned = true});
         REQUIRE(many.run(prefill) == KEEL_OK);
-        CHECK(prefill.kernel() == "attention prefill q4_0/bf16 " + isa);
+        CHECK(prefill.kernel() == "attention prefill q4_0/bf16 " + kernels);
     }
 }

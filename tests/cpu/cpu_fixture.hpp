@@ -50,10 +50,13 @@ inline keel_status open(const keel_backend &backend, const std::string &isa, con
     return backend.ctx_create(services().table(), &desc, &ctx);
 }
 
+// All that params.isa may name beside auto, each architecture's in rising order of speed.
+constexpr const char *isa_names[] = {"scalar", "avx2", "avx512", "neon", "dotprod", "fp16", "i8mm"};
+
 // Every instruction set that can be run here: those of the machine, and AVX-512 emulated.
 inline std::vector<Variant> variants() {
     std::vector<Variant> all;
-    for (const char *isa : {"scalar", "avx2", "avx512"}) {
+    for (const char *isa : isa_names) {
         keel_ctx *ctx;
         if (open(cpu_backend(), isa, "fast", 1, ctx) == KEEL_OK) all.push_back({&cpu_backend(), isa, isa});
         cpu_backend().ctx_destroy(ctx);

@@ -97,11 +97,9 @@ struct AttentionKernels {
 const AttentionKernels *attention_kernels_scalar();
 const AttentionKernels *attention_kernels_avx2();
 const AttentionKernels *attention_kernels_avx512();
+const AttentionKernels *attention_kernels_neon();
 
-inline const AttentionKernels *attention_kernels(Isa isa) {
-    return isa == Isa::avx512 ? attention_kernels_avx512()
-           : isa == Isa::avx2 ? attention_kernels_avx2()
-                              : attention_kernels_scalar();
-}
+// Of an instruction set that this machine has (choose.cpp).
+const AttentionKernels *attention_kernels(Isa isa);
 
 } // namespace keel_cpu

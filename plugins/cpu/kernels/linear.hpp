@@ -24,6 +24,8 @@ enum class Layout : uint32_t {
 enum class WeightType : uint32_t { f32 = 0, f16 = 1, bf16 = 2, q8_0 = 3, q4_0 = 4 };
 constexpr int weight_types = 5;
 
+constexpr int64_t half_tile_rows = 8; // rows of W that LinearKernels::matmul_half_many takes at a time
+
 // Part of a row-major weight.
 struct RowSource {
     const uint8_t *data;
@@ -55,12 +57,20 @@ inline const uint8_t *row_of(const WeightView &w, int64_t row) {
     return w.sources[i].data + row * w.sources[i].stride;
 }
 
+// Rows of activations rounded to a 16-bit type.
+struct HalfRows {
+    const uint16_t *data; // [m, stride]
+    int64_t stride;       // elements, a multiple of 8; zeros behind a row's own
+    const float *scale;   // [m]: what the elements must be multiplied by
+};
+
 // One matmul as the kernels see it; a call does some of W's rows for some of x's.
 struct MatmulTask {
     WeightView w;
     const float *x;    // [m, k], x_stride floats... see below
     int64_t x_stride;  // bytes
     const ActBlock *q; // [m, k / 32]: x, quantized; for the int8 kernels
+    HalfRows half;     // x, rounded; for the 16-bit kernels
     float *out;
     int64_t out_stride; // bytes
     const float *bias;  // [n] or NULL
@@ -79,6 +89,14 @@ struct LinearKernels {
     void (*matmul_int8)(const MatmulTask &, int64_t g0, int64_t g1, int64_t m0, int64_t m1);
     // f32 products with W's rows read once, row-major f32, f16, bf16, for few rows of x: rows n0..n1-1.
     void (*matmul_dot)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    // Products of 16 bits summed in f32, for row-major weights of the types (bits: 1 << WeightType) in half_few and half_many; 0 and NULL
+    // where the instruction set has none. round_half rounds a row of n elements to f16 or bf16 and pads it with zeros.
+    uint32_t half_few, half_many;
+    void (*round_half)(WeightType to, const float *x, int64_t n, int64_t padded, uint16_t *out, float *scale);
+    // Few rows of x, rounded to the weight's type: rows n0..n1-1, each read once.
+    void (*matmul_half_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    // Many rows of x, rounded to bf16: rows n0..n1-1, n0 a multiple of half_tile_rows.
+    void (*matmul_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
     // f32 products, any type and layout: rows n0..n0+count-1 (count <= panel, n0 a multiple of panel) are unpacked to `scratch` piece by piece and
     // used for x's rows m0..m1-1.
     void (*matmul_panel)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1,
@@ -104,11 +122,12 @@ struct LinearKernels {
 const LinearKernels *linear_kernels_scalar();
 const LinearKernels *linear_kernels_avx2();
 const LinearKernels *linear_kernels_avx512();
+const LinearKernels *linear_kernels_neon();
+const LinearKernels *linear_kernels_dotprod();
+const LinearKernels *linear_kernels_fp16();
+const LinearKernels *linear_kernels_i8mm();
 
-inline const LinearKernels *linear_kernels(Isa isa) {
-    return isa == Isa::avx512 ? linear_kernels_avx512()
-           : isa == Isa::avx2 ? linear_kernels_avx2()
-                              : linear_kernels_scalar();
-}
+// Of an instruction set that this machine has (choose.cpp).
+const LinearKernels *linear_kernels(Isa isa);
 
 } // namespace keel_cpu

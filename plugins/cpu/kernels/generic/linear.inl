@@ -2,6 +2,9 @@
 #include "matmul_int8.inl"
 
 #include "matmul_dot.inl"
+#if defined(KEEL_ARM_LEVEL)
+#include "matmul_half_arm.inl"
+#endif
 
 #include "unpack.inl"
 
@@ -18,6 +21,19 @@ static const LinearKernels linear_table = {
     .quantize = quantize,
     .matmul_int8 = matmul_int8,
     .matmul_dot = matmul_dot,
+#if defined(KEEL_ARM_LEVEL)
+    .half_few = half_few,
+    .half_many = half_many,
+    .round_half = round_half,
+    .matmul_half_few = matmul_half_few,
+    .matmul_half_many = matmul_half_many,
+#else
+    .half_few = 0,
+    .half_many = 0,
+    .round_half = nullptr,
+    .matmul_half_few = nullptr,
+    .matmul_half_many = nullptr,
+#endif
     .matmul_panel = matmul_panel,
     .unpack_row = unpack_row,
     .rms_norm = rms_norm,

@@ -4,6 +4,27 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t prefetch_bytes = 1024;
 
+// Adds a group's finished sums to `count` outputs.
+KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
+                            int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+        float y = sums[i];
+        if (bias != nullptr) y += bias[i];
+        if (accumulate) y += out[i];
+        out[i] = y;
+    }
+}
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE
+
+#if defined(KEEL_ARM_LEVEL)
+#include "int8_arm.inl"
+#endif
+
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
+#if !defined(KEEL_ARM_LEVEL)
+
 // 32 columns of R rows of q4_0, times one to four rows of x. 16-bit sums hold: 8 * (2 * 15 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
@@ -33,16 +54,7 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     }
 }
 
-// Adds a group's finished sums to `count` outputs.
-KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
-                            int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-        float y = sums[i];
-        if (bias != nullptr) y += bias[i];
-        if (accumulate) y += out[i];
-        out[i] = y;
-    }
-}
+#endif
 
 template <int M, bool Q4>
 static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
@@ -77,15 +89,25 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
     }
 }
 
+template <int M, bool Q4>
+KEEL_SIMD void int8_rows(const MatmulTask &t, int64_t g, int64_t m0) {
+#if defined(KEEL_INT8_PAIRS)
+    if constexpr (M > 1)
+        int8_pairs<M, Q4>(t, g, m0);
+    else
+#endif
+        int8_group<M, Q4>(t, g, m0);
+}
+
 template <bool Q4>
 static void int8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     for (int64_t g = g0; g < g1; ++g) {
         int64_t m = m0; // the group stays in the nearest cache while x goes by
         for (; m + 4 <= m1; m += 4)
-            int8_group<4, Q4>(t, g, m);
-        if (m1 - m == 3) int8_group<3, Q4>(t, g, m);
-        if (m1 - m == 2) int8_group<2, Q4>(t, g, m);
-        if (m1 - m == 1) int8_group<1, Q4>(t, g, m);
+            int8_rows<4, Q4>(t, g, m);
+        if (m1 - m == 3) int8_rows<3, Q4>(t, g, m);
+        if (m1 - m == 2) int8_rows<2, Q4>(t, g, m);
+        if (m1 - m == 1) int8_rows<1, Q4>(t, g, m);
     }
 }
 

@@ -1,0 +1,49 @@
+// Which tables belong to an instruction set. The kernel files of other architectures are not built.
+#include "attention.hpp"
+#include "linear.hpp"
+
+namespace keel_cpu {
+
+const LinearKernels *linear_kernels(Isa isa) {
+    switch (isa) {
+#if defined(KEEL_CPU_X86_KERNELS)
+    case Isa::avx2:
+        return linear_kernels_avx2();
+    case Isa::avx512:
+        return linear_kernels_avx512();
+#elif defined(KEEL_CPU_ARM64_KERNELS)
+    case Isa::neon:
+        return linear_kernels_neon();
+    case Isa::dotprod:
+        return linear_kernels_dotprod();
+    case Isa::fp16:
+        return linear_kernels_fp16();
+    case Isa::i8mm:
+        return linear_kernels_i8mm();
+#endif
+    default:
+        return linear_kernels_scalar();
+    }
+}
+
+const AttentionKernels *attention_kernels(Isa isa) {
+    switch (isa) {
+#if defined(KEEL_CPU_X86_KERNELS)
+    case Isa::avx2:
+        return attention_kernels_avx2();
+    case Isa::avx512:
+        return attention_kernels_avx512();
+#elif defined(KEEL_CPU_ARM64_KERNELS)
+    // Sums in f32 of what the cache holds: what the later sets add is for bytes and for rounded operands.
+    case Isa::neon:
+    case Isa::dotprod:
+    case Isa::fp16:
+    case Isa::i8mm:
+        return attention_kernels_neon();
+#endif
+    default:
+        return attention_kernels_scalar();
+    }
+}
+
+} // namespace keel_cpu

@@ -1,0 +1,232 @@
+// Sums of a block of interleaved weights on ARM64, for matmul_int8.inl. A register holds four bytes of four rows, so with dotprod each
+// lane of a sum is a row, and four activations are one lane of theirs. Products of matrices take eight bytes of two rows: two pieces
+// of the same layout, zipped.
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
+// Piece number P of a block: 4 columns of rows 0..3 (a) and 4..7 (b).
+struct Piece {
+    int8x16_t a, b;
+};
+KEEL_SIMD Piece piece_at(const uint8_t *bytes, int p) {
+    return {vld1q_s8(reinterpret_cast<const int8_t *>(bytes) + 32 * p),
+            vld1q_s8(reinterpret_cast<const int8_t *>(bytes) + 32 * p + 16)};
+}
+KEEL_SIMD int8x16_t low_half(int8x16_t x) { // nibbles, 0..15
+    return vandq_s8(x, vdupq_n_s8(15));
+}
+KEEL_SIMD int8x16_t high_half(int8x16_t x) {
+    return vreinterpretq_s8_u8(vshrq_n_u8(vreinterpretq_u8_s8(x), 4));
+}
+
+#if KEEL_ARM_LEVEL >= KEEL_ARM_DOTPROD
+
+template <int P, int M>
+KEEL_SIMD void add_piece(int8x16_t a, int8x16_t b, const int8x16_t *x, I *dot) {
+    for (int m = 0; m < M; ++m)
+        dot[m] = {vdotq_laneq_s32(dot[m].a, a, x[m], P), vdotq_laneq_s32(dot[m].b, b, x[m], P)};
+}
+
+template <int P, int M>
+KEEL_SIMD void add_nibbles(const uint8_t *bytes, const int8x16_t *low, const int8x16_t *high, I *dot) {
+    const Piece w = piece_at(bytes, P);
+    add_piece<P, M>(low_half(w.a), low_half(w.b), low, dot);
+    add_piece<P, M>(high_half(w.a), high_half(w.b), high, dot);
+}
+
+template <int M>
+KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    int8x16_t low[M], high[M];
+    for (int m = 0; m < M; ++m) {
+        low[m] = vld1q_s8(q[m]->q), high[m] = vld1q_s8(q[m]->q + 16);
+        dot[m].a = dot[m].b = vdupq_n_s32(-q[m]->shift);
+    }
+    add_nibbles<0, M>(bytes, low, high, dot);
+    add_nibbles<1, M>(bytes, low, high, dot);
+    add_nibbles<2, M>(bytes, low, high, dot);
+    add_nibbles<3, M>(bytes, low, high, dot);
+}
+
+template <int P, int M>
+KEEL_SIMD void add_bytes(const uint8_t *bytes, const int8x16_t *x, I *dot) {
+    const Piece w = piece_at(bytes, P);
+    add_piece<P, M>(w.a, w.b, x, dot);
+}
+
+template <int M>
+KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    for (int m = 0; m < M; ++m)
+        dot[m].a = dot[m].b = vdupq_n_s32(0);
+    for (int half = 0; half < 2; ++half) {
+        int8x16_t x[M];
+        for (int m = 0; m < M; ++m)
+            x[m] = vld1q_s8(q[m]->q + 16 * half);
+        add_bytes<0, M>(bytes + 128 * half, x, dot);
+        add_bytes<1, M>(bytes + 128 * half, x, dot);
+        add_bytes<2, M>(bytes + 128 * half, x, dot);
+        add_bytes<3, M>(bytes + 128 * half, x, dot);
+    }
+}
+
+#else
+
+// Without dotprod: 16-bit products, of rows 2i and 2i+1 in sum i, added up in pairs at the end.
+KEEL_SIMD int8x16_t spread4(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, 4);
+    return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+
+KEEL_SIMD void add_products(int8x16_t a, int8x16_t b, int8x16_t x, int16x8_t *sum) {
+    sum[0] = vmlal_s8(sum[0], vget_low_s8(a), vget_low_s8(x));
+    sum[1] = vmlal_high_s8(sum[1], a, x);
+    sum[2] = vmlal_s8(sum[2], vget_low_s8(b), vget_low_s8(x));
+    sum[3] = vmlal_high_s8(sum[3], b, x);
+}
+
+// 16-bit sums hold: 8 * (15 * 127) < 2^15.
+template <int M>
+KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    int16x8_t sum[M][4];
+    for (int m = 0; m < M; ++m)
+        for (int i = 0; i < 4; ++i)
+            sum[m][i] = vdupq_n_s16(0);
+    for (int p = 0; p < 4; ++p) {
+        const Piece w = piece_at(bytes, p);
+        for (int m = 0; m < M; ++m) {
+            add_products(low_half(w.a), low_half(w.b), spread4(q[m]->q + 4 * p), sum[m]);
+            add_products(high_half(w.a), high_half(w.b), spread4(q[m]->q + 16 + 4 * p), sum[m]);
+        }
+    }
+    for (int m = 0; m < M; ++m) {
+        const int32x4_t shift = vdupq_n_s32(q[m]->shift);
+        dot[m].a = vsubq_s32(vpaddq_s32(vpaddlq_s16(sum[m][0]), vpaddlq_s16(sum[m][1])), shift);
+        dot[m].b = vsubq_s32(vpaddq_s32(vpaddlq_s16(sum[m][2]), vpaddlq_s16(sum[m][3])), shift);
+    }
+}
+
+// Two products hold in 16 bits: 2 * (128 * 127) < 2^15.
+template <int M>
+KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    int32x4_t sum[M][4];
+    for (int m = 0; m < M; ++m)
+        for (int i = 0; i < 4; ++i)
+            sum[m][i] = vdupq_n_s32(0);
+    for (int p = 0; p < 8; p += 2) {
+        const Piece first = piece_at(bytes, p), second = piece_at(bytes, p + 1);
+        for (int m = 0; m < M; ++m) {
+            const int8x16_t x = spread4(q[m]->q + 4 * p);
+            int16x8_t two[4] = {vmull_s8(vget_low_s8(first.a), vget_low_s8(x)), vmull_high_s8(first.a, x),
+                                vmull_s8(vget_low_s8(first.b), vget_low_s8(x)), vmull_high_s8(first.b, x)};
+            add_products(second.a, second.b, spread4(q[m]->q + 4 * p + 4), two);
+            for (int i = 0; i < 4; ++i)
+                sum[m][i] = vpadalq_s16(sum[m][i], two[i]);
+        }
+    }
+    for (int m = 0; m < M; ++m)
+        dot[m] = {vpaddq_s32(sum[m][0], sum[m][1]), vpaddq_s32(sum[m][2], sum[m][3])};
+}
+
+#endif
+
+#if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
+#define KEEL_INT8_PAIRS
+
+// Eight columns of rows 0 1, 2 3, 4 5, 6 7.
+struct RowPairs {
+    int8x16_t pair[4];
+};
+KEEL_SIMD RowPairs zip(Piece first, Piece second) {
+    const int32x4_t a = vreinterpretq_s32_s8(first.a), a2 = vreinterpretq_s32_s8(second.a);
+    const int32x4_t b = vreinterpretq_s32_s8(first.b), b2 = vreinterpretq_s32_s8(second.b);
+    return {{vreinterpretq_s8_s32(vzip1q_s32(a, a2)), vreinterpretq_s8_s32(vzip2q_s32(a, a2)),
+             vreinterpretq_s8_s32(vzip1q_s32(b, b2)), vreinterpretq_s8_s32(vzip2q_s32(b, b2))}};
+}
+
+// Sums of P pairs of x's rows with four pairs of W's: lanes are (row, m), (row, m + 1), (row + 1, m), (row + 1, m + 1).
+template <int P>
+KEEL_SIMD void add_pairs(const RowPairs &w, const int8x16_t *x, int32x4_t (*dot)[4]) {
+    for (int r = 0; r < 4; ++r)
+        for (int p = 0; p < P; ++p)
+            dot[p][r] = vmmlaq_s32(dot[p][r], w.pair[r], x[p]);
+}
+
+// Columns c..c+7 of two rows of x.
+KEEL_SIMD int8x16_t two_rows(const ActBlock *first, const ActBlock *second, int c) {
+    return vcombine_s8(vld1_s8(first->q + c), vld1_s8(second->q + c));
+}
+
+template <int P, bool Q4>
+KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32x4_t (*dot)[4]) {
+    for (int p = 0; p < P; ++p) {
+        const int32_t s[4] = {-q[2 * p]->shift, -q[2 * p + 1]->shift, -q[2 * p]->shift,
+                              -q[2 * p + 1]->shift};
+        for (int r = 0; r < 4; ++r)
+            dot[p][r] = Q4 ? vld1q_s32(s) : vdupq_n_s32(0);
+    }
+    for (int i = 0; i < (Q4 ? 2 : 4); ++i) {
+        const RowPairs w = zip(piece_at(bytes, 2 * i), piece_at(bytes, 2 * i + 1));
+        int8x16_t x[P];
+        for (int p = 0; p < P; ++p)
+            x[p] = two_rows(q[2 * p], q[2 * p + 1], 8 * i);
+        if constexpr (Q4) {
+            RowPairs low, high;
+            for (int r = 0; r < 4; ++r)
+                low.pair[r] = low_half(w.pair[r]), high.pair[r] = high_half(w.pair[r]);
+            add_pairs<P>(low, x, dot);
+            for (int p = 0; p < P; ++p)
+                x[p] = two_rows(q[2 * p], q[2 * p + 1], 16 + 8 * i);
+            add_pairs<P>(high, x, dot);
+        } else {
+            add_pairs<P>(w, x, dot);
+        }
+    }
+}
+
+// As int8_group, for two to four rows of x, which go in pairs; the last of three is its own partner.
+template <int M, bool Q4>
+static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
+    constexpr int P = (M + 1) / 2;
+    constexpr int64_t block_bytes = 2 * R + (Q4 ? 16 : 32) * R;
+    const int64_t blocks = t.w.cols / 32, row = g * R;
+    const uint8_t *w = t.w.packed + g * t.w.group_bytes;
+    const ActBlock *q[2 * P];
+    float32x4_t sums[P][4];
+    for (int m = 0; m < 2 * P; ++m)
+        q[m] = t.q + (m0 + (m < M ? m : M - 1)) * blocks;
+    for (int p = 0; p < P; ++p)
+        for (int r = 0; r < 4; ++r)
+            sums[p][r] = vdupq_n_f32(0);
+    for (int64_t b = 0; b < blocks; ++b, w += block_bytes) {
+        for (int64_t line = 0; line < block_bytes; line += 64)
+            prefetch(w + prefetch_bytes + line);
+        int32x4_t dot[P][4];
+        block_pairs<P, Q4>(w + 2 * R, q, dot);
+        const F scales = load_f16(reinterpret_cast<const uint16_t *>(w));
+        const float32x4_t of_rows[4] = {vzip1q_f32(scales.a, scales.a), vzip2q_f32(scales.a, scales.a),
+                                        vzip1q_f32(scales.b, scales.b), vzip2q_f32(scales.b, scales.b)};
+        for (int p = 0; p < P; ++p) {
+            const float32x2_t two = vld1_lane_f32(&q[2 * p + 1]->d, vld1_dup_f32(&q[2 * p]->d), 1);
+            const float32x4_t of_x = vcombine_f32(two, two);
+            for (int r = 0; r < 4; ++r)
+                sums[p][r] =
+                    vfmaq_f32(sums[p][r], vmulq_f32(of_rows[r], of_x), vcvtq_f32_s32(dot[p][r]));
+        }
+        for (int m = 0; m < 2 * P; ++m)
+            ++q[m];
+    }
+    const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
+    for (int m = 0; m < M; ++m) {
+        const float32x4_t *s = sums[m / 2];
+        const F of_m = m % 2 == 0 ? F{vuzp1q_f32(s[0], s[1]), vuzp1q_f32(s[2], s[3])}
+                                  : F{vuzp2q_f32(s[0], s[1]), vuzp2q_f32(s[2], s[3])};
+        float values[R];
+        store(values, of_m);
+        float *out =
+            reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + row;
+        finish_group(values, t.bias != nullptr ? t.bias + row : nullptr, t.accumulate, out, count);
+    }
+}
+
+#endif
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE

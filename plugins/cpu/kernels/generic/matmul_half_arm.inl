@@ -1,0 +1,254 @@
+// Products of 16-bit weights with activations rounded to 16 bits, summed in f32. Few rows of x: f16 with f16 (fp16), bf16 with bf16
+// (i8mm), each row of W read once where it lies. Many rows: tiles of bf16 matrices (i8mm), f16 weights being rounded once more.
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
+// Types as bits of LinearKernels::half_few and half_many.
+constexpr uint32_t type_bit(WeightType t) {
+    return 1u << static_cast<uint32_t>(t);
+}
+
+#if KEEL_ARM_LEVEL < KEEL_ARM_FP16
+
+constexpr uint32_t half_few = 0, half_many = 0;
+constexpr auto round_half = nullptr;
+constexpr auto matmul_half_few = nullptr;
+constexpr auto matmul_half_many = nullptr;
+
+#else
+
+constexpr uint32_t half_few =
+    type_bit(WeightType::f16) | (KEEL_ARM_LEVEL >= KEEL_ARM_I8MM ? type_bit(WeightType::bf16) : 0);
+
+// A power of two that brings x below 2, so that f16 can hold it. A NaN or an infinity stays one whatever the scale.
+KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
+    float32x4_t largest = vdupq_n_f32(0.0f);
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        largest = vmaxnmq_f32(largest, vabsq_f32(vld1q_f32(x + i)));
+    float most = vmaxvq_f32(largest);
+    for (; i < n; ++i)
+        most = __builtin_fabsf(x[i]) > most ? __builtin_fabsf(x[i]) : most;
+    uint32_t bits;
+    memcpy(&bits, &most, 4);
+    const uint32_t exponent = bits >> 23;
+    if (exponent == 0 || exponent == 255) return 1.0f;
+    bits = (exponent < 253 ? exponent : 253) << 23; // its inverse is a normal number too
+    float scale;
+    memcpy(&scale, &bits, 4);
+    return scale;
+}
+
+static void round_half(WeightType type, const float *x, int64_t n, int64_t padded, uint16_t *out,
+                       float *scale) {
+    int64_t i = 0;
+    if (type == WeightType::f16) {
+        *scale = scale_for_f16(x, n);
+        const float inverse = 1.0f / *scale;
+        for (; i + W <= n; i += W)
+            store_f16(out + i, mul(load(x + i), set1(inverse)));
+        for (; i < n; ++i)
+            out[i] = f32_to_f16(x[i] * inverse);
+    } else {
+        *scale = 1.0f;
+        for (; i + W <= n; i += W)
+            store_bf16(out + i, load(x + i));
+        for (; i < n; ++i)
+            out[i] = f32_to_bf16(x[i]);
+    }
+    for (; i < padded; ++i)
+        out[i] = 0;
+}
+
+// Eight products added to a sum of four lanes.
+template <WeightType T>
+KEEL_SIMD float32x4_t add_half(float32x4_t sum, uint16x8_t w, uint16x8_t x) {
+#if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
+    if constexpr (T == WeightType::bf16)
+        return vbfdotq_f32(sum, vreinterpretq_bf16_u16(w), vreinterpretq_bf16_u16(x));
+#endif
+    const float16x8_t a = vreinterpretq_f16_u16(w), b = vreinterpretq_f16_u16(x);
+    return vfmlalq_high_f16(vfmlalq_low_f16(sum, a, b), a, b);
+}
+
+// The last n < 8 weights of a row, zeros behind them.
+KEEL_SIMD uint16x8_t load_rest(const uint8_t *p, int64_t n) {
+    uint16_t x[8] = {};
+    memcpy(x, p, static_cast<size_t>(n) * 2);
+    return vld1q_u16(x);
+}
+
+template <WeightType T, int M>
+static void half_row(const uint8_t *w, const uint16_t *const *x, int64_t k, float *y) {
+    constexpr int chains = M == 1 ? 4 : 2;
+    float32x4_t sum[M][chains];
+    for (int m = 0; m < M; ++m)
+        for (int c = 0; c < chains; ++c)
+            sum[m][c] = vdupq_n_f32(0);
+    int64_t i = 0;
+    for (; i + 8 * chains <= k; i += 8 * chains)
+        for (int c = 0; c < chains; ++c) {
+            const uint16x8_t v = vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i) + 8 * c);
+            for (int m = 0; m < M; ++m)
+                sum[m][c] = add_half<T>(sum[m][c], v, vld1q_u16(x[m] + i + 8 * c));
+        }
+    for (; i < k; i += 8) {
+        const uint16x8_t v = k - i >= 8 ? vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i))
+                                        : load_rest(w + 2 * i, k - i);
+        for (int m = 0; m < M; ++m)
+            sum[m][0] = add_half<T>(sum[m][0], v, vld1q_u16(x[m] + i));
+    }
+    for (int m = 0; m < M; ++m) {
+        for (int c = 1; c < chains; ++c)
+            sum[m][0] = vaddq_f32(sum[m][0], sum[m][c]);
+        y[m] = vaddvq_f32(sum[m][0]);
+    }
+}
+
+template <WeightType T, int M>
+static void half_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
+    const uint16_t *x[M];
+    for (int m = 0; m < M; ++m)
+        x[m] = t.half.data + (m0 + m) * t.half.stride;
+    for (int64_t n = n0; n < n1; ++n) {
+        float y[M];
+        half_row<T, M>(row_of(t.w, n), x, t.w.cols, y);
+        for (int m = 0; m < M; ++m) {
+            y[m] *= t.half.scale[m0 + m];
+            float *out =
+                reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride);
+            finish_group(&y[m], t.bias != nullptr ? t.bias + n : nullptr, t.accumulate, out + n, 1);
+        }
+    }
+}
+
+template <WeightType T>
+static void half_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+    int64_t m = m0;
+    for (; m + 4 <= m1; m += 4)
+        half_rows<T, 4>(t, n0, n1, m);
+    if (m1 - m == 3) half_rows<T, 3>(t, n0, n1, m);
+    if (m1 - m == 2) half_rows<T, 2>(t, n0, n1, m);
+    if (m1 - m == 1) half_rows<T, 1>(t, n0, n1, m);
+}
+
+static void matmul_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+#if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
+    if (t.w.type == WeightType::bf16) return half_all<WeightType::bf16>(t, n0, n1, m0, m1);
+#endif
+    half_all<WeightType::f16>(t, n0, n1, m0, m1);
+}
+
+#if KEEL_ARM_LEVEL < KEEL_ARM_I8MM
+
+constexpr uint32_t half_many = 0;
+constexpr auto matmul_half_many = nullptr;
+
+#else
+
+constexpr uint32_t half_many = type_bit(WeightType::f16) | type_bit(WeightType::bf16);
+constexpr int64_t half_k = 512; // columns packed at a time: eight rows of W stay in the first cache
+
+// Eight weights of a row as bf16; fewer at the end of a row, zeros behind them.
+template <WeightType T>
+KEEL_SIMD uint16x8_t eight_bf16(const uint8_t *p, int64_t n) {
+    const uint16x8_t v = n >= 8 ? vld1q_u16(reinterpret_cast<const uint16_t *>(p)) : load_rest(p, n);
+    if constexpr (T == WeightType::bf16) return v;
+    const float16x8_t h = vreinterpretq_f16_u16(v);
+    return vreinterpretq_u16_bf16(
+        vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(vcvt_f32_f16(vget_low_f16(h))), vcvt_high_f32_f16(h)));
+}
+
+// Four columns of two rows: the first four (low) or the last of eight.
+KEEL_SIMD uint16x8_t join_low(uint16x8_t a, uint16x8_t b) {
+    return vreinterpretq_u16_u64(vzip1q_u64(vreinterpretq_u64_u16(a), vreinterpretq_u64_u16(b)));
+}
+KEEL_SIMD uint16x8_t join_high(uint16x8_t a, uint16x8_t b) {
+    return vreinterpretq_u16_u64(vzip2q_u64(vreinterpretq_u64_u16(a), vreinterpretq_u64_u16(b)));
+}
+
+// Rows n..n+7, columns k0..k0+k-1, to packed[k / 8][half of the eight][pair of rows][2][4]. Rows beyond `count` repeat the first.
+template <WeightType T>
+static void pack_bf16(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k,
+                      uint16_t *packed) {
+    const uint8_t *row[8];
+    for (int64_t r = 0; r < 8; ++r)
+        row[r] = row_of(w, n + (r < count ? r : 0)) + 2 * k0;
+    for (int64_t i = 0; i < k; i += 8, packed += 64)
+        for (int p = 0; p < 4; ++p) {
+            const uint16x8_t a = eight_bf16<T>(row[2 * p] + 2 * i, k - i),
+                             b = eight_bf16<T>(row[2 * p + 1] + 2 * i, k - i);
+            vst1q_u16(packed + 8 * p, join_low(a, b));
+            vst1q_u16(packed + 32 + 8 * p, join_high(a, b));
+        }
+}
+
+template <int P>
+KEEL_SIMD void add_tile(const uint16x8_t *x, const uint16_t *w, float32x4_t (*sum)[4]) {
+    for (int r = 0; r < 4; ++r) {
+        const bfloat16x8_t b = vreinterpretq_bf16_u16(vld1q_u16(w + 8 * r));
+        for (int p = 0; p < P; ++p)
+            sum[p][r] = vbfmmlaq_f32(sum[p][r], vreinterpretq_bf16_u16(x[p]), b);
+    }
+}
+
+// Up to 2 P rows of x from m0 on with eight rows of W; `rows` of them are there.
+template <int P>
+static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0, int64_t rows, int64_t k0,
+                      int64_t k, const uint16_t *packed) {
+    const uint16_t *x[2 * P];
+    float32x4_t sum[P][4];
+    for (int64_t m = 0; m < 2 * P; ++m)
+        x[m] = t.half.data + (m0 + (m < rows ? m : rows - 1)) * t.half.stride + k0;
+    for (int p = 0; p < P; ++p)
+        for (int r = 0; r < 4; ++r)
+            sum[p][r] = vdupq_n_f32(0);
+    for (int64_t i = 0; i < k; i += 8, packed += 64) {
+        uint16x8_t low[P], high[P];
+        for (int p = 0; p < P; ++p) {
+            const uint16x8_t a = vld1q_u16(x[2 * p] + i), b = vld1q_u16(x[2 * p + 1] + i);
+            low[p] = join_low(a, b), high[p] = join_high(a, b);
+        }
+        add_tile<P>(low, packed, sum);
+        add_tile<P>(high, packed + 32, sum);
+    }
+    for (int64_t m = 0; m < rows; ++m) {
+        const float32x4_t *s = sum[m / 2];
+        float values[8];
+        for (int r = 0; r < 4; ++r)
+            vst1_f32(values + 2 * r, m % 2 == 0 ? vget_low_f32(s[r]) : vget_high_f32(s[r]));
+        float *out =
+            reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + n;
+        finish_group(values, k0 == 0 && t.bias != nullptr ? t.bias + n : nullptr, t.accumulate || k0 != 0,
+                     out, count);
+    }
+}
+
+static void matmul_half_many(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+    alignas(64) uint16_t packed[8 * half_k];
+    int64_t k0 = 0;
+    do { // once even if there are no columns: bias and zeros are due
+        const int64_t k = t.w.cols - k0 < half_k ? t.w.cols - k0 : half_k;
+        for (int64_t n = n0; n < n1; n += 8) {
+            const int64_t count = n1 - n < 8 ? n1 - n : 8;
+            if (t.w.type == WeightType::bf16)
+                pack_bf16<WeightType::bf16>(t.w, n, count, k0, k, packed);
+            else
+                pack_bf16<WeightType::f16>(t.w, n, count, k0, k, packed);
+            int64_t m = m0;
+            for (; m + 7 <= m1; m += 8)
+                half_tile<4>(t, n, count, m, m1 - m < 8 ? m1 - m : 8, k0, k, packed);
+            if (m1 - m > 4)
+                half_tile<3>(t, n, count, m, m1 - m, k0, k, packed);
+            else if (m1 - m > 2)
+                half_tile<2>(t, n, count, m, m1 - m, k0, k, packed);
+            else if (m1 > m)
+                half_tile<1>(t, n, count, m, m1 - m, k0, k, packed);
+        }
+        k0 += k;
+    } while (k0 < t.w.cols);
+}
+
+#endif
+#endif
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE
