@@ -61,24 +61,6 @@ keel_status plan_silu_mul(keel_ctx *ctx, const keel_gate_args *a, PlanChoice &c)
         return fail(ctx->host, KEEL_E_INVALID_ARG, "silu_mul: neither up nor pairs");
     return plan_f32(ctx, "silu_mul", a->features, KEEL_GATE_INTERLEAVED, gate_f32(a), c);
 }
-keel_status plan_gelu_mul(keel_ctx *ctx, const keel_gate_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "gelu_mul", a->features, KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH, gate_f32(a), c);
-}
-keel_status plan_add(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "add", a->features, 0, is_f32(a->a) && is_f32(a->b) && is_f32(a->out), c);
-}
-keel_status plan_add_bias(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "add_bias", a->features, 0, is_f32(a->a) && is_f32(a->b) && is_f32(a->out), c);
-}
-keel_status plan_scale(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "scale", a->features, 0, is_f32(a->a) && is_f32(a->out), c);
-}
-keel_status plan_scaled_add(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "scaled_add", a->features, 0, is_f32(a->a) && is_f32(a->out), c);
-}
-keel_status plan_softmax(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "softmax", a->features, 0, is_f32(a->x) && is_f32(a->out), c);
-}
 
 keel_status KEEL_CALL op_silu_mul(keel_ctx *ctx, const keel_gate_args *a) noexcept {
     PlanChoice choice;
@@ -86,10 +68,18 @@ keel_status KEEL_CALL op_silu_mul(keel_ctx *ctx, const keel_gate_args *a) noexce
     return status != KEEL_OK ? status : gate(ctx, a, false);
 }
 
+keel_status plan_gelu_mul(keel_ctx *ctx, const keel_gate_args *a, PlanChoice &c) noexcept {
+    return plan_f32(ctx, "gelu_mul", a->features, KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH, gate_f32(a), c);
+}
+
 keel_status KEEL_CALL op_gelu_mul(keel_ctx *ctx, const keel_gate_args *a) noexcept {
     PlanChoice choice;
     const keel_status status = plan_gelu_mul(ctx, a, choice);
     return status != KEEL_OK ? status : gate(ctx, a, true);
+}
+
+keel_status plan_add(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
+    return plan_f32(ctx, "add", a->features, 0, is_f32(a->a) && is_f32(a->b) && is_f32(a->out), c);
 }
 
 keel_status KEEL_CALL op_add(keel_ctx *ctx, const keel_elementwise_args *a) noexcept {
@@ -100,6 +90,10 @@ keel_status KEEL_CALL op_add(keel_ctx *ctx, const keel_elementwise_args *a) noex
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
         ctx->linear->add(floats(x[row]) + begin, floats(y[row]) + begin, n, floats(out[row]) + begin);
     });
+}
+
+keel_status plan_add_bias(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
+    return plan_f32(ctx, "add_bias", a->features, 0, is_f32(a->a) && is_f32(a->b) && is_f32(a->out), c);
 }
 
 keel_status KEEL_CALL op_add_bias(keel_ctx *ctx, const keel_elementwise_args *a) noexcept {
@@ -113,6 +107,10 @@ keel_status KEEL_CALL op_add_bias(keel_ctx *ctx, const keel_elementwise_args *a)
     });
 }
 
+keel_status plan_scale(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
+    return plan_f32(ctx, "scale", a->features, 0, is_f32(a->a) && is_f32(a->out), c);
+}
+
 keel_status KEEL_CALL op_scale(keel_ctx *ctx, const keel_elementwise_args *a) noexcept {
     PlanChoice choice;
     const keel_status status = plan_scale(ctx, a, choice);
@@ -123,6 +121,10 @@ keel_status KEEL_CALL op_scale(keel_ctx *ctx, const keel_elementwise_args *a) no
     });
 }
 
+keel_status plan_scaled_add(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
+    return plan_f32(ctx, "scaled_add", a->features, 0, is_f32(a->a) && is_f32(a->out), c);
+}
+
 keel_status KEEL_CALL op_scaled_add(keel_ctx *ctx, const keel_elementwise_args *a) noexcept {
     PlanChoice choice;
     const keel_status status = plan_scaled_add(ctx, a, choice);
@@ -131,6 +133,10 @@ keel_status KEEL_CALL op_scaled_add(keel_ctx *ctx, const keel_elementwise_args *
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
         ctx->linear->scaled_add(floats(x[row]) + begin, a->factor, n, floats(out[row]) + begin);
     });
+}
+
+keel_status plan_softmax(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
+    return plan_f32(ctx, "softmax", a->features, 0, is_f32(a->x) && is_f32(a->out), c);
 }
 
 keel_status KEEL_CALL op_softmax(keel_ctx *ctx, const keel_move_args *a) noexcept {

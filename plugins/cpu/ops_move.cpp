@@ -54,15 +54,6 @@ keel_status plan_cast(keel_ctx *ctx, const keel_move_args *a, PlanChoice &choice
     name_kernel(choice, "cast %s", ctx->linear->isa);
     return KEEL_OK;
 }
-keel_status plan_copy(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
-    return plan_bytes(ctx, a, "copy", c);
-}
-keel_status plan_zero(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
-    return plan_bytes(ctx, a, "zero", c);
-}
-keel_status plan_transpose(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
-    return plan_bytes(ctx, a, "transpose", c);
-}
 
 keel_status KEEL_CALL op_cast(keel_ctx *ctx, const keel_move_args *a) noexcept {
     PlanChoice choice;
@@ -83,6 +74,10 @@ keel_status KEEL_CALL op_cast(keel_ctx *ctx, const keel_move_args *a) noexcept {
     });
 }
 
+keel_status plan_copy(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
+    return plan_bytes(ctx, a, "copy", c);
+}
+
 keel_status KEEL_CALL op_copy(keel_ctx *ctx, const keel_move_args *a) noexcept {
     PlanChoice choice;
     const keel_status status = plan_copy(ctx, a, choice);
@@ -94,15 +89,8 @@ keel_status KEEL_CALL op_copy(keel_ctx *ctx, const keel_move_args *a) noexcept {
                     [&](int64_t i) { memmove(out[i], x[i], bytes); });
 }
 
-keel_status KEEL_CALL op_zero(keel_ctx *ctx, const keel_move_args *a) noexcept {
-    PlanChoice choice;
-    const keel_status status = plan_zero(ctx, a, choice);
-    if (status != KEEL_OK) return status;
-    const Rows out(a->out);
-    const uint64_t bytes = row_bytes(a->out);
-    if (bytes == 0) return KEEL_OK;
-    return each_row(ctx, out.count, static_cast<uint64_t>(out.count) * bytes,
-                    [&](int64_t i) { memset(out[i], 0, bytes); });
+keel_status plan_transpose(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
+    return plan_bytes(ctx, a, "transpose", c);
 }
 
 keel_status KEEL_CALL op_transpose(keel_ctx *ctx, const keel_move_args *a) noexcept {
@@ -120,6 +108,21 @@ keel_status KEEL_CALL op_transpose(keel_ctx *ctx, const keel_move_args *a) noexc
         memcpy(to + inner * out->stride[0] + outer * out->stride[1],
                from + outer * x->stride[0] + inner * x->stride[1], bytes);
     });
+}
+
+keel_status plan_zero(keel_ctx *ctx, const keel_move_args *a, PlanChoice &c) noexcept {
+    return plan_bytes(ctx, a, "zero", c);
+}
+
+keel_status KEEL_CALL op_zero(keel_ctx *ctx, const keel_move_args *a) noexcept {
+    PlanChoice choice;
+    const keel_status status = plan_zero(ctx, a, choice);
+    if (status != KEEL_OK) return status;
+    const Rows out(a->out);
+    const uint64_t bytes = row_bytes(a->out);
+    if (bytes == 0) return KEEL_OK;
+    return each_row(ctx, out.count, static_cast<uint64_t>(out.count) * bytes,
+                    [&](int64_t i) { memset(out[i], 0, bytes); });
 }
 
 } // namespace keel_cpu

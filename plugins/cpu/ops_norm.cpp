@@ -42,12 +42,6 @@ keel_status run_rms(keel_ctx *ctx, const keel_norm_args *a) {
 keel_status plan_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
     return plan_norm(ctx, a, "rms_norm", c);
 }
-keel_status plan_add_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
-    return plan_norm(ctx, a, "add_rms_norm", c);
-}
-keel_status plan_layer_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
-    return plan_norm(ctx, a, "layer_norm", c);
-}
 
 keel_status KEEL_CALL op_rms_norm(keel_ctx *ctx, const keel_norm_args *a) noexcept {
     PlanChoice choice;
@@ -58,10 +52,18 @@ keel_status KEEL_CALL op_rms_norm(keel_ctx *ctx, const keel_norm_args *a) noexce
     return run_rms(ctx, &plain);
 }
 
+keel_status plan_add_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
+    return plan_norm(ctx, a, "add_rms_norm", c);
+}
+
 keel_status KEEL_CALL op_add_rms_norm(keel_ctx *ctx, const keel_norm_args *a) noexcept {
     PlanChoice choice;
     const keel_status status = plan_add_rms_norm(ctx, a, choice);
     return status != KEEL_OK ? status : run_rms(ctx, a);
+}
+
+keel_status plan_layer_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
+    return plan_norm(ctx, a, "layer_norm", c);
 }
 
 keel_status KEEL_CALL op_layer_norm(keel_ctx *ctx, const keel_norm_args *a) noexcept {

@@ -69,10 +69,6 @@ void top_k(const float *x, int64_t n, int64_t k, int32_t *index) {
 keel_status plan_argmax_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept {
     return plan_rows(ctx, a, "argmax_rows", c);
 }
-keel_status plan_top_k_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept {
-    if (!is_f32(a->values)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "top_k_rows: values is not f32");
-    return plan_rows(ctx, a, "top_k_rows", c);
-}
 
 keel_status KEEL_CALL op_argmax_rows(keel_ctx *ctx, const keel_rows_args *a) noexcept {
     PlanChoice choice;
@@ -86,6 +82,11 @@ keel_status KEEL_CALL op_argmax_rows(keel_ctx *ctx, const keel_rows_args *a) noe
                         for (int64_t i = r.begin; i < r.end; ++i)
                             index[i] = ctx->linear->argmax(reinterpret_cast<const float *>(x[i]), x.n);
                     });
+}
+
+keel_status plan_top_k_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept {
+    if (!is_f32(a->values)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "top_k_rows: values is not f32");
+    return plan_rows(ctx, a, "top_k_rows", c);
 }
 
 keel_status KEEL_CALL op_top_k_rows(keel_ctx *ctx, const keel_rows_args *a) noexcept {

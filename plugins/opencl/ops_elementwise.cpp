@@ -62,9 +62,17 @@ void plan_silu_mul(keel_ctx &ctx, const keel_gate_args &a, PlanChoice &choice) {
     plan_gate(ctx, a, "silu_mul", choice);
 }
 
+void run_silu_mul(keel_ctx &ctx, const keel_gate_args &a) {
+    run_gate(ctx, a, act_silu);
+}
+
 void plan_gelu_mul(keel_ctx &ctx, const keel_gate_args &a, PlanChoice &choice) {
     check_gelu_mul(ctx.host, a);
     plan_gate(ctx, a, "gelu_mul", choice);
+}
+
+void run_gelu_mul(keel_ctx &ctx, const keel_gate_args &a) {
+    run_gate(ctx, a, (a.features & KEEL_GELU_TANH) != 0 ? act_gelu_tanh : act_gelu);
 }
 
 void plan_add(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
@@ -72,9 +80,17 @@ void plan_add(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice)
     plan_combine(ctx, a, true, "add", choice);
 }
 
+void run_add(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run_combine(ctx, a, do_add);
+}
+
 void plan_add_bias(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
     check_add_bias(ctx.host, a);
     plan_combine(ctx, a, true, "add_bias", choice);
+}
+
+void run_add_bias(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run_combine(ctx, a, do_add_bias);
 }
 
 void plan_scale(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
@@ -82,9 +98,17 @@ void plan_scale(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choic
     plan_combine(ctx, a, false, "scale", choice);
 }
 
+void run_scale(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run_combine(ctx, a, do_scale);
+}
+
 void plan_scaled_add(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
     check_scaled_add(ctx.host, a);
     plan_combine(ctx, a, false, "scaled_add", choice);
+}
+
+void run_scaled_add(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run_combine(ctx, a, do_scaled_add);
 }
 
 void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
@@ -92,30 +116,6 @@ void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     name(ctx, choice, "softmax");
-}
-
-void run_silu_mul(keel_ctx &ctx, const keel_gate_args &a) {
-    run_gate(ctx, a, act_silu);
-}
-
-void run_gelu_mul(keel_ctx &ctx, const keel_gate_args &a) {
-    run_gate(ctx, a, (a.features & KEEL_GELU_TANH) != 0 ? act_gelu_tanh : act_gelu);
-}
-
-void run_add(keel_ctx &ctx, const keel_elementwise_args &a) {
-    run_combine(ctx, a, do_add);
-}
-
-void run_add_bias(keel_ctx &ctx, const keel_elementwise_args &a) {
-    run_combine(ctx, a, do_add_bias);
-}
-
-void run_scale(keel_ctx &ctx, const keel_elementwise_args &a) {
-    run_combine(ctx, a, do_scale);
-}
-
-void run_scaled_add(keel_ctx &ctx, const keel_elementwise_args &a) {
-    run_combine(ctx, a, do_scaled_add);
 }
 
 void run_softmax(keel_ctx &ctx, const keel_move_args &a) {

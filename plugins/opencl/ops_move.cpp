@@ -33,23 +33,6 @@ void plan_cast(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
     name_kernel(choice, "cast");
 }
 
-void plan_copy(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_copy(ctx.host, a);
-    plan_bytes(ctx, a, "copy", choice);
-}
-
-void plan_transpose(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_transpose(ctx.host, a);
-    plan_bytes(ctx, a, "transpose", choice);
-}
-
-void plan_zero(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    keel_move_args only_out = a;
-    only_out.x = nullptr;
-    check_zero(ctx.host, only_out);
-    plan_bytes(ctx, only_out, "zero", choice);
-}
-
 void run_cast(keel_ctx &ctx, const keel_move_args &a) {
     Type from = type_f32, to = type_f32;
     type_of(a.x->dtype, from);
@@ -60,12 +43,29 @@ void run_cast(keel_ctx &ctx, const keel_move_args &a) {
            static_cast<uint32_t>(from), a.out, out, static_cast<uint32_t>(to));
 }
 
+void plan_copy(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
+    check_copy(ctx.host, a);
+    plan_bytes(ctx, a, "copy", choice);
+}
+
 void run_copy(keel_ctx &ctx, const keel_move_args &a) {
     run_bytes(ctx, a, false);
 }
 
+void plan_transpose(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
+    check_transpose(ctx.host, a);
+    plan_bytes(ctx, a, "transpose", choice);
+}
+
 void run_transpose(keel_ctx &ctx, const keel_move_args &a) {
     run_bytes(ctx, a, true);
+}
+
+void plan_zero(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
+    keel_move_args only_out = a;
+    only_out.x = nullptr;
+    check_zero(ctx.host, only_out);
+    plan_bytes(ctx, only_out, "zero", choice);
 }
 
 void run_zero(keel_ctx &ctx, const keel_move_args &a) {

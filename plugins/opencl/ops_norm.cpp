@@ -33,22 +33,22 @@ void plan_rms_norm(keel_ctx &ctx, const keel_norm_args &a, PlanChoice &choice) {
     plan_norm(ctx, a, "rms_norm", choice);
 }
 
+void run_rms_norm(keel_ctx &ctx, const keel_norm_args &a) {
+    run_rms(ctx, a, false);
+}
+
 void plan_add_rms_norm(keel_ctx &ctx, const keel_norm_args &a, PlanChoice &choice) {
     check_add_rms_norm(ctx.host, a);
     plan_norm(ctx, a, "add_rms_norm", choice);
 }
 
+void run_add_rms_norm(keel_ctx &ctx, const keel_norm_args &a) {
+    run_rms(ctx, a, true);
+}
+
 void plan_layer_norm(keel_ctx &ctx, const keel_norm_args &a, PlanChoice &choice) {
     check_layer_norm(ctx.host, a);
     plan_norm(ctx, a, "layer_norm", choice);
-}
-
-void run_rms_norm(keel_ctx &ctx, const keel_norm_args &a) {
-    run_rms(ctx, a, false);
-}
-
-void run_add_rms_norm(keel_ctx &ctx, const keel_norm_args &a) {
-    run_rms(ctx, a, true);
 }
 
 void run_layer_norm(keel_ctx &ctx, const keel_norm_args &a) {

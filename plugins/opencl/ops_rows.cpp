@@ -22,17 +22,17 @@ void plan_argmax_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice
     plan_rows(ctx, a, "argmax_rows", choice);
 }
 
-void plan_top_k_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice) {
-    check_top_k_rows(ctx.host, a);
-    plan_rows(ctx, a, "top_k_rows", choice);
-}
-
 void run_argmax_rows(keel_ctx &ctx, const keel_rows_args &a) {
     const View x = view_of(ctx.host, a.x, "x");
     if (x.rows() == 0) return;
     const Form form = form_of(ctx, Family::rows);
     launch(ctx, kernel(ctx, "argmax_rows", form), row_grid(form, x.rows()), a.x, x, a.index,
            view_of(ctx.host, a.index, "index"));
+}
+
+void plan_top_k_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice) {
+    check_top_k_rows(ctx.host, a);
+    plan_rows(ctx, a, "top_k_rows", choice);
 }
 
 void run_top_k_rows(keel_ctx &ctx, const keel_rows_args &a) {

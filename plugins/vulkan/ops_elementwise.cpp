@@ -1,4 +1,4 @@
-// silu_mul, gelu_mul, add, add_bias, scale, scaled_add.
+// silu_mul, gelu_mul, add, add_bias, scale, scaled_add, softmax.
 #include "ops.hpp"
 
 namespace keel_vulkan {
@@ -79,18 +79,56 @@ void run_gelu_mul(keel_ctx &ctx, const keel_gate_args &a) {
     run_gate(ctx, a, (a.features & KEEL_GELU_TANH) != 0 ? act_gelu_tanh : act_gelu);
 }
 
-#define KEEL_VULKAN_ELEMENTWISE(slot)                                                                        \
-    void plan_##slot(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {                    \
-        check_##slot(ctx.host, a);                                                                           \
-        plan(ctx, a, kind_##slot, #slot, choice);                                                            \
-    }                                                                                                        \
-    void run_##slot(keel_ctx &ctx, const keel_elementwise_args &a) {                                         \
-        run(ctx, a, kind_##slot);                                                                            \
-    }
-KEEL_VULKAN_ELEMENTWISE(add)
-KEEL_VULKAN_ELEMENTWISE(add_bias)
-KEEL_VULKAN_ELEMENTWISE(scale)
-KEEL_VULKAN_ELEMENTWISE(scaled_add)
-#undef KEEL_VULKAN_ELEMENTWISE
+void plan_add(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
+    check_add(ctx.host, a);
+    plan(ctx, a, kind_add, "add", choice);
+}
+
+void run_add(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run(ctx, a, kind_add);
+}
+
+void plan_add_bias(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
+    check_add_bias(ctx.host, a);
+    plan(ctx, a, kind_add_bias, "add_bias", choice);
+}
+
+void run_add_bias(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run(ctx, a, kind_add_bias);
+}
+
+void plan_scale(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
+    check_scale(ctx.host, a);
+    plan(ctx, a, kind_scale, "scale", choice);
+}
+
+void run_scale(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run(ctx, a, kind_scale);
+}
+
+void plan_scaled_add(keel_ctx &ctx, const keel_elementwise_args &a, PlanChoice &choice) {
+    check_scaled_add(ctx.host, a);
+    plan(ctx, a, kind_scaled_add, "scaled_add", choice);
+}
+
+void run_scaled_add(keel_ctx &ctx, const keel_elementwise_args &a) {
+    run(ctx, a, kind_scaled_add);
+}
+
+void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
+    check_softmax(ctx.host, a);
+    tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.out, "out");
+    ctx.pipelines.get(Kernel::softmax, {kGroup});
+    name_kernel(choice, "softmax");
+}
+
+void run_softmax(keel_ctx &ctx, const keel_move_args &a) {
+    const Tensor x = tensor_of(ctx, a.x, "x");
+    RowsParams p = {};
+    p.x = base_of(a.x), p.values = base_of(a.out);
+    p.x_at = rows_of(x), p.values_at = rows_of(tensor_of(ctx, a.out, "out"));
+    p.rows = x.shape[2], p.n = x.n;
+    if (p.n != 0) ctx.stream.dispatch(ctx.pipelines.get(Kernel::softmax, {kGroup}), p, groups(p.rows, 1));
+}
 
 } // namespace keel_vulkan

@@ -1,10 +1,10 @@
-// kv_gather and kv_rerotate; kv_append stands with qkv_prepare, whose kernel it shares.
+// kv_append, kv_gather, kv_rerotate.
 #include "kv_access.hpp"
 
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kGatherGroup = 64, kGroup = 32;
+constexpr uint32_t kGatherGroup = 64;
 
 VkPipeline gather_pipeline(keel_ctx &ctx, uint32_t unit) {
     return ctx.pipelines.get(Kernel::kv_gather, {kGatherGroup, unit});
@@ -24,10 +24,28 @@ bool same_memory(const keel_tensor *a, const keel_tensor *b) {
 }
 
 VkPipeline rerotate_pipeline(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
-    return ctx.pipelines.get(Kernel::kv_rerotate, {kGroup, room_for(a.kv->k->shape[2], 128)});
+    return ctx.pipelines.get(Kernel::kv_rerotate, {kRowGroup, room_for(a.kv->k->shape[2], 128)});
 }
 
 } // namespace
+
+void plan_kv_append(keel_ctx &ctx, const keel_kv_append_args &a, PlanChoice &choice) {
+    check_kv_append(ctx.host, a);
+    at(ctx, a.k, "k"), at(ctx, a.v, "v");
+    append_pipeline(ctx, a.kv);
+    name_kernel(choice, "kv_append %s/%s", keel_dtype_name(a.kv->k->dtype), keel_dtype_name(a.kv->v->dtype));
+}
+
+void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
+    AppendParams p = {};
+    p.kv = kv_of(ctx, a.kv, "kv_append");
+    p.k = base_of(a.k), p.v = base_of(a.v);
+    p.k_at = at(ctx, a.k, "k"), p.v_at = at(ctx, a.v, "v");
+    p.positions = base_of(a.positions), p.positions_at = positions_of(ctx, a.positions, "kv_append");
+    p.m = static_cast<uint>(a.k->shape[0]), p.group = 1;
+    ctx.stream.dispatch(append_pipeline(ctx, a.kv), p, groups(2 * uint64_t{a.kv->kv_heads}, 1),
+                        groups(p.m, 1));
+}
 
 void plan_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a, PlanChoice &choice) {
     check_kv_gather(ctx.host, a);

@@ -4,19 +4,8 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kGroup = 32;
-
 VkPipeline rope_pipeline(keel_ctx &ctx, int64_t dim) {
-    return ctx.pipelines.get(Kernel::rope, {kGroup, room_for(dim, 128)});
-}
-
-VkPipeline append_pipeline(keel_ctx &ctx, const keel_kv_view *kv) {
-    const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
-    return ctx.pipelines.get(Kernel::kv_append, {kGroup, room_for(dim, 128)});
-}
-
-Rows at(const keel_ctx &ctx, const keel_tensor *t, const char *name) {
-    return rows_of(tensor_of(ctx, t, name));
+    return ctx.pipelines.get(Kernel::rope, {kRowGroup, room_for(dim, 128)});
 }
 
 } // namespace
@@ -72,24 +61,6 @@ void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {
     p.rotate = 1;
     p.eps = a.eps;
     ctx.stream.dispatch(append_pipeline(ctx, a.kv), p, groups(p.heads + 2 * uint64_t{a.kv->kv_heads}, 1),
-                        groups(p.m, 1));
-}
-
-void plan_kv_append(keel_ctx &ctx, const keel_kv_append_args &a, PlanChoice &choice) {
-    check_kv_append(ctx.host, a);
-    at(ctx, a.k, "k"), at(ctx, a.v, "v");
-    append_pipeline(ctx, a.kv);
-    name_kernel(choice, "kv_append %s/%s", keel_dtype_name(a.kv->k->dtype), keel_dtype_name(a.kv->v->dtype));
-}
-
-void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
-    AppendParams p = {};
-    p.kv = kv_of(ctx, a.kv, "kv_append");
-    p.k = base_of(a.k), p.v = base_of(a.v);
-    p.k_at = at(ctx, a.k, "k"), p.v_at = at(ctx, a.v, "v");
-    p.positions = base_of(a.positions), p.positions_at = positions_of(ctx, a.positions, "kv_append");
-    p.m = static_cast<uint>(a.k->shape[0]), p.group = 1;
-    ctx.stream.dispatch(append_pipeline(ctx, a.kv), p, groups(2 * uint64_t{a.kv->kv_heads}, 1),
                         groups(p.m, 1));
 }
 

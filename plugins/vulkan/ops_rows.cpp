@@ -1,4 +1,4 @@
-// softmax, argmax_rows, top_k_rows.
+// argmax_rows, top_k_rows.
 #include "ops.hpp"
 
 #include <algorithm>
@@ -22,19 +22,6 @@ RowsParams rows_params(const keel_ctx &ctx, const keel_tensor *x) {
 }
 
 } // namespace
-
-void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_softmax(ctx.host, a);
-    tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.out, "out");
-    pipeline(ctx, Kernel::softmax);
-    name_kernel(choice, "softmax");
-}
-
-void run_softmax(keel_ctx &ctx, const keel_move_args &a) {
-    RowsParams p = rows_params(ctx, a.x);
-    p.values = base_of(a.out), p.values_at = rows_of(tensor_of(ctx, a.out, "out"));
-    if (p.n != 0) ctx.stream.dispatch(pipeline(ctx, Kernel::softmax), p, groups(p.rows, 1));
-}
 
 void plan_argmax_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice) {
     check_argmax_rows(ctx.host, a);

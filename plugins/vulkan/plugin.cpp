@@ -1,9 +1,9 @@
 // The descriptor and the table.
 #include "ops.hpp"
 
-namespace {
+#include "gpu/table.hpp"
 
-using namespace keel_vulkan;
+namespace {
 
 constexpr const char *reduce_choices[] = {"auto", "subgroup", "shared", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
@@ -32,53 +32,13 @@ constexpr keel_param_spec wait_param = KEEL_INT_PARAM(
 constexpr const keel_param_spec *params[] = {&compute_param, &reduce_param,     &memory_param,
                                              &cache_param,   &validation_param, &wait_param};
 
-constexpr keel_backend make_table() {
-    keel_backend t{};
-    t.h = KEEL_HEADER(keel_backend);
-    t.device_count = device_count;
-    t.device_info = device_info;
-    t.ctx_create = ctx_create;
-    t.ctx_destroy = ctx_destroy;
-    t.buffer_create = buffer_create;
-    t.buffer_destroy = buffer_destroy;
-    t.buffer_write = buffer_write;
-    t.buffer_read = buffer_read;
-    t.flush = flush;
-    t.wait = wait;
-    t.poll = poll;
-    t.ctx_info = ctx_info;
-    t.mem_info = mem_info;
-    t.buffer_map = buffer_map;
-    t.weight_prepare = weight_prepare;
-    t.weight_destroy = weight_destroy;
-    t.weight_info = weight_info;
-    t.op_plan = op_plan;
-    t.plan_destroy = plan_destroy;
-    t.plan_info = plan_info;
-#define KEEL_VULKAN_SLOT(ID, slot, args_type) t.slot = op_call<args_type, plan_##slot, run_##slot>;
-    KEEL_FOR_EACH_OP(KEEL_VULKAN_SLOT)
-#undef KEEL_VULKAN_SLOT
-    return t;
-}
-
-constexpr keel_backend table = make_table();
+constexpr keel_backend table = keel_gpu::make_table();
 
 constexpr keel_plugin make_plugin() {
-    keel_plugin p{};
-    p.h = KEEL_HEADER(keel_plugin);
-    p.min_host_abi = KEEL_ABI_VERSION;
-    p.kind = KEEL_PLUGIN_BACKEND;
-    p.id = "vulkan";
-    p.version = "0.1.0";
-    p.vendor = "Keel";
-    p.license = "MIT";
-    p.doc = "Runs on any device with Vulkan 1.2 compute: GPUs, and lavapipe on the processor.";
-    p.build_info = __VERSION__;
+    keel_plugin p = keel_common::backend_plugin(
+        "vulkan", "Runs on any device with Vulkan 1.2 compute: GPUs, and lavapipe on the processor.", params,
+        table);
     p.caps = KEEL_CAP_OWN_THREADS; // drivers start threads
-    p.sanitizer = KEEL_SANITIZER_HERE;
-    p.n_params = sizeof params / sizeof params[0];
-    p.params = params;
-    p.vtable = &table;
     return p;
 }
 
@@ -86,6 +46,4 @@ constexpr keel_plugin plugin = make_plugin();
 
 } // namespace
 
-extern "C" KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version) {
-    return host_abi_version >> 16 == KEEL_ABI_MAJOR ? &plugin : nullptr;
-}
+KEEL_DEFINE_PLUGIN_QUERY(plugin)

@@ -1,0 +1,86 @@
+// The table of a GPU backend, and what stands around each of its ops: the same text for both. For the backend's plugin.cpp alone, which
+// includes its own ops.hpp first. That header defines keel_ctx and keel_plan and names its namespace:
+//   namespace keel_gpu { namespace backend = keel_...; }
+// Beside what KEEL_GPU_DECLARE_BACKEND declares, the namespace has
+//   void set_aside(keel_ctx &, uint64_t bytes)       makes the scratch that all ops share at least so large
+//   void after_op(keel_ctx &)                        refuses if somebody complained of the op
+#pragma once
+
+#include "gpu/ops.hpp"
+
+#include <memory>
+#include <string.h>
+
+namespace keel_gpu {
+
+template <class Args, void (*plan)(keel_ctx &, const Args &, PlanChoice &),
+          void (*run)(keel_ctx &, const Args &)>
+keel_status KEEL_CALL op_call(keel_ctx *ctx, const Args *theirs) noexcept {
+    return guarded(ctx->host, [&] {
+        const Args args = adopt_args(ctx->host, theirs);
+        PlanChoice choice;
+        plan(*ctx, args, choice);
+        run(*ctx, args);
+        backend::after_op(*ctx);
+    });
+}
+
+inline void plan_op(keel_ctx &ctx, keel_op op, const keel_op_args *args, PlanChoice &choice) {
+    switch (op) {
+#define KEEL_GPU_PLAN(ID, slot, args_type)                                                                   \
+    case KEEL_OP_##ID:                                                                                       \
+        return backend::plan_##slot(ctx, adopt_args(ctx.host, reinterpret_cast<const args_type *>(args)),    \
+                                    choice);
+        KEEL_FOR_EACH_OP(KEEL_GPU_PLAN)
+#undef KEEL_GPU_PLAN
+    default:
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "unknown op %u", op);
+    }
+}
+
+// Asks the op whether it would run, and sets its scratch aside, so that no call allocates.
+inline keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *args,
+                                     keel_plan **out) noexcept {
+    *out = nullptr;
+    return guarded(ctx->host, [&] {
+        PlanChoice choice;
+        choice.named = true;
+        plan_op(*ctx, op, args, choice);
+        if (choice.scratch_bytes != 0) backend::set_aside(*ctx, choice.scratch_bytes);
+        auto plan = std::make_unique<keel_plan>();
+        plan->op = op;
+        plan->scratch_bytes = choice.scratch_bytes;
+        memcpy(plan->kernel, choice.kernel, sizeof plan->kernel);
+        *out = plan.release();
+    });
+}
+
+inline void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *plan) noexcept {
+    delete plan;
+}
+
+inline keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *plan, keel_plan_info *out) noexcept {
+    keel_plan_info info = make_out<keel_plan_info>();
+    info.scratch_bytes = plan->scratch_bytes;
+    memcpy(info.kernel, plan->kernel, sizeof info.kernel);
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+constexpr keel_backend make_table() {
+    keel_backend t{};
+    t.h = KEEL_HEADER(keel_backend);
+#define KEEL_GPU_ENTRY(slot) t.slot = backend::slot;
+    KEEL_FOR_EACH_ENTRY_POINT(KEEL_GPU_ENTRY)
+#undef KEEL_GPU_ENTRY
+    t.op_plan = op_plan;
+    t.plan_destroy = plan_destroy;
+    t.plan_info = plan_info;
+#define KEEL_GPU_SLOT(ID, slot, args_type)                                                                   \
+    t.slot = op_call<args_type, backend::plan_##slot, backend::run_##slot>;
+    KEEL_FOR_EACH_OP(KEEL_GPU_SLOT)
+#undef KEEL_GPU_SLOT
+    return t;
+}
+
+} // namespace keel_gpu

@@ -1,0 +1,30 @@
+// What ops on the cache share (kernels/kv.cl).
+#pragma once
+
+#include "ops.hpp"
+
+#include <algorithm>
+
+namespace keel_opencl {
+
+inline View view_or_none(keel_ctx &ctx, const keel_tensor *t, const char *name) {
+    return t != nullptr ? view_of(ctx.host, t, name) : View{};
+}
+
+inline cl_kernel kv_kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
+    return ctx.programs->kernel(Source::kv, name, {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+}
+
+// Names the op; builds the program, so that no call does.
+inline void name_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv) {
+    if (!choice.named) return;
+    const Form form = form_of(ctx, Family::rows);
+    kv_kernel(ctx, "prepare", form, static_cast<uint32_t>(std::max(kv->k->shape[2], kv->v->shape[2])));
+    name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
+                form_name(form));
+}
+
+// Queues qkv_prepare; kv_append is the same without queries and rotation (ops_rope.cpp).
+void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op);
+
+} // namespace keel_opencl
