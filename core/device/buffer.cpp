@@ -24,6 +24,7 @@ void Buffer::write(uint64_t offset, const void *src, uint64_t bytes) {
     }
     if (bytes == 0) return;
     device_->require_alive("buffer_write");
+    device_->stream().queue_held_back();
     device_->check("buffer_write", [&] {
         return device_->table().buffer_write(device_->ctx(), handle_, offset, src, bytes);
     });
@@ -63,6 +64,7 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
     if (!on && device_->is_lost())
         return; // its memory goes with it; what is being undone must not fail again
     device_->require_alive("buffer_commit");
+    device_->stream().queue_held_back();
     const keel_status status = device_->with_memory(
         [&] { return table.buffer_commit(device_->ctx(), handle_, offset, bytes, on ? 1u : 0u); });
     if (status != KEEL_OK) device_->fail(status, "buffer_commit");

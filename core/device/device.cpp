@@ -72,6 +72,7 @@ std::shared_ptr<Device> Device::open_reference(std::shared_ptr<HostServices> hos
 
 Device::~Device() {
     if (ctx_ == nullptr) return;
+    stream_.set_trace(nullptr);
     trim();
     table().ctx_destroy(ctx_);
 }

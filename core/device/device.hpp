@@ -8,6 +8,7 @@
 
 #include <keel/backend.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -27,6 +28,7 @@ struct DeviceSpec {
     std::shared_ptr<void> keep_alive; // the plugin's library and whatever `params` points into
     PluginPlaces places;              // where a config names the backend, for messages
     SourceLocation selector_at;       // and the selector
+    std::function<const void *(const char *)> extension; // the plugin's, by name; empty: it has none
 };
 
 // The message that a plugin left on this thread, or an empty string; clears it.
@@ -36,6 +38,7 @@ std::string take_message();
 class BufferWatch {
   public:
     virtual void before_destroy(const keel_buffer *buffer) noexcept = 0;
+    virtual void before_destroy_other(const void *) noexcept {} // a plan or a weight
 
   protected:
     ~BufferWatch() = default;
@@ -53,6 +56,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
     const std::string &plugin() const { return spec_.plugin; }
     const keel_backend &table() const { return spec_.table; }
+    // What the backend serves under that name, or NULL; the caller adopts it.
+    const void *extension(const char *id) const { return spec_.extension ? spec_.extension(id) : nullptr; }
     keel_ctx *ctx() const { return ctx_; }
     const keel_device_info &device_info() const { return device_info_; }
     // Defaults filled in: no member is zero but max_buffer_bytes and sync*.
@@ -76,6 +81,11 @@ class Device : public std::enable_shared_from_this<Device> {
     // The watch is removed before it dies.
     void add_watch(BufferWatch *watch) { watches_.push_back(watch); }
     void remove_watch(BufferWatch *watch) noexcept { std::erase(watches_, watch); }
+    // Said by whoever destroys a plan or a weight on this device, before.
+    void before_destroy(const void *plan_or_weight) noexcept {
+        for (BufferWatch *watch : watches_)
+            watch->before_destroy_other(plan_or_weight);
+    }
 
     // Runs a call that may answer KEEL_E_OUT_OF_MEMORY (and then has changed nothing): if so, once more with the pool emptied.
     template <typename Call>

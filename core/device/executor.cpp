@@ -24,7 +24,9 @@ const char *rung_name(Rung rung) {
 }
 
 PlannedOp::~PlannedOp() {
-    if (plan_ != nullptr) device_->table().plan_destroy(device_->ctx(), plan_);
+    if (plan_ == nullptr) return;
+    device_->before_destroy(plan_);
+    device_->table().plan_destroy(device_->ctx(), plan_);
 }
 
 void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Device &device) {
@@ -44,6 +46,26 @@ Executor::Executor(std::shared_ptr<Device> device, Options options)
     : device_(std::move(device)), options_(std::move(options)) {
     reference_ = Device::open_reference(device_->host());
     device_->stream().set_strategy(options_.sync);
+    recorder_ = StepRecorder::make(*device_);
+}
+
+std::string Executor::why_not_recorded(size_t ops) const {
+    const SyncStrategy &sync = device_->stream().strategy();
+    if (!recorder_) return fmt::format("backend {} has no {}", device_->plugin(), KEEL_EXT_REPLAY);
+    if (!options_.replay) return "sync.replay: off";
+    if (sync.kind == SyncStrategy::Kind::eager) return "sync: eager waits after every op";
+    if (sync.kind == SyncStrategy::Kind::batched && sync.ops <= ops)
+        return fmt::format("sync: {} submits in the midst of a step of {} ops", to_string(sync), ops);
+    if (device_->stream().trace() != nullptr) return "a trace shows each op";
+    return observer_ ? "each op is watched" : "";
+}
+
+StepRecorder *Executor::recorder_for(size_t ops) const {
+    if (!recorder_ || !options_.replay || observer_ || device_->stream().trace() != nullptr) return nullptr;
+    const SyncStrategy &sync = device_->stream().strategy();
+    const bool cuts = sync.kind == SyncStrategy::Kind::eager ||
+                      (sync.kind == SyncStrategy::Kind::batched && sync.ops <= ops);
+    return cuts ? nullptr : recorder_.get();
 }
 
 // The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of ours. What it does not support
@@ -257,6 +279,7 @@ void Executor::run_here(PlannedOp &op, keel_op_args *args) {
         device_->require_alive(op.label_.c_str());
         args->plan = op.plan_;
         set_weight(op.op_, args, op.weight_, *device_);
+        if (recorder_ && recorder_->take(op, args)) return;
         const keel_status status = call_op(device_->table(), op.op_, device_->ctx(), args);
         if (status == KEEL_OK) return device_->stream().op_queued(op.label_.c_str());
         if (status != KEEL_E_UNSUPPORTED) fail(op, *device_, status);
@@ -287,7 +310,10 @@ void Executor::demote(PlannedOp &op, keel_op_args *args) {
                     "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back", op.label_,
                     refused_by, op_name(op.op_), reason);
     }
-    if (op.plan_ != nullptr) op.device_->table().plan_destroy(op.device_->ctx(), op.plan_);
+    if (op.plan_ != nullptr) {
+        op.device_->before_destroy(op.plan_);
+        op.device_->table().plan_destroy(op.device_->ctx(), op.plan_);
+    }
     op.plan_ = nullptr;
     // What comes next is planned for the largest shapes, as the first was; this call may be a small one.
     keel_op_args *planned = op.template_->args();

@@ -3,6 +3,7 @@
 #include "device/crossing.hpp"
 #include "device/device.hpp"
 #include "device/op_args.hpp"
+#include "device/step_recorder.hpp"
 #include "device/weight.hpp"
 
 #include <functional>
@@ -77,6 +78,7 @@ class Executor {
         bool strict = false;              // anything but native is an error
         std::shared_ptr<Device> fallback; // the config's; NULL: the reference only
         SyncStrategy sync;
+        bool replay = true; // steps may be recorded and submitted again
     };
     // Called round every op of the pipeline (not inside compositions): for compare and tracing. `after` false: inputs are still
     // what they were.
@@ -87,6 +89,12 @@ class Executor {
     Device &device() const { return *device_; }
     const std::shared_ptr<Device> &device_ptr() const { return device_; }
     Stream &stream() const { return device_->stream(); }
+
+    // Whether the backend records steps at all (keel.replay/1), and in which way, in its own words.
+    bool can_record() const { return recorder_ != nullptr; }
+    const std::string &recording_words() const { return recorder_->how(); }
+    // Why steps of so many ops are not recorded and submitted again; empty: they are.
+    std::string why_not_recorded(size_t ops) const;
 
     // Settles an op. `args` is a template as keel_backend.op_plan wants it; its weight (and w) members are filled in from `weight`,
     // which is made ready where the op will run. With strict an op that is not native throws.
@@ -105,6 +113,28 @@ class Executor {
         run_any(op, reinterpret_cast<keel_op_args *>(&args));
     }
     void run_any(PlannedOp &op, keel_op_args *args);
+
+    // Around the ops of a step of some `ops` ops that is likely to come again just so: the backend gets them at the end, as one recording
+    // where it can. Buffers' contents are written before it, and what is read of it is read behind it; both in its midst are right, too,
+    // but then there is no recording.
+    class Step {
+      public:
+        Step(Executor &executor, size_t ops) : recorder_(executor.recorder_for(ops)) {
+            if (recorder_ != nullptr) recorder_->begin();
+        }
+        ~Step() {
+            if (recorder_ != nullptr) recorder_->abandon();
+        }
+        Step(const Step &) = delete;
+        Step &operator=(const Step &) = delete;
+        void end() {
+            if (recorder_ != nullptr) recorder_->end();
+            recorder_ = nullptr;
+        }
+
+      private:
+        StepRecorder *recorder_;
+    };
 
     // Ops, and what the stream does, are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
     void set_trace(Trace *trace);
@@ -129,6 +159,7 @@ class Executor {
     void run_observed(PlannedOp &op, keel_op_args *args);
     void run_here(PlannedOp &op, keel_op_args *args);
     Crossing &crossing_to(const std::shared_ptr<Device> &target);
+    StepRecorder *recorder_for(size_t ops) const;
     [[noreturn]] void fail(const PlannedOp &op, Device &device, keel_status status);
 
     std::shared_ptr<Device> device_;
@@ -139,7 +170,8 @@ class Executor {
     BufferPtr scratch_;                                   // the largest so far
     std::set<std::pair<keel_op, std::string>> warned_of_; // demotions: op and reason
     Observer observer_;
-    int depth_ = 0; // above 0: inside a composition
+    int depth_ = 0;                          // above 0: inside a composition
+    std::unique_ptr<StepRecorder> recorder_; // NULL: the backend has none
 };
 
 // Points args at a weight as it lies on a device. Ops without a weight are left alone.

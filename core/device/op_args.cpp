@@ -62,6 +62,24 @@ ArgsCopy::ArgsCopy(keel_op op, const keel_op_args *args) : op_(op) {
     visit_policy(op);
 }
 
+void ArgsCopy::spend(std::vector<std::byte> &out) {
+    const auto append = [&](const auto &part) {
+        const auto *bytes = reinterpret_cast<const std::byte *>(&part);
+        out.insert(out.end(), bytes, bytes + sizeof part);
+    };
+    append(op_);
+    for (const Slot &slot : tensors()) {
+        append(slot.name); // which one it is: those that are absent have no slot
+        append(**slot.tensor);
+        *slot.tensor = nullptr; // where the caller has the descriptor does not matter
+    }
+    if (weight_ != nullptr && *weight_ != nullptr) *weight_tensor_ = nullptr;
+    append(storage_);
+    append(kv_);
+    append(tables_);
+    append(scores_);
+}
+
 ArgsTemplate::ArgsTemplate(keel_op op, const keel_op_args *args) : copy_(op, args) {
     const auto slots = copy_.tensors();
     tensors_.resize(slots.size());

@@ -40,6 +40,9 @@ class ArgsCopy {
     std::span<const Slot> tensors() const { return {slots_.data(), n_slots_}; }
     keel_weight **weight() { return weight_; } // where the args name a weight's handle, else NULL
     const keel_tensor **weight_tensor() { return weight_tensor_; }
+    // Appends all that the call depends on, tensors included. Two copies at the same address give the same bytes for the same call. Of
+    // no use afterwards.
+    void spend(std::vector<std::byte> &out);
 
   private:
     void add(const keel_tensor *&tensor, Role role, const char *name);

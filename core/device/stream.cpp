@@ -1,6 +1,8 @@
 #include "device/stream.hpp"
 
 #include "device/device.hpp"
+#include "device/device_times.hpp"
+#include "device/step_recorder.hpp"
 #include "device/trace.hpp"
 
 #include <fmt/format.h>
@@ -19,6 +21,16 @@ std::string to_string(const SyncStrategy &s) {
         break;
     }
     return fmt::format("batched: {}", s.ops);
+}
+
+Stream::Stream(Device &device) : device_(device) {}
+Stream::~Stream() = default;
+
+void Stream::set_trace(Trace *trace) {
+    if (trace == trace_) return;
+    times_.reset();
+    trace_ = trace;
+    if (trace_ != nullptr) times_ = DeviceTimes::start(device_, *trace_);
 }
 
 void Stream::set_strategy(const SyncStrategy &wanted) {
@@ -40,6 +52,7 @@ void Stream::set_strategy(const SyncStrategy &wanted) {
 
 void Stream::op_queued(const char *op) {
     ++counters_.ops;
+    if (times_) times_->queued(op);
     ++pending_;
     dirty_ = true;
     if (strategy_.kind == SyncStrategy::Kind::eager) {
@@ -47,6 +60,18 @@ void Stream::op_queued(const char *op) {
     } else if (strategy_.kind == SyncStrategy::Kind::batched && pending_ >= strategy_.ops) {
         flush();
     }
+}
+
+void Stream::step_queued(uint64_t ops, bool again) {
+    counters_.ops += ops;
+    if (again) ++counters_.replays;
+    pending_ += ops;
+    dirty_ = true;
+    if (strategy_.kind == SyncStrategy::Kind::batched && pending_ >= strategy_.ops) flush();
+}
+
+void Stream::interrupt_recorder() {
+    recorder_->interrupt();
 }
 
 void Stream::write_queued(uint64_t bytes) {
@@ -71,6 +96,7 @@ void Stream::wait() {
 
 // Submits what was queued since the last time, ops or writes. `what` is blamed for an error.
 void Stream::submit_as(const char *what) {
+    queue_held_back();
     if (!dirty_) return;
     device_.require_alive(what);
     ++counters_.submits;
@@ -91,11 +117,13 @@ void Stream::wait_as(const char *what) {
     const TraceSpan span(trace_, "wait", "stream", "after", what);
     device_.check(what, [&] { return device_.table().wait(device_.ctx(), ticket_); });
     in_flight_ = false;
+    if (times_) times_->collect();
 }
 
 void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t bytes) {
     if (bytes == 0) return;
     device_.require_alive("buffer_read");
+    queue_held_back();
     // The backend's buffer_read submits and waits by itself; it is counted as what it is.
     if (dirty_) ++counters_.submits;
     const bool waits = dirty_ || in_flight_;
@@ -107,6 +135,7 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
                   [&] { return device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes); });
     pending_ = 0;
     dirty_ = in_flight_ = false;
+    if (times_) times_->collect();
 }
 
 } // namespace keel

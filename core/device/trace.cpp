@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "device/executor.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -125,6 +126,19 @@ void Trace::span(std::string_view name, std::string_view category, double begin,
     for (const auto &[key, value] : args)
         event += fmt::format("{}{}:{}", event.back() == '{' ? "" : ",", text(key), value);
     add(event + "}}");
+}
+
+void Trace::device_span(std::string_view device, std::string_view label, double begin, double end) {
+    auto known = std::find(devices_.begin(), devices_.end(), device);
+    const auto line = 2 + (known - devices_.begin()); // the host's is 1
+    if (known == devices_.end()) {
+        devices_.emplace_back(device);
+        add(fmt::format(R"({{"name":"thread_name","ph":"M","pid":1,"tid":{},"args":{{"name":{}}}}})", line,
+                        text(fmt::format("device: {}", device))));
+    }
+    add(fmt::format(
+        R"({{"name":{},"cat":"device","ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{},"args":{{"label":{}}}}})",
+        text(label_part(label)), begin, end > begin ? end - begin : 0, line, text(label)));
 }
 
 void Trace::counter(std::string_view name, double value) {

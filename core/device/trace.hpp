@@ -41,6 +41,8 @@ class Trace {
     // Something that lasted from `begin` until `end`.
     void span(std::string_view name, std::string_view category, double begin, double end,
               const std::vector<TraceArg> &args = {});
+    // The same on the time line of a device, in microseconds since the trace began; `label` is the op's.
+    void device_span(std::string_view device, std::string_view label, double begin, double end);
     // A number from now on.
     void counter(std::string_view name, double value);
     void op(const PlannedOp &op, const keel_op_args *args, double begin);
@@ -55,9 +57,10 @@ class Trace {
 
     std::filesystem::path file_;
     std::chrono::steady_clock::time_point start_;
-    int fd_ = -1;         // below 0: the recording has ended
-    uint64_t end_ = 0;    // of the last event in the file; the closing brackets stand behind it
-    std::string pending_; // events that are not in the file yet, each with the comma before it
+    int fd_ = -1;                      // below 0: the recording has ended
+    uint64_t end_ = 0;                 // of the last event in the file; the closing brackets stand behind it
+    std::vector<std::string> devices_; // with a time line of their own, in the order of its number
+    std::string pending_;              // events that are not in the file yet, each with the comma before it
 };
 
 // Records the time until its end; nothing without a trace.

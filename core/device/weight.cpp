@@ -32,7 +32,9 @@ void Weight::check(const std::vector<WeightSource> &sources) const {
 
 Weight::~Weight() {
     for (auto &[key, on] : on_) {
-        if (on.handle != nullptr) on.device->table().weight_destroy(on.device->ctx(), on.handle);
+        if (on.handle == nullptr) continue;
+        on.device->before_destroy(on.handle);
+        on.device->table().weight_destroy(on.device->ctx(), on.handle);
     }
 }
 

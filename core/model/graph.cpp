@@ -22,6 +22,7 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     make_workspace(false);
     decode_ = plan(1, 1, "decode");
     if (options_.max_tokens > 1) prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
+    decode_size_ = decode_ops().size();
     taps_ = plan_taps(options_.taps);
     if (weights_.has_output()) {
         keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
@@ -237,6 +238,9 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
     on_device.write(positions.data());
     const Tensor x = x_.rows(0, m);
     last_m_ = m;
+    std::optional<Executor::Step> step; // one that comes again and again may be recorded
+    if (m == 1 && logit_rows <= 1 && !probe_ && options_.ffn == nullptr) step.emplace(executor_, decode_size_);
+    if (m == 1 && executor_.can_record()) kv = lasting_views(kv);
     if (!ids.empty()) {
         executor_.run(*ops.embed, embed_args(ids, x));
         if (probe_) probe_(-1, x);
@@ -251,6 +255,7 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
         executor_.run(*ops.final_norm, norm_args(last, weights_.final_norm(), h));
         executor_.run(*ops.output, matmul_args(h, {}, logits, false));
     }
+    if (step) step->end();
 }
 
 void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv,

@@ -87,6 +87,8 @@ class Graph {
     std::vector<const PlannedOp *> decode_ops() const;
     std::vector<const PlannedOp *> prefill_ops() const;
     uint64_t workspace_bytes() const;
+    // Why decode steps are not recorded and submitted again; empty: they are.
+    std::string why_not_recorded() const;
     RopeTables &rope() { return rope_; }
     uint32_t max_tokens() const { return options_.max_tokens; }
 
@@ -111,6 +113,7 @@ class Graph {
     // `ids` empty: x_ holds the residual stream.
     void run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
              std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps);
+    std::span<const keel_kv_view *const> lasting_views(std::span<const keel_kv_view *const> kv);
     void run_ffn(LayerOps &ops, size_t i, uint32_t m);
     void run_layer(LayerOps &ops, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv,
                    const StepTaps &taps);
@@ -151,6 +154,9 @@ class Graph {
     Tensor next_id_;   // i32 [1]
     Tensor joined_;    // as what `down` writes to, [m, hidden]; only with a helper
     uint32_t last_m_ = 0;
+    size_t decode_size_ = 0;               // ops of a decode step
+    std::vector<keel_kv_view> step_views_; // see lasting_views
+    std::vector<const keel_kv_view *> step_view_list_;
 
     StepOps decode_, prefill_;
     std::unique_ptr<GraphTaps> taps_;

@@ -43,6 +43,7 @@ std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
     DeviceSpec spec;
     spec.plugin = bound->library->id();
     spec.table = bound->library->backend();
+    spec.extension = [library = bound->library](const char *id) { return library->extension(id); };
     spec.selector = *section.device;
     spec.params.assign(bound->params.data(), bound->params.data() + bound->params.size());
     spec.host = host;

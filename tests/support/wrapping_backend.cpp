@@ -1,5 +1,6 @@
 #include "support/wrapping_backend.hpp"
 
+#include "device/kept_args.hpp"
 #include "plugin/library.hpp"
 #include "reference/reference.hpp"
 
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 
 namespace keel::test {
 namespace {
@@ -19,30 +21,20 @@ const char *const op_names[] = {
 #undef KEEL_X
 };
 
-// An op's args that outlive the call.
-struct KeptArgs {
-    KeptArgs(keel_op op, const keel_op_args *args) : copy(op, args) {
-        keep();
-        keep_weight();
-    }
-    void keep() {
-        tensors.resize(copy.tensors().size());
-        for (size_t i = 0; i < tensors.size(); ++i) {
-            tensors[i] = **copy.tensors()[i].tensor;
-            *copy.tensors()[i].tensor = &tensors[i];
-        }
-    }
-    // Where a handle is given the tensor is not visited, and not used.
-    void keep_weight() {
-        if (copy.weight() != nullptr && *copy.weight() != nullptr) *copy.weight_tensor() = nullptr;
-    }
-    ArgsCopy copy;
-    std::vector<keel_tensor> tensors;
-};
-
 } // namespace
 
+struct WrappingBackend::Recording {
+    struct Op {
+        keel_op op;
+        std::shared_ptr<KeptArgs> args;
+    };
+    std::vector<Op> ops;
+};
+
 struct WrappingBackend::Context {
+    struct OpTime {
+        uint64_t number, begin, end;
+    };
     struct Task {
         uint64_t ticket = 0; // 0: not submitted
         std::function<keel_status()> work;
@@ -51,6 +43,8 @@ struct WrappingBackend::Context {
     keel_ctx *inner = nullptr;
     std::deque<Task> queue;
     uint64_t tickets = 0;
+    std::unique_ptr<Recording> recording;
+    std::vector<OpTime> times; // that nobody has read
 
     // Runs what has a ticket up to `ticket`; UINT64_MAX: all.
     keel_status run(uint64_t ticket) {
@@ -128,6 +122,7 @@ struct WrappingBackend::Slots {
             return KEEL_E_OUT_OF_MEMORY;
         if (const keel_status s = in(c).buffer_create(c.inner, desc, out)) return s;
         ++w.live_.buffers;
+        w.alive_.insert(*out);
         w.sizes_[*out] = ours ? desc->size : 0;
         if (ours) w.bytes_ += desc->size;
         if (ours && w.poison_buffers) {
@@ -144,6 +139,7 @@ struct WrappingBackend::Slots {
         c.run(UINT64_MAX);
         c.owner.bytes_ -= c.owner.sizes_.at(buffer);
         c.owner.sizes_.erase(buffer);
+        c.owner.alive_.erase(buffer);
         in(c).buffer_destroy(c.inner, buffer);
         --c.owner.live_.buffers;
     }
@@ -151,6 +147,7 @@ struct WrappingBackend::Slots {
                                               const void *src, uint64_t n) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("buffer_write", 0, n)) return s;
+        if (c.recording) return misused(c);
         const auto *bytes = static_cast<const unsigned char *>(src);
         return c.later([&c, buffer, offset, copy = std::vector<unsigned char>(bytes, bytes + n)] {
             return in(c).buffer_write(c.inner, buffer, offset, copy.data(), copy.size());
@@ -160,12 +157,14 @@ struct WrappingBackend::Slots {
                                              uint64_t n) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("buffer_read", 0, n)) return s;
+        if (c.recording) return misused(c);
         if (const keel_status s = c.run(UINT64_MAX)) return s;
         return in(c).buffer_read(c.inner, buffer, offset, dst, n);
     }
     static keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("flush", c.tickets + 1)) return s;
+        if (c.recording) return misused(c);
         *ticket = ++c.tickets;
         for (Context::Task &task : c.queue) {
             if (task.ticket == 0) task.ticket = *ticket;
@@ -175,6 +174,7 @@ struct WrappingBackend::Slots {
     static keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("wait", ticket)) return s;
+        if (c.recording) return misused(c);
         if (ticket == 0 || ticket > c.tickets) return KEEL_E_INVALID_ARG;
         return c.run(ticket);
     }
@@ -211,6 +211,7 @@ struct WrappingBackend::Slots {
                                                uint64_t n, uint32_t on) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("buffer_commit", 0, n)) return s;
+        if (c.recording) return misused(c);
         return c.later(
             [&c, buffer, offset, n, on] { return in(c).buffer_commit(c.inner, buffer, offset, n, on); });
     }
@@ -221,6 +222,7 @@ struct WrappingBackend::Slots {
         if (const keel_status s = c.owner.enter("weight_prepare")) return s;
         const keel_status status = in(c).weight_prepare(c.inner, desc, out);
         if (status == KEEL_OK) ++c.owner.live_.weights;
+        if (status == KEEL_OK) c.owner.alive_.insert(*out);
         return status;
     }
     static void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *weight) {
@@ -230,6 +232,7 @@ struct WrappingBackend::Slots {
         if (c.owner.lost_) c.queue.clear();
         c.run(UINT64_MAX);
         in(c).weight_destroy(c.inner, weight);
+        c.owner.alive_.erase(weight);
         --c.owner.live_.weights;
     }
     static keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *weight,
@@ -246,6 +249,7 @@ struct WrappingBackend::Slots {
         if (c.owner.refuse_plan && c.owner.refuse_plan(op, args)) return KEEL_E_UNSUPPORTED;
         const keel_status status = in(c).op_plan(c.inner, op, args, out);
         if (status == KEEL_OK) ++c.owner.live_.plans;
+        if (status == KEEL_OK) c.owner.alive_.insert(*out);
         return status;
     }
     static void KEEL_CALL plan_destroy(keel_ctx *ctx, keel_plan *plan) {
@@ -255,6 +259,7 @@ struct WrappingBackend::Slots {
         if (c.owner.lost_) c.queue.clear();
         c.run(UINT64_MAX);
         in(c).plan_destroy(c.inner, plan);
+        c.owner.alive_.erase(plan);
         --c.owner.live_.plans;
     }
     static keel_status KEEL_CALL plan_info(keel_ctx *ctx, const keel_plan *plan, keel_plan_info *out) {
@@ -268,13 +273,107 @@ struct WrappingBackend::Slots {
         if (const keel_status s = c.owner.enter(op_names[Op - 1])) return s;
         const auto *any = reinterpret_cast<const keel_op_args *>(args);
         if (c.owner.refuse_call && c.owner.refuse_call(Op, any)) return KEEL_E_UNSUPPORTED;
+        if (c.recording) {
+            c.recording->ops.push_back({Op, std::make_shared<KeptArgs>(Op, any)});
+            return KEEL_OK;
+        }
+        if (c.owner.times_ops_) c.owner.time_op(c);
         if (!c.owner.asynchronous) return call_op(in(c), Op, c.inner, any);
         return c.later([&c, kept = std::make_shared<KeptArgs>(Op, any)] {
-            return call_op(in(c), Op, c.inner, kept->copy.args());
+            return call_op(in(c), Op, c.inner, kept->args());
         });
+    }
+    static keel_status misused(Context &c) {
+        ++c.owner.misuses_;
+        return KEEL_E_INVALID_ARG;
+    }
+    // ---- keel.replay/1 ----
+    static keel_status KEEL_CALL replay_begin(keel_ctx *ctx) {
+        Context &c = of(ctx);
+        if (const keel_status s = c.owner.enter("replay_begin")) return s;
+        if (c.recording) return misused(c);
+        c.recording = std::make_unique<Recording>();
+        return KEEL_OK;
+    }
+    static keel_status KEEL_CALL replay_end(keel_ctx *ctx, keel_recording **out) {
+        Context &c = of(ctx);
+        if (out != nullptr) *out = nullptr;
+        std::unique_ptr<Recording> done = std::move(c.recording);
+        if (const keel_status s = c.owner.enter("replay_end")) return s;
+        if (!done) return misused(c);
+        if (out == nullptr) return KEEL_OK;
+        ++c.owner.live_.recordings;
+        *out = reinterpret_cast<keel_recording *>(done.release());
+        return KEEL_OK;
+    }
+    static keel_status KEEL_CALL replay_submit(keel_ctx *ctx, keel_recording *recording) {
+        Context &c = of(ctx);
+        if (const keel_status s = c.owner.enter("replay_submit")) return s;
+        if (c.recording) return misused(c);
+        for (const Recording::Op &op : reinterpret_cast<Recording *>(recording)->ops) {
+            bool stale = false;
+            op.args->list_handles([&](const void *used) {
+                stale = stale || (used != nullptr && !c.owner.alive_.contains(used));
+            });
+            if (stale) return misused(c);
+            const keel_status s =
+                c.later([&c, op] { return call_op(in(c), op.op, c.inner, op.args->args()); });
+            if (s != KEEL_OK) return s;
+        }
+        return KEEL_OK;
+    }
+    static void KEEL_CALL replay_destroy(keel_ctx *ctx, keel_recording *recording) {
+        if (recording == nullptr) return;
+        Context &c = of(ctx);
+        c.owner.calls_.push_back({"replay_destroy"});
+        --c.owner.live_.recordings;
+        delete reinterpret_cast<Recording *>(recording);
+    }
+    // ---- keel.timestamps/1: op n lasts from 10 n to 10 n + 5 microseconds on a clock of its own ----
+    static keel_status KEEL_CALL times_enable(keel_ctx *ctx, uint32_t on) {
+        Context &c = of(ctx);
+        if (const keel_status s = c.owner.enter("times_enable")) return s;
+        c.owner.times_ops_ = on != 0;
+        c.owner.timed_ = 0;
+        c.times.clear();
+        return KEEL_OK;
+    }
+    static keel_status KEEL_CALL times_read(keel_ctx *ctx, uint64_t *number, uint64_t *begin_ns,
+                                            uint64_t *end_ns, uint32_t capacity, uint32_t *n) {
+        Context &c = of(ctx);
+        *n = 0;
+        if (const keel_status s = c.owner.enter("times_read")) return s;
+        for (; *n < capacity && !c.times.empty(); c.times.erase(c.times.begin()), ++*n) {
+            number[*n] = c.times.front().number;
+            begin_ns[*n] = c.times.front().begin;
+            end_ns[*n] = c.times.front().end;
+        }
+        return KEEL_OK;
+    }
+    static keel_status KEEL_CALL times_now(keel_ctx *ctx, uint64_t *ns) {
+        Context &c = of(ctx);
+        *ns = 0;
+        if (const keel_status s = c.owner.enter("times_now")) return s;
+        *ns = c.owner.timed_ * 10000 + 6000;
+        return KEEL_OK;
+    }
+    static const void *extension(const WrappingBackend &w, const char *id) {
+        static const keel_replay replay = {KEEL_HEADER(keel_replay), replay_begin, replay_end, replay_submit,
+                                           replay_destroy,           "kept calls"};
+        static const keel_timestamps times = {KEEL_HEADER(keel_timestamps), times_enable, times_read,
+                                              times_now};
+        if (w.records_steps && std::string_view(id) == KEEL_EXT_REPLAY) return &replay;
+        if (w.tells_times && std::string_view(id) == KEEL_EXT_TIMESTAMPS) return &times;
+        return nullptr;
     }
     static keel_backend table();
 };
+
+void WrappingBackend::time_op(Context &c) {
+    ++timed_;
+    if (untimed_op == timed_) return;
+    c.times.push_back({timed_, timed_ * 10000, timed_ * 10000 + 5000});
+}
 
 namespace {
 
@@ -376,6 +475,7 @@ DeviceSpec WrappingBackend::spec(const std::string &selector) {
     spec.table = adopt_backend(&table_, "backend wrapping");
     spec.selector = selector;
     spec.host = host_;
+    spec.extension = [this](const char *id) { return Slots::extension(*this, id); };
     return spec;
 }
 

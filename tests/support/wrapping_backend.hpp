@@ -5,12 +5,15 @@
 #include "plugin/host.hpp"
 
 #include <keel/backend.h>
+#include <keel/ext/draft/replay.h>
+#include <keel/ext/draft/timestamps.h>
 
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,8 +29,10 @@ class WrappingBackend {
         uint64_t bytes = 0;  // buffer_create, buffer_write, buffer_read
     };
     struct Live {
-        int64_t contexts = 0, buffers = 0, weights = 0, plans = 0;
-        bool none() const { return contexts == 0 && buffers == 0 && weights == 0 && plans == 0; }
+        int64_t contexts = 0, buffers = 0, weights = 0, plans = 0, recordings = 0;
+        bool none() const {
+            return contexts == 0 && buffers == 0 && weights == 0 && plans == 0 && recordings == 0;
+        }
     };
     using Refuse = std::function<bool(keel_op, const keel_op_args *)>;
 
@@ -48,6 +53,8 @@ class WrappingBackend {
     // Ops, writes and commits only run when a read or a wait for their ticket makes them.
     bool asynchronous = false;
     bool poison_buffers = true; // new memory is all NaN (bytes 0xff)
+    bool records_steps = false; // serves keel.replay/1
+    bool tells_times = false;   // serves keel.timestamps/1
 
     // ---- at any time ----
     Refuse refuse_plan, refuse_call;        // KEEL_E_UNSUPPORTED where true
@@ -72,12 +79,17 @@ class WrappingBackend {
     uint64_t ops() const; // calls of op slots
     void clear_calls() { calls_.clear(); }
     Live live() const { return live_; }
+    // Calls against the rules of keel.replay/1: a recording that names what is gone, a read or a write while one is made.
+    uint64_t misuses() const { return misuses_; }
+    uint64_t untimed_op = 0; // keel.timestamps/1 leaves this one out
 
     static const std::vector<std::string> &op_slots(); // in the table's order
 
   private:
     struct Slots; // the table's functions
     struct Context;
+    struct Recording;
+    void time_op(Context &c);
     struct Fault {
         uint64_t left = 0; // 0: none
         keel_status status = KEEL_OK;
@@ -96,6 +108,9 @@ class WrappingBackend {
     bool lost_ = false;
     uint64_t calls_after_loss_ = 0, bytes_ = 0;
     std::map<const keel_buffer *, uint64_t> sizes_;
+    std::set<const void *> alive_; // buffers, weights, plans
+    uint64_t misuses_ = 0, timed_ = 0;
+    bool times_ops_ = false;
 };
 
 } // namespace keel::test

@@ -1,0 +1,97 @@
+#include "device/device_times.hpp"
+
+#include "base/log.hpp"
+#include "device/device.hpp"
+#include "device/trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+constexpr uint32_t read_at_once = 1024;
+constexpr size_t most_labels =
+    1'000'000; // a backend that never tells a time must not cost memory without end
+
+double microseconds(uint64_t ns) {
+    return static_cast<double>(ns) / 1000;
+}
+
+} // namespace
+
+std::unique_ptr<DeviceTimes> DeviceTimes::start(Device &device, Trace &trace) {
+    const void *theirs = device.extension(KEEL_EXT_TIMESTAMPS);
+    if (theirs == nullptr) return nullptr;
+    keel_timestamps table;
+    if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_timestamps, read)) != KEEL_OK) {
+        log().warn("backend {}: its {} is too small or of another ABI major; the trace shows no device times",
+                   device.plugin(), KEEL_EXT_TIMESTAMPS);
+        return nullptr;
+    }
+    HostServices::drop_error();
+    const keel_status status = table.enable(device.ctx(), 1);
+    if (status != KEEL_OK) {
+        const std::string message = take_message();
+        log().info("backend {}: no device times for the trace{}{}", device.plugin(),
+                   message.empty() ? "" : ": ", message);
+        return nullptr;
+    }
+    return std::unique_ptr<DeviceTimes>(new DeviceTimes(device, trace, table));
+}
+
+DeviceTimes::~DeviceTimes() {
+    if (!device_.is_lost()) table_.enable(device_.ctx(), 0);
+    HostServices::drop_error();
+}
+
+void DeviceTimes::queued(const char *op) {
+    labels_.emplace_back(op);
+    if (labels_.size() <= most_labels) return;
+    labels_.pop_front();
+    ++first_;
+}
+
+// The two clocks' distance. The device's is read between two readings of the host's, each time anew because clocks drift. Where it
+// cannot be read a wait has ended after the op that it was for: of all such guesses the least is the nearest.
+void DeviceTimes::align(uint64_t last_end_ns) {
+    uint64_t ns = 0;
+    const double before = trace_.now();
+    if (table_.now != nullptr && table_.now(device_.ctx(), &ns) == KEEL_OK) {
+        offset_ = (before + trace_.now()) / 2 - microseconds(ns);
+        return;
+    }
+    HostServices::drop_error();
+    const double guess = before - microseconds(last_end_ns);
+    offset_ = offset_ ? std::min(*offset_, guess) : guess;
+}
+
+void DeviceTimes::collect() {
+    if (labels_.empty()) return;
+    for (;;) {
+        for (std::vector<uint64_t> *column : {&numbers_, &begins_, &ends_})
+            column->resize(read_at_once);
+        uint32_t n = 0;
+        HostServices::drop_error();
+        const keel_status status =
+            table_.read(device_.ctx(), numbers_.data(), begins_.data(), ends_.data(), read_at_once, &n);
+        if (status != KEEL_OK) device_.fail(status, "reading device times");
+        if (n > read_at_once)
+            throw_error(ErrorKind::plugin, "backend {}: gave {} device times where {} were asked for",
+                        device_.plugin(), n, read_at_once);
+        if (n > 0) align(ends_[n - 1]);
+        for (uint32_t i = 0; i < n; ++i) {
+            if (numbers_[i] < first_ || numbers_[i] - first_ >= labels_.size() || ends_[i] < begins_[i])
+                continue;
+            labels_.erase(labels_.begin(),
+                          labels_.begin() + static_cast<std::ptrdiff_t>(numbers_[i] - first_));
+            first_ = numbers_[i];
+            trace_.device_span(device_.plugin(), labels_.front(), microseconds(begins_[i]) + *offset_,
+                               microseconds(ends_[i]) + *offset_);
+        }
+        if (n < read_at_once) return;
+    }
+}
+
+} // namespace keel
