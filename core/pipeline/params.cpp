@@ -13,7 +13,8 @@ std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kin
     const PluginLibrary &library = PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
     for (RawParam &param : section.params) {
         const bool is_path = std::ranges::any_of(library.params().specs(), [&](const ParamSpec &spec) {
-            return spec.type == KEEL_PARAM_PATH && spec.key == param.key;
+            return spec.type == KEEL_PARAM_PATH && spec.key == param.key &&
+                   std::ranges::find(spec.choices, param.text) == spec.choices.end();
         });
         if (!is_path || param.is_null || param.is_sequence || param.text.empty()) continue;
         param.text = resolve_path(param.folder, param.text).string();

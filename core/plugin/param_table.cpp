@@ -66,6 +66,10 @@ struct Parsed {
     double f = 0;
 };
 
+bool is_choice(const ParamSpec &spec, std::string_view text) {
+    return std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
+}
+
 // None if the text is not of the row's type or out of its range.
 std::optional<Parsed> parse(const ParamSpec &spec, std::string_view text) {
     Parsed value;
@@ -90,8 +94,7 @@ std::optional<Parsed> parse(const ParamSpec &spec, std::string_view text) {
         return value;
     }
     case KEEL_PARAM_CHOICE:
-        if (std::find(spec.choices.begin(), spec.choices.end(), text) == spec.choices.end())
-            return std::nullopt;
+        if (!is_choice(spec, text)) return std::nullopt;
         return value;
     default:
         return value;
@@ -154,15 +157,16 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
     const bool number = spec.type == KEEL_PARAM_INT || spec.type == KEEL_PARAM_FLOAT;
     if (number && !(spec.min <= spec.max))
         refuse_key(fmt::format("has the empty range {} to {}", spec.min, spec.max));
-    for (uint32_t i = 0;
-         spec.type == KEEL_PARAM_CHOICE && row.choices != nullptr && row.choices[i] != nullptr; ++i) {
+    const bool has_words = spec.type == KEEL_PARAM_CHOICE || spec.type == KEEL_PARAM_PATH;
+    for (uint32_t i = 0; has_words && row.choices != nullptr && row.choices[i] != nullptr; ++i) {
         if (i == max_params) refuse_key("has choices without an end");
         spec.choices.push_back(copy_text(row.choices[i]));
     }
     if (spec.type == KEEL_PARAM_CHOICE && spec.choices.empty()) refuse_key("has no choices");
     if (spec.required) return spec;
     if (row.default_utf8 == nullptr) refuse_key("has no default and is not required");
-    if (spec.type == KEEL_PARAM_PATH && !spec.default_text.empty() && spec.default_text[0] != '/')
+    if (spec.type == KEEL_PARAM_PATH && !spec.default_text.empty() && spec.default_text[0] != '/' &&
+        !is_choice(spec, spec.default_text))
         refuse_key(
             fmt::format("has the default '{}', which is no absolute path", printable(spec.default_text)));
     if (!parse(spec, spec.default_text))
@@ -182,7 +186,7 @@ std::string ParamSpec::expects() const {
     case KEEL_PARAM_STRING:
         return "text";
     case KEEL_PARAM_PATH:
-        return "a path";
+        return choices.empty() ? "a path" : fmt::format("a path, or one of: {}", fmt::join(choices, ", "));
     default:
         break;
     }
@@ -265,9 +269,9 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
                         spec.key, owner_, spec.expects(), found_text(*param),
                         spec.type == KEEL_PARAM_CHOICE ? did_you_mean(text, spec.choices) : cure);
         }
-        const std::string shown = spec.type == KEEL_PARAM_PATH && param != nullptr && !text.empty()
-                                      ? resolve_path(param->folder, text).string()
-                                      : text;
+        const bool relative = spec.type == KEEL_PARAM_PATH && param != nullptr && !text.empty() &&
+                              !is_choice(spec, text); // to the folder of the file that names it
+        const std::string shown = relative ? resolve_path(param->folder, text).string() : text;
         const char *key = result.texts_.emplace_back(spec.key).c_str();
         const char *value = has_text(spec) ? result.texts_.emplace_back(shown).c_str() : nullptr;
         result.values_.push_back({KEEL_HEADER(keel_param), key, spec.type, param == nullptr ? 1u : 0u,

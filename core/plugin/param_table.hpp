@@ -17,10 +17,10 @@ struct ParamSpec {
     std::string key;
     std::string doc;
     keel_param_type type = KEEL_PARAM_STRING;
-    bool required = false;    // no default: the config must name it
-    double min = 0, max = 0;  // INT, FLOAT: inclusive
-    std::string default_text; // as it would stand in YAML
-    std::vector<std::string> choices;
+    bool required = false;            // no default: the config must name it
+    double min = 0, max = 0;          // INT, FLOAT: inclusive
+    std::string default_text;         // as it would stand in YAML
+    std::vector<std::string> choices; // CHOICE: what it may be; PATH: words that are no path
 
     // "an integer from 1 to 4096", "true or false", "one of: avg, max": for errors and `keel plugins show`.
     std::string expects() const;

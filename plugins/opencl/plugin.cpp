@@ -6,6 +6,7 @@
 namespace {
 
 constexpr const char *kernels_choices[] = {"auto", "plain", "local", nullptr};
+constexpr const char *cache_words[] = {"auto", "off", nullptr}; // everything else is a folder
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
 
 constexpr keel_param_spec kernels_param =
@@ -17,9 +18,16 @@ constexpr keel_param_spec memory_param = KEEL_CHOICE_PARAM(
     "memory", "auto", memory_choices,
     "auto: on unified memory weights are used where they are mapped and buffers are shared with the host. "
     "staged: everything is copied to the device.");
-constexpr keel_param_spec cache_param = KEEL_STRING_PARAM(
-    "cache", "auto",
-    "Folder for compiled programs; auto: $XDG_CACHE_HOME/keel/opencl or ~/.cache/keel/opencl; off: none.");
+constexpr keel_param_spec cache_param = {
+    KEEL_HEADER(keel_param_spec),
+    "cache",
+    "Folder for compiled programs; auto: $XDG_CACHE_HOME/keel/opencl or ~/.cache/keel/opencl; off: none.",
+    KEEL_PARAM_PATH,
+    0,
+    0,
+    0,
+    "auto",
+    cache_words};
 constexpr const keel_param_spec *params[] = {&kernels_param, &memory_param, &cache_param};
 
 constexpr keel_backend table = keel_gpu::make_table();

@@ -7,6 +7,7 @@ namespace {
 
 constexpr const char *reduce_choices[] = {"auto", "subgroup", "shared", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
+constexpr const char *cache_words[] = {"auto", "off", nullptr}; // everything else is a folder
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
 
 constexpr keel_param_spec reduce_param =
@@ -21,9 +22,16 @@ constexpr keel_param_spec compute_param =
 constexpr keel_param_spec memory_param = KEEL_CHOICE_PARAM(
     "memory", "auto", memory_choices,
     "auto: on unified memory the host writes and reads buffers in place. staged: everything is copied.");
-constexpr keel_param_spec cache_param = KEEL_STRING_PARAM(
-    "cache", "auto",
-    "Folder for compiled pipelines; auto: $XDG_CACHE_HOME/keel/vulkan or ~/.cache/keel/vulkan; off: none.");
+constexpr keel_param_spec cache_param = {
+    KEEL_HEADER(keel_param_spec),
+    "cache",
+    "Folder for compiled pipelines; auto: $XDG_CACHE_HOME/keel/vulkan or ~/.cache/keel/vulkan; off: none.",
+    KEEL_PARAM_PATH,
+    0,
+    0,
+    0,
+    "auto",
+    cache_words};
 constexpr keel_param_spec validation_param = KEEL_BOOL_PARAM(
     "validation", "false",
     "Runs under VK_LAYER_KHRONOS_validation with synchronization validation; what it says fails the call.");

@@ -150,6 +150,31 @@ TEST_CASE("a path starts from the folder of the file that names it") {
           std::string::npos);
 }
 
+TEST_CASE("words of a path parameter are no paths, and everything else is") {
+    static const char *const words[] = {"auto", "off", nullptr};
+    keel_param_spec row = KEEL_PATH_PARAM("cache", "auto", "where compiled kernels go");
+    row.choices = words;
+    const ParamTable params = one_row(row);
+    CHECK(params.specs()[0].expects() == "a path, or one of: auto, off");
+    const auto bound = [&](const char *text, GivenParam::Form form) {
+        GivenParam param = given("cache", text);
+        param.form = form;
+        param.folder = "/data/runs";
+        const std::vector<GivenParam> list = {param};
+        return std::string(params.bind(list, {}).find("cache")->s);
+    };
+    for (const GivenParam::Form form : {GivenParam::Form::plain, GivenParam::Form::quoted}) {
+        CHECK(bound("auto", form) == "auto");
+        CHECK(bound("off", form) == "off");
+        CHECK(bound("./off", form) == "/data/runs/off");
+        CHECK(bound("kernels", form) == "/data/runs/kernels");
+        CHECK(bound("/else", form) == "/else");
+    }
+    CHECK(std::string(params.bind({}, {}).find("cache")->s) == "auto");
+    row.default_utf8 = "on";
+    CHECK(table_error(row).find("no absolute path") != std::string::npos);
+}
+
 TEST_CASE("ranges without an end are told as such") {
     const double inf = std::numeric_limits<double>::infinity();
     CHECK(one_row(KEEL_INT_PARAM("n", "1", 1, inf, "")).specs()[0].expects() == "an integer of at least 1");

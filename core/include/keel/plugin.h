@@ -23,7 +23,7 @@ enum keel_param_type_e {
     KEEL_PARAM_STRING = 4, /* keel_param.s */
     KEEL_PARAM_CHOICE = 5, /* keel_param.s: one of choices */
     KEEL_PARAM_PATH = 6    /* keel_param.s: a file or folder, absolute: the core takes a relative one from the folder of the file that
-                              names it (from the command line: the working directory); "" stays "" */
+                              names it (from the command line: the working directory); "" and the words of choices stay as they are */
 };
 
 enum keel_param_flags_e {
@@ -40,7 +40,7 @@ typedef struct keel_param_spec {
     uint32_t flags;             /* keel_param_flags_e */
     double min, max;            /* inclusive range of INT and FLOAT */
     const char *default_utf8;   /* as it would stand in YAML; NULL with KEEL_PARAM_REQUIRED */
-    const char *const *choices; /* CHOICE: the words, NULL at the end; else NULL */
+    const char *const *choices; /* CHOICE: the words, NULL at the end. PATH: words that are no path ("auto"; a file of that name is "./auto"), or NULL. Else NULL */
 } keel_param_spec;
 
 /* A parameter's value. The core hands over an array of pointers in the order of the plugin's table, every row present, defaults
