@@ -83,6 +83,7 @@ keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offse
                                    uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
         need_range(*ctx, *b, offset, n);
+        need_no_recording(*ctx, "buffer_write");
         if (n != 0) ctx->staging->write(b->memory.get(), offset, src, n);
     });
 }
@@ -91,6 +92,7 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
                                   uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
         need_range(*ctx, *b, offset, n);
+        need_no_recording(*ctx, "buffer_read");
         if (n == 0) return finish(*ctx);
         check(ctx->host,
               clEnqueueReadBuffer(ctx->queue.get(), b->memory.get(), CL_TRUE, offset, n, dst, 0, nullptr,

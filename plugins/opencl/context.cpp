@@ -2,6 +2,7 @@
 
 #include "ops.hpp"
 
+#include <algorithm>
 #include <stdio.h>
 
 namespace keel_opencl {
@@ -97,10 +98,18 @@ void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, 
 void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
     const size_t global[3] = {grid.groups[0] * grid.local[0], grid.groups[1] * grid.local[1],
                               grid.groups[2] * grid.local[2]};
-    check(
-        ctx.host,
-        clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr, nullptr),
-        "clEnqueueNDRangeKernel");
+    if (ctx.recording != nullptr) {
+        keel_recording::Launch &launch = ctx.recording->launches.back();
+        std::copy_n(global, 3, launch.global);
+        std::copy_n(grid.local, 3, launch.local);
+        return;
+    }
+    cl_event event = nullptr;
+    check(ctx.host,
+          clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr,
+                                 ctx.timing.is_on() ? &event : nullptr),
+          "clEnqueueNDRangeKernel");
+    if (event != nullptr) ctx.timing.queued(Event(event));
 }
 
 keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
@@ -153,6 +162,7 @@ keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
 keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
     *ticket = 0;
     return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "flush");
         is_done(*ctx, ctx->ticket);
         cl_event event = nullptr;
         check(ctx->host, clEnqueueMarkerWithWaitList(ctx->queue.get(), 0, nullptr, &event),
@@ -165,6 +175,7 @@ keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
 
 keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
     return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "wait");
         need_ticket(*ctx, ticket);
         if (is_done(*ctx, ticket)) return;
         for (const keel_ctx::Mark &mark : ctx->marks) {

@@ -4,7 +4,9 @@
 #include "device.hpp"
 #include "gpu/checks.hpp"
 #include "programs.hpp"
+#include "replay.hpp"
 #include "staging.hpp"
+#include "timing.hpp"
 
 #include <deque>
 #include <memory>
@@ -39,6 +41,8 @@ struct keel_ctx {
     keel_opencl::Queue queue;
     std::unique_ptr<keel_opencl::Programs> programs;
     std::unique_ptr<keel_opencl::Staging> staging;
+    keel_opencl::Timing timing;
+    std::unique_ptr<keel_recording> recording; // ops are recorded instead of queued; else NULL
 
     bool measures = false; // kernels: auto, and not yet measured (forms.cpp)
     keel_opencl::Form forms[keel_opencl::family_count] = {};
@@ -135,9 +139,12 @@ inline cl_mem memory_of(keel_ctx &ctx, const keel_tensor *t) {
     return t != nullptr && t->buffer != nullptr ? t->buffer->memory.get() : ctx.nothing.get();
 }
 
-inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const keel_tensor *t) {
-    const cl_mem memory = memory_of(ctx, t);
+inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const cl_mem &memory) {
+    if (ctx.recording != nullptr) record_use(ctx, memory);
     set_arg(ctx, kernel, index, &memory, sizeof memory);
+}
+inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const keel_tensor *t) {
+    set_arg(ctx, kernel, index, memory_of(ctx, t));
 }
 template <class T>
 void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const T &value) {
@@ -149,6 +156,7 @@ template <class... Args>
 void launch(keel_ctx &ctx, cl_kernel kernel, const Grid &grid, const Args &...args) {
     for (const size_t groups : grid.groups)
         if (groups == 0) return;
+    if (ctx.recording != nullptr) kernel = record_kernel(ctx, kernel);
     cl_uint index = 0;
     (set_arg(ctx, kernel, index++, args), ...);
     enqueue(ctx, kernel, grid);

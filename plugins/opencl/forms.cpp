@@ -136,7 +136,9 @@ Form form_of(keel_ctx &ctx, Family family) {
         cache.key(names[place], types_text, source_texts[static_cast<size_t>(sources[place])].text);
     const std::vector<unsigned char> kept = cache.load(key);
     if (kept.size() == 1 && kept[0] <= 1) return ctx.forms[place] = kept[0] == 1 ? Form::local : Form::plain;
+    std::unique_ptr<keel_recording> recording = std::exchange(ctx.recording, nullptr); // is not of this
     const Form form = choose(ctx, family);
+    ctx.recording = std::move(recording);
     cache.store(key, {static_cast<unsigned char>(form == Form::local ? 1 : 0)});
     return ctx.forms[place] = form;
 }

@@ -14,7 +14,9 @@ KEEL_GPU_DECLARE_BACKEND
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
     scratch(ctx, bytes);
 }
-inline void after_op(keel_ctx &) {} // drivers complain at once, or when they are waited for
+inline void after_op(keel_ctx &ctx) { // drivers complain at once, or when they are waited for
+    ctx.timing.op_done();
+}
 
 } // namespace keel_opencl
 

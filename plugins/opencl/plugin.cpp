@@ -1,4 +1,5 @@
 // The descriptor and the table.
+#include "extensions.hpp"
 #include "ops.hpp"
 
 #include "gpu/table.hpp"
@@ -36,6 +37,7 @@ constexpr keel_plugin make_plugin() {
     keel_plugin p = keel_common::backend_plugin(
         "opencl", "Runs on any OpenCL 1.2 device: GPUs, and processors through PoCL.", params, table);
     p.caps = KEEL_CAP_OWN_THREADS; // drivers start threads
+    p.get_extension = keel_opencl::extension;
     return p;
 }
 

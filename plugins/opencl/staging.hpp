@@ -21,6 +21,7 @@ class Staging {
 
     // Queues a write of n bytes of `source`, which is copied before the return.
     void write(cl_mem to, uint64_t offset, const void *source, uint64_t n);
+    void use(cl_command_queue queue) { queue_ = queue; } // once all that was queued is done
     uint64_t bytes() const { return pieces_.size() * piece_bytes; }
 
   private:

@@ -81,6 +81,7 @@ keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offse
                                    uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
         need_range(*ctx, *b, offset, n);
+        need_no_recording(*ctx, "buffer_write");
         if (b->host != nullptr && ctx->stream.idle()) {
             if (n != 0) memcpy(b->host + offset, src, n);
         } else {
@@ -94,6 +95,7 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
                                   uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
         need_range(*ctx, *b, offset, n);
+        need_no_recording(*ctx, "buffer_read");
         if (b->host != nullptr) {
             ctx->stream.finish();
             if (n != 0) memcpy(dst, b->host + offset, n);

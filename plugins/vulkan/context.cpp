@@ -47,11 +47,21 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
 VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes) {
     if (bytes > ctx->scratch_bytes) {
         const Range larger = ctx->memory.take(MemoryUse::device, bytes);
-        ctx->stream.give_back_later(ctx->scratch);
+        if (ctx->recordings != 0 || ctx->recording != nullptr) {
+            ctx->old_scratch.push_back(ctx->scratch);
+        } else {
+            ctx->stream.give_back_later(ctx->scratch);
+        }
         ctx->scratch = larger;
         ctx->scratch_bytes = bytes;
     }
     return ctx->scratch.block == nullptr ? 0 : ctx->scratch.address();
+}
+
+void give_back_old_scratch(keel_ctx &ctx) noexcept {
+    for (const Range &range : ctx.old_scratch)
+        ctx.stream.give_back_later(range);
+    ctx.old_scratch.clear();
 }
 
 void check_messages(keel_ctx *ctx, const char *what) {
@@ -78,6 +88,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *des
 
 void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
+    if (ctx->recording != nullptr) ctx->stream.drop(*ctx->recording);
+    give_back_old_scratch(*ctx);
     ctx->stream.close(); // waits
     ctx->memory.give_back(ctx->scratch);
     delete ctx;
@@ -112,6 +124,7 @@ keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
 
 keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
     return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "flush");
         *ticket = ctx->stream.flush();
         check_messages(ctx, "flush");
     });
@@ -119,6 +132,7 @@ keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
 
 keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
     return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "wait");
         ctx->stream.wait(ticket);
         check_messages(ctx, "wait");
     });

@@ -5,6 +5,7 @@
 #include "instance.hpp"
 #include "memory.hpp"
 #include "pipelines.hpp"
+#include "replay.hpp"
 #include "stream.hpp"
 
 // Members are closed in reverse order: what uses the device goes before the device.
@@ -18,7 +19,10 @@ struct keel_ctx {
     keel_vulkan::Pipelines pipelines;
     keel_vulkan::Stream stream;
 
-    keel_vulkan::Range scratch; // shared by all ops: they run one after the other
+    keel_vulkan::Range scratch;                  // shared by all ops: they run one after the other
+    std::vector<keel_vulkan::Range> old_scratch; // smaller ones, that recordings may name
+    std::unique_ptr<keel_recording> recording;   // ops are recorded instead of queued; else NULL
+    uint32_t recordings = 0;                     // made and not yet destroyed
     uint64_t buffer_bytes = 0, weight_bytes = 0, scratch_bytes = 0;
     bool subgroups = true; // kernels add up over subgroups
 };
@@ -49,6 +53,9 @@ using keel_gpu::refuse;
 // Device memory of at least `bytes` that all ops share, by its address; its contents are lost when it grows. Called by op_plan; an op
 // calls it again (and finds it large enough, when it was planned).
 VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes);
+
+// Once no recording is left that may name them.
+void give_back_old_scratch(keel_ctx &ctx) noexcept;
 
 // Refuses if the validation layers complained since the last look.
 void check_messages(keel_ctx *ctx, const char *what);

@@ -224,6 +224,18 @@ std::vector<VkPhysicalDevice> Instance::devices() const {
     return list;
 }
 
+namespace {
+
+uint32_t timestamp_bits(VkPhysicalDevice device, uint32_t family) {
+    uint32_t n = 0;
+    vkGetPhysicalDeviceQueueFamilyProperties(device, &n, nullptr);
+    std::vector<VkQueueFamilyProperties> families(n);
+    vkGetPhysicalDeviceQueueFamilyProperties(device, &n, families.data());
+    return family < families.size() ? families[family].timestampValidBits : 0;
+}
+
+} // namespace
+
 DeviceFacts device_facts(VkPhysicalDevice device) {
     DeviceFacts f = {};
     VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
@@ -235,6 +247,7 @@ DeviceFacts device_facts(VkPhysicalDevice device) {
     const auto extensions = device_extensions(device);
     f.imports = has_extension(extensions, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
     f.memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    f.calibrated = has_extension(extensions, VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME);
     subgroups.pNext = f.imports ? &host : nullptr;
     maintenance.pNext = &subgroups;
     driver.pNext = &maintenance;
@@ -251,6 +264,7 @@ DeviceFacts device_facts(VkPhysicalDevice device) {
     f.import_align = host.minImportedHostPointerAlignment;
     f.max_allocation = maintenance.maxMemoryAllocationSize;
     compute_family(device, f.queue_family);
+    f.timestamp_bits = timestamp_bits(device, f.queue_family);
     VkPhysicalDeviceMemoryProperties memory;
     vkGetPhysicalDeviceMemoryProperties(device, &memory);
     for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
@@ -352,6 +366,7 @@ void Device::open(const keel_host *host, const Instance &instance, VkPhysicalDev
     matrices_ = matrices;
     if (facts_.imports) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
     if (facts_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    if (facts_.calibrated) extensions.push_back(VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME);
     const float priority = 1;
     VkDeviceQueueCreateInfo queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
     queue.queueFamilyIndex = facts_.queue_family;
@@ -373,6 +388,9 @@ void Device::open(const keel_host *host, const Instance &instance, VkPhysicalDev
         host_pointer_properties = reinterpret_cast<PFN_vkGetMemoryHostPointerPropertiesEXT>(
             vkGetDeviceProcAddr(device_, "vkGetMemoryHostPointerPropertiesEXT"));
     facts_.imports = host_pointer_properties != nullptr;
+    if (facts_.calibrated)
+        calibrated_timestamps = reinterpret_cast<PFN_vkGetCalibratedTimestampsEXT>(
+            vkGetDeviceProcAddr(device_, "vkGetCalibratedTimestampsEXT"));
 }
 
 } // namespace keel_vulkan

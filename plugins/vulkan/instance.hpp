@@ -59,6 +59,8 @@ struct DeviceFacts {
     uint64_t max_allocation = 0;
     uint64_t memory_bytes = 0; // of the device's own heaps
     bool memory_budget = false;
+    bool calibrated = false;     // VK_EXT_calibrated_timestamps: its clock can be read
+    uint32_t timestamp_bits = 0; // of the queue's clock; 0: it has none
 };
 
 DeviceFacts device_facts(VkPhysicalDevice device);
@@ -89,6 +91,7 @@ class Device {
     static constexpr uint64_t kMostLoops = 60000;
 
     PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties = nullptr;
+    PFN_vkGetCalibratedTimestampsEXT calibrated_timestamps = nullptr; // NULL: the device has none
 
   private:
     VkPhysicalDevice physical_ = VK_NULL_HANDLE;

@@ -17,6 +17,7 @@ inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
     scratch(&ctx, bytes);
 }
 inline void after_op(keel_ctx &ctx) {
+    ctx.stream.op_done();
     check_messages(&ctx, "op");
 }
 

@@ -1,4 +1,5 @@
 // The descriptor and the table.
+#include "extensions.hpp"
 #include "ops.hpp"
 
 #include "gpu/table.hpp"
@@ -47,6 +48,7 @@ constexpr keel_plugin make_plugin() {
         "vulkan", "Runs on any device with Vulkan 1.2 compute: GPUs, and lavapipe on the processor.", params,
         table);
     p.caps = KEEL_CAP_OWN_THREADS; // drivers start threads
+    p.get_extension = keel_vulkan::extension;
     return p;
 }
 

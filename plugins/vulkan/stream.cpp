@@ -9,8 +9,6 @@ namespace keel_vulkan {
 namespace {
 
 constexpr uint64_t kRingBytes = 8u << 20, kDownloadBytes = 4u << 20;
-constexpr uint32_t kMostRecorded = 512; // then the device begins, though nobody asked
-constexpr uint32_t kPushBytes = 128;    // what every device has
 
 } // namespace
 
@@ -59,8 +57,9 @@ void Stream::close() noexcept {
             VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &submitted_};
         vkWaitSemaphores(device, &info, uint64_t{wait_seconds_} * 1000000000u);
     }
-    for (Garbage &g : garbage_)
-        memory_->give_back(g.range);
+    timing_.close();
+    for (const Garbage &g : garbage_)
+        give_back(g);
     garbage_.clear();
     memory_->give_back(ring_);
     memory_->give_back(download_);
@@ -89,19 +88,24 @@ void Stream::begin() {
 // alone (they are reached by address), and in a decode step each op needs the one before it.
 void Stream::barrier() {
     if (after_barrier_) return;
+    put_barrier(frames_[frame_].commands);
+    after_barrier_ = true;
+}
+
+void Stream::put_barrier(VkCommandBuffer commands) {
     VkMemoryBarrier all = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
     all.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
     all.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
                         VK_ACCESS_TRANSFER_WRITE_BIT;
     constexpr VkPipelineStageFlags stages =
         VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
-    vkCmdPipelineBarrier(frames_[frame_].commands, stages, stages, 0, 1, &all, 0, nullptr, 0, nullptr);
-    after_barrier_ = true;
+    vkCmdPipelineBarrier(commands, stages, stages, 0, 1, &all, 0, nullptr, 0, nullptr);
 }
 
 void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x, uint32_t y,
                       uint32_t z, bool beside) {
     if (x == 0 || y == 0 || z == 0) return;
+    if (step_ != nullptr) return record(pipeline, params, bytes, {x, y, z}, beside);
     begin();
     VkDeviceAddress address = 0;
     if (bytes > kPushBytes) {
@@ -112,14 +116,28 @@ void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, u
         bytes = sizeof address;
         begin(); // staging may have had to submit
     }
-    if (!beside || recorded_ == 0) barrier();
     const VkCommandBuffer commands = frames_[frame_].commands;
+    if (timing_.is_on() && !timing_.op_has_begun()) timing_.begin_op(commands);
+    if (!beside || recorded_ == 0) barrier();
     if (bound_ != pipeline) vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     bound_ = pipeline;
     vkCmdPushConstants(commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes, params);
     vkCmdDispatch(commands, x, y, z);
     after_barrier_ = false;
     if (++recorded_ >= kMostRecorded) submit(++last_);
+}
+
+void Stream::time_ops(bool on) {
+    finish();
+    timing_.close();
+    if (on) timing_.open(host_, device_);
+}
+
+void Stream::op_done() {
+    if (!timing_.is_on()) return;
+    if (!timing_.op_has_begun()) return timing_.skip_op();
+    begin(); // its last command may have filled a submission
+    timing_.end_op(frames_[frame_].commands, last_ + 1);
 }
 
 void Stream::copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset, uint64_t n) {
@@ -220,7 +238,14 @@ bool Stream::idle() {
 
 void Stream::collect() {
     for (; !garbage_.empty() && garbage_.front().value <= done_; garbage_.pop_front())
-        memory_->give_back(garbage_.front().range);
+        give_back(garbage_.front());
+}
+
+void Stream::give_back(const Garbage &garbage) {
+    Range range = garbage.range;
+    memory_->give_back(range);
+    if (garbage.commands != VK_NULL_HANDLE)
+        vkFreeCommandBuffers(device_->handle(), pool_, 1, &garbage.commands);
 }
 
 void Stream::give_back_later(Range range) {

@@ -4,6 +4,8 @@
 
 #include "memory.hpp"
 #include "pipelines.hpp"
+#include "replay.hpp"
+#include "timing.hpp"
 
 #include <array>
 #include <deque>
@@ -49,6 +51,19 @@ class Stream {
     bool idle(); // nothing is recorded or running
     bool lost() const { return lost_; }
 
+    // replay.cpp: between start and end_step dispatches go into the step instead; execute() queues them all.
+    void start(keel_recording &step);
+    void end_step();
+    void execute(const keel_recording &step);
+    void drop(keel_recording &step) noexcept; // gives back what it has, once what is queued of it is done
+
+    void time_ops(bool on); // waits for what is queued
+    void op_done();         // an op's commands are all recorded
+    const Timing &timing() const { return timing_; }
+    uint32_t read_times(uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns, uint32_t capacity) {
+        return timing_.read(done(), number, begin_ns, end_ns, capacity);
+    }
+
   private:
     struct Frame { // a command buffer and what it needs until it is done
         VkCommandBuffer commands = VK_NULL_HANDLE;
@@ -57,14 +72,21 @@ class Stream {
     };
     struct Garbage {
         uint64_t value;
-        Range range;
+        Range range;                               // or
+        VkCommandBuffer commands = VK_NULL_HANDLE; // of a recorded step
     };
+    static constexpr uint32_t kMostRecorded = 512; // then the device begins, though nobody asked
+    static constexpr uint32_t kPushBytes = 128;    // what every device has
 
     void check(VkResult result, const char *what);
     void require_alive() const;
     void begin();
     void submit(uint64_t value);
     void barrier();
+    static void put_barrier(VkCommandBuffer commands);
+    void record(VkPipeline pipeline, const void *params, uint32_t bytes, const uint32_t (&groups)[3],
+                bool beside);
+    void give_back(const Garbage &garbage);
     void copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset, uint64_t n);
     // Memory in the ring that the host writes and the recorded commands read.
     Range stage(uint64_t n, uint64_t align);
@@ -88,6 +110,8 @@ class Stream {
     Range ring_, download_;
     uint64_t ring_head_ = 0, ring_tail_ = 0; // bytes ever taken and given back
     std::deque<Garbage> garbage_;
+    Timing timing_;
+    keel_recording *step_ = nullptr; // being recorded
 };
 
 } // namespace keel_vulkan

@@ -79,6 +79,8 @@ Report check_protocol(const Library &library, const Params &params, const Option
         check_buffers(facts, side);
         check_mapped(facts, side);
         check_stream(facts, side);
+        check_recordings(facts, library, side);
+        check_times(facts, library, side);
     }
     check_hosts(facts, library, params);
     check_threads(facts, library, params, options);

@@ -1,0 +1,17 @@
+// What the backend serves beside its table (keel/ext/draft), one file each.
+#pragma once
+
+#include "context.hpp"
+
+#include <keel/ext/draft/replay.h>
+#include <keel/ext/draft/timestamps.h>
+
+namespace keel_opencl {
+
+extern const keel_timestamps timestamps; // timing.cpp
+extern const keel_replay replay;         // replay.cpp
+
+// NULL: an unknown name.
+const void *KEEL_CALL extension(const char *id) noexcept;
+
+} // namespace keel_opencl

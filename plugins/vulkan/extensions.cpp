@@ -1,0 +1,13 @@
+#include "extensions.hpp"
+
+namespace keel_vulkan {
+
+const void *KEEL_CALL extension(const char *id) noexcept {
+  if (keel_same(id, KEEL_EXT_TIMESTAMPS) != 0)
+    return &timestamps;
+  if (keel_same(id, KEEL_EXT_REPLAY) != 0)
+    return &replay;
+  return nullptr;
+}
+
+} // namespace keel_vulkan
