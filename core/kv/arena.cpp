@@ -15,7 +15,7 @@ Tensor blocks_of(BufferPtr buffer, keel_dtype dtype, size_t blocks, const KvShap
 
 } // namespace
 
-KvArena::KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement)
+KvArena::KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement, uint32_t seats)
     : executor_(executor), shape_(shape), placement_(placement) {
     shape_.check();
     const auto capacity = static_cast<size_t>(shape_.capacity_blocks());
@@ -33,6 +33,20 @@ KvArena::KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind plac
         for (Layer &layer : layers_)
             resize(layer, std::min<size_t>(capacity, size_t{2} * shape_.kv_heads));
     }
+    if (seats == 0) return;
+    const int64_t rows = int64_t{seats} * shape_.layers * shape_.kv_heads, blocks = shape_.blocks_per_head();
+    seat_taken_.resize(seats);
+    seat_tables_ = Tensor::allocate(executor_.device(), KEEL_DTYPE_I32, {rows, blocks}, placement_);
+    seat_lengths_ = Tensor::allocate(executor_.device(), KEEL_DTYPE_I32, {rows}, placement_);
+    seat_positions_ =
+        Tensor::allocate(executor_.device(), KEEL_DTYPE_I32, {rows, blocks * shape_.block_slots}, placement_);
+}
+
+int32_t KvArena::take_seat() {
+    const auto free = std::find(seat_taken_.begin(), seat_taken_.end(), false);
+    if (free == seat_taken_.end()) return -1;
+    *free = true;
+    return static_cast<int32_t>(free - seat_taken_.begin());
 }
 
 bool KvArena::can_take(uint64_t blocks) const {

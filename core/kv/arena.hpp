@@ -12,7 +12,8 @@ namespace keel {
 // no memory; elsewhere an arena grows by copying, and shrinks when blocks at its end are free.
 class KvArena {
   public:
-    KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
+    // `seats`: see seats().
+    KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement, uint32_t seats = 0);
 
     const KvShape &shape() const { return shape_; }
     Executor &executor() const { return executor_; }
@@ -38,6 +39,15 @@ class KvArena {
         return layers_[layer].owners[static_cast<size_t>(block)] > 1;
     }
     void copy_block(uint32_t layer, int32_t from, int32_t to);
+
+    // Places for caches' books beside each other, for steps that take them together. A seat's block tables, lengths and positions
+    // are layers * kv_heads rows of these, i32 [seats * layers * kv_heads, blocks], [...] and [..., slots].
+    uint32_t seats() const { return static_cast<uint32_t>(seat_taken_.size()); }
+    int32_t take_seat(); // -1: none is free
+    void leave_seat(int32_t seat) noexcept { seat_taken_[static_cast<size_t>(seat)] = false; }
+    const Tensor &seat_tables() const { return seat_tables_; }
+    const Tensor &seat_lengths() const { return seat_lengths_; }
+    const Tensor &seat_positions() const { return seat_positions_; }
 
     uint64_t bytes_in_use() const {
         return blocks_in_use_ * shape_.block_bytes() + extra_bytes_;
@@ -67,6 +77,8 @@ class KvArena {
     std::vector<Layer> layers_;
     uint64_t blocks_in_use_ = 0, extra_bytes_ = 0, peak_bytes_ = 0;
     OpHandle copy_k_, copy_v_; // planned when first needed
+    std::vector<bool> seat_taken_;
+    Tensor seat_tables_, seat_lengths_, seat_positions_;
 };
 
 } // namespace keel

@@ -19,6 +19,12 @@ CacheManager::CacheManager(CachePlan &plan, keel_buffer_kind placement)
     start();
 }
 
+CacheManager::CacheManager(CachePlan &plan, std::shared_ptr<KvArena> arena)
+    : plan_(plan), placement_(arena->placement()), prefix_(plan.config().protect_prefix),
+      cache_(KvCache::beside(std::move(arena))) {
+    start();
+}
+
 CacheManager::~CacheManager() = default;
 
 void CacheManager::start() {

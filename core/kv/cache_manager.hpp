@@ -40,6 +40,8 @@ class CacheManager {
   public:
     // `plan` outlives this. `placement` is Executor::placement() once all ops are planned.
     CacheManager(CachePlan &plan, keel_buffer_kind placement);
+    // The same for a sequence beside others, whose blocks lie in one arena (of the plan's executor and shape).
+    CacheManager(CachePlan &plan, std::shared_ptr<KvArena> arena);
     ~CacheManager();
 
     KvCache &cache() { return *cache_; }

@@ -17,9 +17,7 @@ KvCache::KvCache(std::shared_ptr<KvArena> arena) : arena_(std::move(arena)) {
     Device &device = arena_->executor().device();
     const int64_t rows = int64_t{s.layers} * s.kv_heads, blocks = s.blocks_per_head(),
                   slots = blocks * s.block_slots;
-    tables_ = Tensor::allocate(device, KEEL_DTYPE_I32, {rows, blocks}, arena_->placement());
-    lengths_ = Tensor::allocate(device, KEEL_DTYPE_I32, {rows}, arena_->placement());
-    positions_ = Tensor::allocate(device, KEEL_DTYPE_I32, {rows, slots}, arena_->placement());
+    take_books(device, rows, blocks, slots);
     heads_.resize(static_cast<size_t>(rows));
     for (Head &h : heads_) { // so that a growing cache allocates nothing
         h.blocks.reserve(static_cast<size_t>(blocks));
@@ -45,11 +43,32 @@ KvCache::KvCache(std::shared_ptr<KvArena> arena) : arena_(std::move(arena)) {
     }
 }
 
+// Beside others' in the arena as far as there are seats.
+void KvCache::take_books(Device &device, int64_t rows, int64_t blocks, int64_t slots) {
+    seat_ = arena_->take_seat();
+    if (seat_ >= 0) {
+        tables_ = arena_->seat_tables().rows(seat_ * rows, rows);
+        lengths_ = arena_->seat_lengths().rows(seat_ * rows, rows);
+        positions_ = arena_->seat_positions().rows(seat_ * rows, rows);
+        return;
+    }
+    tables_ = Tensor::allocate(device, KEEL_DTYPE_I32, {rows, blocks}, arena_->placement());
+    lengths_ = Tensor::allocate(device, KEEL_DTYPE_I32, {rows}, arena_->placement());
+    positions_ = Tensor::allocate(device, KEEL_DTYPE_I32, {rows, slots}, arena_->placement());
+}
+
+std::unique_ptr<KvCache> KvCache::beside(std::shared_ptr<KvArena> arena) {
+    std::unique_ptr<KvCache> cache(new KvCache(std::move(arena)));
+    cache->queue_books();
+    return cache;
+}
+
 KvCache::~KvCache() {
     for (uint32_t l = 0; l < shape().layers; ++l) {
         for (uint32_t h = 0; h < shape().kv_heads; ++h)
             abandon_blocks(l, h, 0);
     }
+    if (seat_ >= 0) arena_->leave_seat(seat_);
 }
 
 void KvCache::refresh_view(uint32_t index) {

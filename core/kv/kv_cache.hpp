@@ -23,6 +23,8 @@ using KeepLists = std::vector<std::vector<int32_t>>;
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
+    // An empty one beside others in their arena. KvShape::sequences has to allow it.
+    static std::unique_ptr<KvCache> beside(std::shared_ptr<KvArena> arena);
     ~KvCache();
     KvCache(const KvCache &) = delete;
     KvCache &operator=(const KvCache &) = delete;
@@ -88,6 +90,8 @@ class KvCache {
     // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
     std::unique_ptr<KvCache> fork() const;
 
+    // Where in the arena its books lie (KvArena::seats); -1: in tensors of its own.
+    int32_t seat() const { return seat_; }
     KvArena &arena() { return *arena_; }
     const KvArena &arena() const { return *arena_; }
     uint64_t bytes_in_use() const; // of this cache's blocks, shared ones included
@@ -110,6 +114,7 @@ class KvCache {
     };
 
     explicit KvCache(std::shared_ptr<KvArena> arena);
+    void take_books(Device &device, int64_t rows, int64_t blocks, int64_t slots);
     SavedHead read_head(StateReader &in, int64_t seen) const;
     void fill_head(uint32_t layer, uint32_t head, const SavedHead &saved);
     Head &head(uint32_t layer, uint32_t h) { return heads_[layer * shape().kv_heads + h]; }
@@ -135,6 +140,7 @@ class KvCache {
                       std::span<const int32_t> table, bool moved);
 
     std::shared_ptr<KvArena> arena_;
+    int32_t seat_ = -1;
     std::vector<Head> heads_; // [layers, kv_heads]
     std::vector<Layer> layers_;
     std::vector<const keel_kv_view *> views_;

@@ -9,6 +9,16 @@
 #include <cmath>
 
 namespace keel {
+namespace {
+
+keel_rows_args argmax_args(const Tensor &rows, const Tensor &ids) {
+    keel_rows_args a = {KEEL_HEADER(keel_rows_args)};
+    a.x = rows.c();
+    a.index = ids.c();
+    return a;
+}
+
+} // namespace
 
 Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
     : executor_(executor), weights_(weights), config_(weights.config()), options_(options),
@@ -22,18 +32,23 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     make_workspace(false);
     decode_ = plan(1, 1, "decode");
     if (options_.max_tokens > 1) prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
+    if (options_.batch > 1) {
+        batch_ = plan(options_.batch, options_.batch, "batched decode", false);
+        settle_batch();
+    }
     decode_size_ = decode_ops().size();
     taps_ = plan_taps(options_.taps);
     if (weights_.has_output()) {
-        keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
-        const Tensor row = logits_.rows(0, 1);
-        rows.x = row.c();
-        rows.index = next_id_.c();
-        argmax_ = executor_.plan(KEEL_OP_ARGMAX_ROWS, rows, "argmax");
+        argmax_ = plan_argmax(1, "argmax");
+        if (options_.batch > 1) batch_argmax_ = plan_argmax(options_.batch, "batched argmax");
     }
     make_workspace(true);
     rope_.place(executor_.device(), executor_.placement());
     if (local_rope_) local_rope_->place(executor_.device(), executor_.placement());
+}
+
+OpHandle Graph::plan_argmax(uint32_t n, const char *label) {
+    return executor_.plan(KEEL_OP_ARGMAX_ROWS, argmax_args(logits_.rows(0, n), next_ids_.rows(0, n)), label);
 }
 
 void Graph::make_workspace(bool with_memory) {
@@ -42,7 +57,7 @@ void Graph::make_workspace(bool with_memory) {
         return with_memory ? Tensor::allocate(device, dtype, dims, executor_.placement())
                            : Tensor::shape(dtype, dims);
     };
-    const int64_t m = options_.max_tokens, ffn = weights_.ffn_size();
+    const int64_t m = std::max(options_.max_tokens, options_.batch), ffn = weights_.ffn_size();
     const keel_dtype A = device.info().activation_dtype;
     ids_ = make(KEEL_DTYPE_I32, {m});
     positions_ = make(KEEL_DTYPE_I32, {m * config_.kv_heads});
@@ -55,8 +70,9 @@ void Graph::make_workspace(bool with_memory) {
     if (options_.ffn != nullptr)
         joined_ = make(config_.post_norms ? A : keel_dtype{KEEL_DTYPE_F32}, {m, config_.hidden_size});
     if (!weights_.has_output()) return;
-    logits_ = make(KEEL_DTYPE_F32, {options_.max_logit_rows, config_.vocab_size});
-    next_id_ = make(KEEL_DTYPE_I32, {1});
+    logits_ = make(KEEL_DTYPE_F32, {std::max(options_.max_logit_rows, options_.batch), config_.vocab_size});
+    next_ids_ = make(KEEL_DTYPE_I32, {options_.batch});
+    next_id_ = next_ids_.rows(0, 1);
 }
 
 uint64_t Graph::workspace_bytes() const {
@@ -124,7 +140,7 @@ keel_embed_args Graph::embed_args(const Tensor &ids, const Tensor &out) const {
     return a;
 }
 
-Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind) {
+Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind, bool attends) {
     StepOps ops;
     const Tensor ids = ids_.rows(0, m), x = x_.rows(0, m);
     if (weights_.has_embedding()) {
@@ -132,7 +148,7 @@ Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind) {
                                    &weights_.embedding());
     }
     for (size_t i = 0; i < static_cast<size_t>(weights_.part().count()); ++i)
-        plan_layer(ops, i, m, kind);
+        plan_layer(ops, i, m, kind, attends);
     if (!weights_.has_output()) return ops;
     const Tensor last = x_.rows(0, logit_rows), h = h_.rows(0, logit_rows),
                  logits = logits_.rows(0, logit_rows);
@@ -143,7 +159,7 @@ Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind) {
     return ops;
 }
 
-void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
+void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, bool attends) {
     LayerWeights &w = weights_.layer(i);
     LayerOps &l = ops.layers.emplace_back();
     const auto label = [&](const char *name) {
@@ -159,13 +175,15 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind) {
     Executor &ex = executor_;
     l.attention_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label("attention norm"));
     l.qkv = ex.plan(KEEL_OP_MATMUL, matmul_args(h, w.qkv_bias, qkv, false), label("qkv"), w.qkv.get());
-    l.qkv_prepare = ex.plan(KEEL_OP_QKV_PREPARE,
-                            qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
-                            label("qkv prepare"));
-    l.attention =
-        ex.plan(KEEL_OP_ATTENTION,
-                attention_args(views.q, options_.kv, heads, positions, config_, config_.window(number(i))),
-                label("attention"));
+    if (attends) {
+        l.qkv_prepare = ex.plan(KEEL_OP_QKV_PREPARE,
+                                qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
+                                label("qkv prepare"));
+        l.attention = ex.plan(
+            KEEL_OP_ATTENTION,
+            attention_args(views.q, options_.kv, heads, positions, config_, config_.window(number(i))),
+            label("attention"));
+    }
     const bool post_norms = config_.post_norms;
     l.attention_out =
         ex.plan(KEEL_OP_MATMUL, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms),
@@ -239,34 +257,43 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
     const Tensor x = x_.rows(0, m);
     last_m_ = m;
     std::optional<Executor::Step> step; // one that comes again and again may be recorded
-    if (m == 1 && logit_rows <= 1 && !probe_ && options_.ffn == nullptr) step.emplace(executor_, decode_size_);
+    if (m == 1 && logit_rows <= 1 && !probe_ && options_.ffn == nullptr)
+        step.emplace(executor_, decode_size_);
     if (m == 1 && executor_.can_record()) kv = lasting_views(kv);
     if (!ids.empty()) {
         executor_.run(*ops.embed, embed_args(ids, x));
         if (probe_) probe_(-1, x);
     }
     for (size_t i = 0; i < ops.layers.size(); ++i) {
-        run_layer(ops.layers[i], i, m, on_device, kv[i], taps);
+        LayerOps &l = ops.layers[i];
+        project_qkv(l, i, m);
+        attend(l, i, qkv_.rows(0, m), attention_.rows(0, m), on_device, kv[i], taps);
+        finish_layer(l, i, m);
         if (probe_) probe_(static_cast<int64_t>(number(i)), x);
     }
-    if (logit_rows > 0) { // only the last tokens go through the output projection
-        const Tensor last = x_.rows(m - logit_rows, logit_rows), h = h_.rows(0, logit_rows),
-                     logits = logits_.rows(0, logit_rows);
-        executor_.run(*ops.final_norm, norm_args(last, weights_.final_norm(), h));
-        executor_.run(*ops.output, matmul_args(h, {}, logits, false));
-    }
+    if (logit_rows > 0) run_output(ops, m, logit_rows);
     if (step) step->end();
 }
 
-void Graph::run_layer(LayerOps &l, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv,
-                      const StepTaps &taps) {
+// Only the last tokens go through the output projection.
+void Graph::run_output(StepOps &ops, uint32_t m, uint32_t logit_rows) {
+    const Tensor last = x_.rows(m - logit_rows, logit_rows), h = h_.rows(0, logit_rows),
+                 logits = logits_.rows(0, logit_rows);
+    executor_.run(*ops.final_norm, norm_args(last, weights_.final_norm(), h));
+    executor_.run(*ops.output, matmul_args(h, {}, logits, false));
+}
+
+void Graph::project_qkv(LayerOps &l, size_t i, uint32_t m) {
     LayerWeights &w = weights_.layer(i);
-    const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
-                 attention = attention_.rows(0, m);
+    const Tensor h = h_.rows(0, m);
+    executor_.run(*l.attention_norm, norm_args(x_.rows(0, m), w.attention_norm, h));
+    executor_.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv_.rows(0, m), false));
+}
+
+void Graph::finish_layer(LayerOps &l, size_t i, uint32_t m) {
+    LayerWeights &w = weights_.layer(i);
+    const Tensor x = x_.rows(0, m), h = h_.rows(0, m), attention = attention_.rows(0, m);
     Executor &ex = executor_;
-    ex.run(*l.attention_norm, norm_args(x, w.attention_norm, h));
-    ex.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv, false));
-    attend(l, i, qkv, attention, positions, kv, taps);
     // Into the residual stream, or with post_norms through a norm first.
     const bool post_norms = config_.post_norms;
     ex.run(*l.attention_out, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms));
@@ -320,8 +347,8 @@ void Graph::run_ffn(LayerOps &l, size_t i, uint32_t m) {
     }
 }
 
-void Graph::read_logits(uint32_t rows, float *out) const {
-    const Tensor logits = logits_.rows(0, rows);
+void Graph::read_logits(uint32_t rows, float *out, uint32_t first) const {
+    const Tensor logits = logits_.rows(first, rows);
     logits.read(out);
     if (config_.logit_softcap <= 0) return;
     const auto cap = static_cast<float>(config_.logit_softcap);
@@ -331,11 +358,8 @@ void Graph::read_logits(uint32_t rows, float *out) const {
 }
 
 void Graph::queue_argmax() {
-    keel_rows_args rows = {KEEL_HEADER(keel_rows_args)};
     const Tensor row = logits_.rows(0, 1);
-    rows.x = row.c();
-    rows.index = next_id_.c();
-    executor_.run(*argmax_, rows);
+    executor_.run(*argmax_, argmax_args(row, next_id_));
 }
 
 namespace {
@@ -368,6 +392,12 @@ std::vector<const PlannedOp *> Graph::decode_ops() const {
 
 std::vector<const PlannedOp *> Graph::prefill_ops() const {
     return listed(prefill_);
+}
+
+std::vector<const PlannedOp *> Graph::batch_ops() const {
+    std::vector<const PlannedOp *> all = listed(batch_);
+    if (batch_argmax_) all.push_back(batch_argmax_.get());
+    return all;
 }
 
 } // namespace keel

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "device/batched_decode.hpp"
 #include "device/executor.hpp"
 #include "kv/step_tap.hpp"
 #include "model/rope_tables.hpp"
@@ -23,6 +24,8 @@ struct GraphOptions {
     TapForms taps = {};               // by-products that steps are planned for, see taps()
     int64_t rope_rows = 2048;         // rows of the RoPE tables: no fewer than a step's tokens
     FfnHelper *ffn = nullptr; // computes the part of each feed-forward network that the weights leave out
+    uint32_t batch = 1;       // sequences of a batched step at most, see forward_batch
+    const keel_batch_kv *batch_kv = nullptr; // as kv, of so many; NULL: without keel.batched_decode/1
 };
 
 // The ops of steps that leave something for a policy, in the place of the plain ones where those do not do; [layers], or empty.
@@ -38,6 +41,12 @@ struct GraphTaps {
 struct StepTaps {
     const GraphTaps *ops = nullptr; // for the tap's forms
     StepTap *tap = nullptr;
+};
+
+// A sequence's part in a batched step.
+struct BatchRow {
+    std::span<const keel_kv_view *const> kv; // of its cache, by layer
+    StepTaps taps;
 };
 
 // A decoder of the Llama family: embedding, layers of attention and a gated feed-forward network, norm, output projection. Holds the
@@ -69,15 +78,27 @@ class Graph {
     void forward_device(const Tensor &ids, std::span<const int32_t> positions,
                         std::span<const keel_kv_view *const> kv);
 
+    // One step in which n = ids.size() sequences advance by a token each, 1..GraphOptions::batch: row i is the next token of the sequence
+    // with the cache rows[i], which has made its slot already. Everything but attention runs once, over all rows: each weight is read
+    // once for all of them. Row i of the logits is that of sequence i. Of a graph that holds all layers; throws Error(internal) else.
+    // `together`: the caches as one view, by layer, where they have it: attention is then one call as well where the backend has
+    // keel.batched_decode/1 and no row leaves anything for a policy.
+    void forward_batch(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                       std::span<const BatchRow> rows, std::span<const keel_batch_kv *const> together = {});
+    bool attends_together() const { return batched_ != nullptr; } // the backend has that extension
+
     // As the output projection leaves them, f32 [rows, vocab]. Their order is that of the model's logits, their values are not where the
     // model caps them: values are taken from read_logits.
     Tensor logits(uint32_t rows) const { return logits_.rows(0, rows); }
     // The model's logits of the last step, [rows, vocab]: waits, reads, and applies ModelConfig::logit_softcap, on the host because no op
-    // has a tanh of its own. The one place where logits become numbers for others.
-    void read_logits(uint32_t rows, float *out) const;
+    // has a tanh of its own. The one place where logits become numbers for others. `first`: the row that they begin with.
+    void read_logits(uint32_t rows, float *out, uint32_t first = 0) const;
     // Queues argmax over the first row of logits; the token lands in next_id().
     void queue_argmax();
     const Tensor &next_id() const { return next_id_; } // i32 [1]
+    // The same of the n rows of a batched step; their tokens land in next_ids(n).
+    void queue_batch_argmax(uint32_t n);
+    Tensor next_ids(uint32_t n) const { return next_ids_.rows(0, n); } // i32 [n]
 
     // Called after each layer with its number (-1: after the embedding) and the residual stream, f32 [m, hidden], during the steps while
     // it is set. Makes a step slow: for finding where a number went wrong.
@@ -86,11 +107,13 @@ class Graph {
 
     std::vector<const PlannedOp *> decode_ops() const;
     std::vector<const PlannedOp *> prefill_ops() const;
+    std::vector<const PlannedOp *> batch_ops() const; // none without GraphOptions::batch
     uint64_t workspace_bytes() const;
     // Why decode steps are not recorded and submitted again; empty: they are.
     std::string why_not_recorded() const;
     RopeTables &rope() { return rope_; }
     uint32_t max_tokens() const { return options_.max_tokens; }
+    uint32_t max_batch() const { return options_.batch; }
 
   private:
     // The ops of one layer, or those outside the layers, for one kind of step.
@@ -107,16 +130,23 @@ class Graph {
     };
 
     void make_workspace(bool with_memory);
-    StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind);
-    void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind);
+    // With `attends` false without the ops between the projections of a layer's attention.
+    StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind, bool attends = true);
+    void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, bool attends);
     void check_step(size_t m, uint32_t logit_rows) const;
     // `ids` empty: x_ holds the residual stream.
     void run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
              std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps);
     std::span<const keel_kv_view *const> lasting_views(std::span<const keel_kv_view *const> kv);
     void run_ffn(LayerOps &ops, size_t i, uint32_t m);
-    void run_layer(LayerOps &ops, size_t i, uint32_t m, const Tensor &positions, const keel_kv_view *kv,
-                   const StepTaps &taps);
+    void project_qkv(LayerOps &ops, size_t i, uint32_t m);  // a layer up to its attention
+    void finish_layer(LayerOps &ops, size_t i, uint32_t m); // and from there on
+    void run_output(StepOps &ops, uint32_t m, uint32_t logit_rows);
+    bool ensure_rotations(std::span<const int32_t> positions);
+    void settle_batch();
+    void attend_together(size_t i, uint32_t n, const keel_batch_kv &kv);
+    void attend_apart(size_t i, uint32_t n, std::span<const int32_t> positions,
+                      std::span<const BatchRow> rows, bool rotations_are_there);
     void attend(LayerOps &ops, size_t i, const Tensor &qkv, const Tensor &out, const Tensor &positions,
                 const keel_kv_view *kv, const StepTaps &taps);
     GraphTaps::Layer plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind);
@@ -126,6 +156,7 @@ class Graph {
     const RopeTables &rope_of(size_t layer) const {
         return config_.has_local_rope(number(layer)) ? *local_rope_ : rope_;
     }
+    OpHandle plan_argmax(uint32_t n, const char *label);
     keel_op activation_op() const;
     keel_embed_args embed_args(const Tensor &ids, const Tensor &out) const;
     keel_gate_args gate_args(const Tensor &gate, const Tensor &up, const Tensor &out) const;
@@ -151,16 +182,18 @@ class Graph {
     Tensor gate_up_;   // A [m, 2 * intermediate]
     Tensor act_;       // A [m, intermediate]
     Tensor logits_;    // f32 [max_logit_rows, vocab]
-    Tensor next_id_;   // i32 [1]
+    Tensor next_ids_;  // i32 [batch]
+    Tensor next_id_;   // i32 [1], its first
     Tensor joined_;    // as what `down` writes to, [m, hidden]; only with a helper
     uint32_t last_m_ = 0;
     size_t decode_size_ = 0;               // ops of a decode step
     std::vector<keel_kv_view> step_views_; // see lasting_views
     std::vector<const keel_kv_view *> step_view_list_;
 
-    StepOps decode_, prefill_;
+    StepOps decode_, prefill_, batch_; // batch_ has no attention: that is decode_'s, row by row
     std::unique_ptr<GraphTaps> taps_;
-    OpHandle argmax_;
+    std::unique_ptr<BatchedDecode> batched_; // NULL: sequences attend one by one
+    OpHandle argmax_, batch_argmax_;
     Probe probe_;
 };
 

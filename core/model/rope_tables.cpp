@@ -76,6 +76,15 @@ void RopeTables::ensure(std::span<const int32_t> positions) {
     }
 }
 
+bool RopeTables::collide(std::span<const int32_t> positions) const {
+    for (size_t i = 0; i < positions.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+            if (positions[i] != positions[j] && positions[i] % rows() == positions[j] % rows()) return true;
+        }
+    }
+    return false;
+}
+
 // scratch_ holds, row by row, half cosines and half sines.
 void RopeTables::write_rows(int64_t first, int64_t n) {
     const size_t half = frequencies_.size();

@@ -37,6 +37,8 @@ class RopeTables {
     void place(Device &device,
                keel_buffer_kind kind); // gives the tables memory; before that they are shapes for planning
     void ensure(std::span<const int32_t> positions); // queued before the ops that use them
+    // Do two different positions among these (a few) share a row? They cannot be there at once.
+    bool collide(std::span<const int32_t> positions) const;
     const std::vector<double> &frequencies() const { return frequencies_; }
     int64_t rows() const { return static_cast<int64_t>(held_.size()); }
 

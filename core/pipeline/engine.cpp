@@ -30,7 +30,8 @@ uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
 
 std::vector<const PlannedOp *> Engine::ops() const {
     std::vector<const PlannedOp *> all = graph->decode_ops();
-    for (const auto &more : {graph->prefill_ops(), graph->taps().ops(), cache_plan->ops()})
+    for (const auto &more :
+         {graph->prefill_ops(), graph->batch_ops(), graph->taps().ops(), cache_plan->ops()})
         all.insert(all.end(), more.begin(), more.end());
     std::set<const PlannedOp *> seen;
     std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "device/executor.hpp"
+#include "kv/batch_view.hpp"
 #include "kv/cache_plan.hpp"
 #include "model/graph.hpp"
 #include "model/weights.hpp"
@@ -21,6 +22,7 @@ struct Engine {
     std::unique_ptr<Executor> executor;
     KvShape kv_shape;
     std::unique_ptr<KvTemplate> kv_template;
+    std::unique_ptr<BatchTemplate> batch_template; // NULL: sequences take steps one by one
     std::unique_ptr<ModelWeights> weights;
     std::unique_ptr<Graph> graph;
     std::unique_ptr<CachePlan> cache_plan;

@@ -64,103 +64,119 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
     return options;
 }
 
-GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
+Generation::Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options)
+    : session_(session), options_(options), start_(std::chrono::steady_clock::now()),
+      sampler_(options.sampling),
+      plain_greedy_(options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1) {
     if (prompt.empty() && !session.pending())
         throw_error(ErrorKind::usage, "the prompt is empty and the model has no token that begins a text");
-    const auto start = std::chrono::steady_clock::now();
-    Pipeline &pipeline = session.pipeline();
-    const Tokenizer &tokenizer = *pipeline.tokenizer();
-    Sampler sampler(options.sampling);
-    if (options.random) sampler.restore_rng(*options.random);
-    TextStream stream(tokenizer, options.stop);
-    GenerateResult result;
-    const auto emit = [&](const std::string &text) {
-        result.text += text;
-        if (options.on_text && !text.empty()) options.on_text(text);
-    };
-    const bool plain_greedy = options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1;
-    const auto cancelled = [&] { return pipeline.host().cancelled(); };
-    bool stopped = false;
-    const auto stop = [&](StopReason reason, std::string detail = {}) {
-        result.reason = reason;
-        result.detail = std::move(detail);
-        stopped = true;
-    };
-
+    if (options.random) sampler_.restore_rng(*options.random);
+    stream_ = std::make_unique<TextStream>(*session.pipeline().tokenizer(), options.stop);
     if (!prompt.empty()) {
-        std::vector<int32_t> input(prompt.begin(), prompt.end());
-        if (session.pending()) input.insert(input.begin(), *session.pending());
-        const int64_t before = session.tokens();
-        bool is_read = false;
-        try {
-            pin_texts(session, prompt, before + std::ssize(input) - std::ssize(prompt), options);
-            is_read = session.prefill(input, true, 1, options.progress);
-        } catch (...) {
-            session.unpin(session.tokens()); // tokens that never came
-            throw;
-        }
-        if (!is_read) {
-            session.unpin(session.tokens());
-            const int64_t stay = session.tokens() - before;
-            stop(StopReason::cancelled,
-                 stay == 0
-                     ? std::string()
-                     : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
-        }
+        take_prompt(prompt);
     } else if (std::string why; session.can_take(1, &why)) {
         session.decode(*session.pending());
     } else {
         stop(StopReason::cache_full, why);
     }
-    if (!stopped && cancelled()) stop(StopReason::cancelled);
-    const auto next_token = [&] {
-        const int32_t id = plain_greedy && !options.logprobs
-                               ? session.greedy()
-                               : sampler.sample(last_row(session), session.history());
-        if (result.ids.empty()) {
-            result.first_token_seconds =
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        }
-        result.ids.push_back(id);
-        if (options.logprobs)
-            result.logprobs.push_back(token_logprobs(last_row(session), id, *options.logprobs));
-        session.set_pending(id);
-        const bool ends = tokenizer.ends_generation(id) ||
-                          std::binary_search(options.end_ids.begin(), options.end_ids.end(), id);
-        if (ends && !options.ignore_end) {
-            stop(StopReason::end_token);
-            return;
-        }
-        emit(stream.push(id));
-        std::string why;
-        if (stream.stopped()) {
-            stop(StopReason::stop_string, std::string(stream.stop_string()));
-        } else if (cancelled()) {
-            stop(StopReason::cancelled);
-        } else if (static_cast<int64_t>(result.ids.size()) < options.max_tokens) {
-            // The last token needs no step of its own.
-            if (session.can_take(1, &why)) {
-                session.decode(id);
-            } else {
-                stop(StopReason::cache_full, why);
-            }
-        }
-    };
+    if (!stopped_ && is_cancelled()) stop(StopReason::cancelled);
+}
+
+Generation::~Generation() = default;
+
+void Generation::take_prompt(std::span<const int32_t> prompt) {
+    std::vector<int32_t> input(prompt.begin(), prompt.end());
+    if (session_.pending()) input.insert(input.begin(), *session_.pending());
+    const int64_t before = session_.tokens();
+    bool is_read = false;
     try {
-        while (!stopped && static_cast<int64_t>(result.ids.size()) < options.max_tokens)
-            next_token();
+        pin_texts(session_, prompt, before + std::ssize(input) - std::ssize(prompt), options_);
+        is_read = session_.prefill(input, true, 1, options_.progress);
+    } catch (...) {
+        session_.unpin(session_.tokens()); // tokens that never came
+        throw;
+    }
+    if (is_read) return;
+    session_.unpin(session_.tokens());
+    const int64_t stay = session_.tokens() - before;
+    stop(StopReason::cancelled,
+         stay == 0 ? std::string()
+                   : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
+}
+
+bool Generation::is_cancelled() const {
+    return session_.pipeline().host().cancelled();
+}
+
+void Generation::emit(const std::string &text) {
+    result_.text += text;
+    if (options_.on_text && !text.empty()) options_.on_text(text);
+}
+
+void Generation::stop(StopReason reason, std::string detail) {
+    result_.reason = reason;
+    result_.detail = std::move(detail);
+    stopped_ = true;
+}
+
+int32_t Generation::choose() {
+    const int32_t id =
+        needs_logits() ? sampler_.sample(last_row(session_), session_.history()) : session_.greedy();
+    if (result_.ids.empty()) {
+        result_.first_token_seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    }
+    result_.ids.push_back(id);
+    if (options_.logprobs)
+        result_.logprobs.push_back(token_logprobs(last_row(session_), id, *options_.logprobs));
+    session_.set_pending(id);
+    return id;
+}
+
+std::optional<int32_t> Generation::next() {
+    const auto is_long_enough = [&] { return std::ssize(result_.ids) >= options_.max_tokens; };
+    if (stopped_ || is_long_enough()) return std::nullopt;
+    const int32_t id = choose();
+    const bool ends = session_.pipeline().tokenizer()->ends_generation(id) ||
+                      std::binary_search(options_.end_ids.begin(), options_.end_ids.end(), id);
+    if (ends && !options_.ignore_end) {
+        stop(StopReason::end_token);
+        return std::nullopt;
+    }
+    emit(stream_->push(id));
+    std::string why;
+    if (stream_->stopped()) {
+        stop(StopReason::stop_string, std::string(stream_->stop_string()));
+    } else if (is_cancelled()) {
+        stop(StopReason::cancelled);
+    } else if (!is_long_enough()) { // the last token needs no step of its own
+        if (session_.can_take(1, &why)) return id;
+        stop(StopReason::cache_full, why);
+    }
+    return std::nullopt;
+}
+
+GenerateResult Generation::finish() {
+    emit(stream_->finish());
+    if (stream_->stopped() && result_.reason != StopReason::stop_string) {
+        result_.reason = StopReason::stop_string;
+        result_.detail = std::string(stream_->stop_string());
+    }
+    result_.stats = session_.stats();
+    result_.random = sampler_.rng_state();
+    return std::move(result_);
+}
+
+GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
+    Generation generation(session, prompt, options);
+    try {
+        while (const auto id = generation.next())
+            session.decode(*id);
     } catch (const Error &error) { // what was written is there all the same
-        if (!session.is_broken() || result.ids.empty()) throw;
-        stop(StopReason::device_lost, error.what());
+        if (!session.is_broken() || !generation.has_text()) throw;
+        generation.stop(StopReason::device_lost, error.what());
     }
-    emit(stream.finish());
-    if (stream.stopped() && result.reason != StopReason::stop_string) {
-        result.reason = StopReason::stop_string;
-        result.detail = std::string(stream.stop_string());
-    }
-    result.stats = session.stats();
-    result.random = sampler.rng_state();
-    return result;
+    return generation.finish();
 }
 
 std::string closing_line(const GenerateResult &r) {
@@ -179,6 +195,10 @@ std::string closing_line(const GenerateResult &r) {
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);
+    if (s.replay_parts > 0)
+        line += fmt::format(" | decode steps replayed: {} of {}{}", s.decode_stream.replays,
+                            s.decode_tokens * s.replay_parts,
+                            s.no_replay.empty() ? "" : " (" + s.no_replay + ")");
     for (const BackendMove &move : s.moves)
         line += "\nswitch: " + move_text(move);
     return line;

@@ -4,12 +4,17 @@
 #include "pipeline/session.hpp"
 #include "text/sampler.hpp"
 
+#include <chrono>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace keel {
+
+class TextStream;
 
 enum class StopReason {
     end_token,   // the model ended the text
@@ -48,6 +53,45 @@ struct GenerateResult {
     std::string detail; // of stop_string and cache_full; of cancelled where part of the prompt stays
     double first_token_seconds = 0; // from the call to the first token
     SessionStats stats;
+};
+
+// A generation token by token, for whoever takes the steps of several sequences together (SessionBatch); generate() is
+//
+//     Generation g(session, prompt, options);
+//     while (const auto id = g.next()) session.decode(*id);
+//     return g.finish();
+class Generation {
+  public:
+    // Takes the prompt in, as generate() says. The session outlives this.
+    Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
+    ~Generation();
+    Generation(const Generation &) = delete;
+    Generation &operator=(const Generation &) = delete;
+
+    Session &session() const { return session_; }
+    // Chooses the next token by the session's last step. What has to be taken in before the next call; none: the text is at its end.
+    std::optional<int32_t> next();
+    // Whether next() asks for Session::logits(); else Session::greedy() is all that it needs.
+    bool needs_logits() const { return !plain_greedy_ || options_.logprobs; }
+    // Ends the text: the token that next() gave cannot be taken in.
+    void stop(StopReason reason, std::string detail = {});
+    bool has_text() const { return !result_.ids.empty(); } // a token was chosen
+    // The result. Once, at the end.
+    GenerateResult finish();
+
+  private:
+    void take_prompt(std::span<const int32_t> prompt);
+    int32_t choose();
+    void emit(const std::string &text);
+    bool is_cancelled() const;
+
+    Session &session_;
+    GenerateOptions options_;
+    std::chrono::steady_clock::time_point start_;
+    Sampler sampler_;
+    std::unique_ptr<TextStream> stream_;
+    GenerateResult result_;
+    bool plain_greedy_, stopped_ = false;
 };
 
 // Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything after the first token ends in a result.

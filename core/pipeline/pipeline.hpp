@@ -47,6 +47,8 @@ struct PipelineOptions {
         memory; // what there is to plan with; empty: what device and system say. For tests
     std::shared_ptr<SystemMonitor> monitor; // who tells of memory pressure; NULL: the system. For tests
     uint32_t sequences = 1;                 // sessions and their forks that share the cache's memory at once
+    // Sequences that take steps together at most, see SessionBatch. Above 1 a config may name neither a hybrid nor kv.max_mib.
+    uint32_t batch = 1;
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway), nor
                                   // about what has no effect under the policy
     // Who opens a hybrid's backend of that name; NULL from it, or empty: open_device. For tests
@@ -111,6 +113,7 @@ class Pipeline {
     const GraphTaps &taps(const CachePlan &plan) const;
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }
+    uint32_t batch() const { return batch_; } // PipelineOptions::batch
     const BoundPlugin &policy() const { return policy_; }
     const BoundPlugin &allocator() const { return allocator_; } // library NULL under a policy that keeps all
     double load_seconds() const { return load_seconds_; }
@@ -149,6 +152,7 @@ class Pipeline {
     BoundPlugin bind_allocator(const pipeline::PipelineConfig &config, const BoundPlugin &policy) const;
     void check_trained_context(const CachePlan &plan) const;
     void check_cap() const;
+    void check_batch() const;
     void compare_budgets() const;
     void bind_eviction();
     void keep_arm(std::unique_ptr<Arm> arm);
@@ -175,7 +179,7 @@ class Pipeline {
     std::unique_ptr<FfnHelper> ffn_helper_;
     BoundPlugin policy_, allocator_;
     bool has_system_prompt_ = false, quiet_fallbacks_ = false;
-    uint32_t sequences_ = 1;
+    uint32_t sequences_ = 1, batch_ = 1;
     std::shared_ptr<const ModelSource> source_;
     std::unique_ptr<Tokenizer> tokenizer_;
     std::vector<std::unique_ptr<Arm>> arms_;

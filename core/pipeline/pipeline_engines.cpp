@@ -167,6 +167,21 @@ void Pipeline::make_kv_shape(Engine &engine) const {
 }
 
 // Below it not one token would fit.
+// What cannot be done for several sequences at once, before anything is opened.
+void Pipeline::check_batch() const {
+    constexpr uint32_t most = 256;
+    if (batch_ > most)
+        throw_error(ErrorKind::usage, "{} sequences at once; at most {} take steps together", batch_, most);
+    if (batch_ == 1) return;
+    refuse_hybrid("several sequences at once");
+    if (*config_.kv.max_mib) {
+        throw_error(ErrorKind::input,
+                    "{}: 'kv.max_mib' caps the cache of one sequence, and {} are to be there at once; leave "
+                    "it out, or give each a policy.budget",
+                    to_string(config_.kv.max_mib.where), batch_);
+    }
+}
+
 void Pipeline::check_cap() const {
     for (const auto &engine : engines_) {
         const KvShape &shape = engine->kv_shape;
@@ -193,7 +208,7 @@ void Pipeline::check_tables() const {
     const MemoryInfo info = memory_ ? memory_() : memory_info();
     uint64_t bytes = 0;
     for (const auto &engine : engines_)
-        bytes += engine->table_bytes(model(), engine->kv_shape.max_slots);
+        bytes += engine->table_bytes(model(), engine->kv_shape.max_slots) * batch_;
     at_its_line(config_, config_.model.path.where, [&] {
         require_memory(bytes, fmt::format("model.context: RoPE and cache tables for {} tokens", context()),
                        "lower model.context", info);
@@ -236,8 +251,9 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
             all.weights += mode() == HybridMode::none
                                ? n.weights
                                : keel::weight_bytes(*source_, load_options(*e, {})).loaded;
-            all.cache = takes_turns ? std::max(all.cache, cache) : all.cache + cache;
-            all.work += n.work + e->table_bytes(m, context) + e->cache_plan->policy_need_bytes(context, held);
+            all.cache = takes_turns ? std::max(all.cache, cache) : all.cache + batch_ * cache;
+            all.work += n.work + batch_ * (e->table_bytes(m, context) +
+                                           e->cache_plan->policy_need_bytes(context, held));
         }
         return all;
     };
@@ -278,7 +294,7 @@ LoadOptions Pipeline::load_options(const Engine &engine, const PipelineOptions &
     load.part = engine.part;
     load.ffn = ffn_slice(false);
     load.dtype = *config_.model.weights;
-    load.max_m = engine.prefill_chunk();
+    load.max_m = std::max(engine.prefill_chunk(), batch_);
     load.parallel = parallel_on(*host_);
     if (options.progress)
         load.progress = [&options](uint64_t done, uint64_t total) {
@@ -310,6 +326,11 @@ void Pipeline::load_weights(const PipelineOptions &options) {
         graph.rope_rows = std::max<int64_t>(engine->kv_shape.max_slots, chunk);
         graph.ffn = ffn_helper_.get();
         engine->graph = std::make_unique<Graph>(*engine->executor, *engine->weights, graph);
+        graph.batch = batch_;
+        if (batch_ > 1) {
+            engine->batch_template = std::make_unique<BatchTemplate>(engine->kv_shape, batch_);
+            graph.batch_kv = engine->batch_template->view();
+        }
     }
 }
 

@@ -184,11 +184,16 @@ void Session::forward(std::span<const int32_t> ids, std::span<const int32_t> pos
 }
 
 void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
-    const auto n = static_cast<int64_t>(ids.size());
     const TraceSpan span(engine().executor->stream().trace(), kind == StepKind::decode ? "decode" : "prefill",
                          "step");
     for (const Part &part : parts_)
         part.cache->before_append(n, kind);
+    take_in(ids, kind, rows);
+    forward(step_ids_, step_positions_, step_caches_, rows, taps_);
+}
+
+void Session::take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
+    const auto n = static_cast<int64_t>(ids.size());
     const std::span<const int32_t> positions = cache().next_positions(n);
     step_ids_.assign(ids.begin(), ids.end());
     step_positions_.assign(positions.begin(), positions.end());
@@ -203,11 +208,11 @@ void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     rows_ = rows;
     results_ = parts_.back().engine;
     said_.reset();
+    first_row_ = 0;
     logits_read_ = false;
     settled_ = false;
     pending_.reset();
     history_.insert(history_.end(), ids.begin(), ids.end());
-    forward(step_ids_, step_positions_, step_caches_, rows, taps_);
 }
 
 // A step that was taken elsewhere, where steps may have been longer.
@@ -238,7 +243,7 @@ void Session::settle() {
 
 void Session::read_logits() {
     logits_.resize(static_cast<size_t>(rows_) * static_cast<size_t>(pipeline_.model().vocab_size));
-    if (rows_ > 0) results_->graph->read_logits(rows_, logits_.data());
+    if (rows_ > 0) results_->graph->read_logits(rows_, logits_.data(), first_row_);
     check_finite(logits_);
     logits_read_ = true;
     settle();
@@ -281,6 +286,7 @@ int32_t Session::greedy() {
     }
     int32_t id = -1;
     read_results([&] {
+    if (settled_ && said_) return *said_; // of a step of several sequences
         results_->graph->queue_argmax();
         results_->graph->next_id().read(&id);
         if (id < 0) find_non_finite(); // no token: a logit was not finite

@@ -62,6 +62,8 @@ class Session {
     Session(Pipeline &pipeline, CachePlan &plan); // `plan` is one of the pipeline's
     ~Session();
     Session(const Session &) = delete;
+    // Beside others, whose keys and values lie in one arena: SessionBatch::make_session.
+    Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> arena);
     Session &operator=(const Session &) = delete;
 
     // Can n more tokens be taken in? If not, `why` says which limit stands in the way and which config key moves it.
@@ -119,7 +121,8 @@ class Session {
     void protect_prefix(int64_t tokens, std::string_view what);
     uint64_t kv_bytes() const;
     const SessionStats &stats();
-    // A device was lost and nothing else could go on: what the last call that threw said. The session is of no use any more.
+    // A device was lost and nothing else could go on, or a step of several sessions failed: what the last call that threw said. The
+    // session is of no use any more.
     bool is_broken() const { return is_broken_; }
     // Forgets everything but the pipeline; a policy's random numbers start anew.
     void reset();
@@ -132,6 +135,7 @@ class Session {
   private:
     class Meter;
     class Repeater;
+    friend class SessionBatch;
     class Hybrid;
     // The cache of some layers, on the engine that runs them. One holds all layers, unless a hybrid splits them.
     struct Part {
@@ -169,6 +173,8 @@ class Session {
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
     void forget_step();
+    // All of a step but the forward pass: makes room, takes the tokens in. Where it throws nothing has changed but evictions.
+    void take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void settle(); // the step's eviction, once its results were read
     void check_finite(std::span<const float> values);
     std::string suspects(int64_t layer) const;
@@ -202,5 +208,6 @@ class Session {
     uint32_t rows_ = 0;
     bool logits_read_ = false, settled_ = true, is_broken_ = false;
 };
+    uint32_t first_row_ = 0; // of the logits on the device: above 0 behind a step of several sequences
 
 } // namespace keel

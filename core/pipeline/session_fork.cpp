@@ -52,6 +52,12 @@ Session::Session(Pipeline &pipeline, CachePlan &plan) : pipeline_(pipeline) {
     serve_replay();
 }
 
+Session::Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> arena) : pipeline_(pipeline) {
+    history_.reserve(static_cast<size_t>(pipeline.context()));
+    parts_.push_back({&pipeline.engine(), std::make_unique<CacheManager>(plan, std::move(arena))});
+    serve_replay();
+}
+
 Session::~Session() = default;
 
 void Session::add_part(Engine &engine, CachePlan &plan) {

@@ -1,6 +1,6 @@
 // Steps of a warm pipeline allocate nothing, whatever the architecture adds to a layer. Counts every operator new of this program.
 
-#include "pipeline/session.hpp"
+#include "pipeline/session_batch.hpp"
 #include "support/arch_miniature.hpp"
 #include "support/count_allocations.hpp"
 #include "support/temp_folder.hpp"
@@ -34,4 +34,35 @@ TEST_CASE("a decode step allocates no memory, with and without what Gemma adds t
         }
         CHECK(in_steps == 0);
     }
+}
+
+TEST_CASE("a step of several sequences allocates no memory either") {
+    const TempFolder folder;
+    write_miniature(folder.path(), read_miniature("llama_biases"));
+    PipelineOptions options;
+    options.need_tokenizer = false;
+    options.batch = 3;
+    const std::vector<std::string> sets{"model.path=" + folder.path().string(), "backend.plugin=cpu",
+                                        "strict=true"};
+    Pipeline pipeline(pipeline::config_from_overrides(sets), options);
+    SessionBatch batch(pipeline);
+    std::vector<std::unique_ptr<Session>> owned;
+    std::vector<Session *> sessions;
+    for (int i = 0; i < 3; ++i) {
+        owned.push_back(batch.make_session());
+        sessions.push_back(owned.back().get());
+        sessions.back()->prefill(std::vector<int32_t>(static_cast<size_t>(18 + i), 7));
+    }
+    std::vector<int32_t> ids(3, 9);
+    batch.decode(sessions, ids, SessionBatch::Read::logits);
+    batch.decode(sessions, ids, SessionBatch::Read::greedy);
+    uint64_t in_steps = 0;
+    for (int i = 0; i < 30; ++i) { // inside a cache block
+        const uint64_t before = allocations();
+        batch.decode(sessions, ids, i % 2 == 0 ? SessionBatch::Read::logits : SessionBatch::Read::greedy);
+        in_steps += allocations() - before;
+        for (size_t s = 0; s < 3; ++s)
+            ids[s] = sessions[s]->greedy();
+    }
+    CHECK(in_steps == 0);
 }

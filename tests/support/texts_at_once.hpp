@@ -21,7 +21,8 @@ struct Wish {
 // Prompts of different lengths, and texts that end at different times.
 inline std::vector<Wish> wishes(const Tokenizer &tokenizer, size_t n, int64_t tokens) {
     const std::vector<std::string> texts = {
-        "Once upon a time there was a king who had three daughters, and the youngest of them was so fair that",
+        "Once upon a time there was a king who had three daughters, and the youngest of them was so fair "
+        "that",
         "The wolf",
         "In the middle of the night the old woman rose, took a candle, and went down into the cellar",
         "A poor woodcutter lived with his wife",
@@ -90,10 +91,10 @@ inline void check_same_texts(Pipeline &pipeline, const std::vector<Wish> &all,
         for (auto id = alone[t].begin(); id != mine; ++id)
             session.decode(*id);
         const auto logits = session.logits();
-        const double gap = static_cast<double>(logits[static_cast<size_t>(*mine)]) -
-                           logits[static_cast<size_t>(*theirs)];
-        WARN("text " << t << " parts at token " << mine - alone[t].begin() << ": the tokens' logits are " << gap
-                     << " apart");
+        const double gap =
+            static_cast<double>(logits[static_cast<size_t>(*mine)]) - logits[static_cast<size_t>(*theirs)];
+        WARN("text " << t << " parts at token " << mine - alone[t].begin() << ": the tokens' logits are "
+                     << gap << " apart");
         CHECK(gap <= 2 * parting_bound(kv));
     }
 }
