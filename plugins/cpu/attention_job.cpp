@@ -26,7 +26,7 @@ int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
 
 void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_t tiles, int64_t &parts) {
     const int64_t end = job.limit(head, (row + rows - 1) / job.group);
-    const int64_t n = parts_of(job.kv.heads, tiles, end);
+    const int64_t n = parts_of(job.kv.heads / job.sequences(), tiles, end); // as a sequence alone has it
     if (n == 1) {
         job.tasks()[job.n_tasks++] = {head, row, rows, 0, end, -1};
         return;
@@ -69,11 +69,11 @@ void pack_queries(const AttentionJob &job, const Team &team) {
 void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     int64_t longest = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
-        longest = job.kv.lengths[h] > longest ? job.kv.lengths[h] : longest;
+        longest = job.kv.length(h) > longest ? job.kv.length(h) : longest;
     // What was kept is quickly reduced: in larger pieces.
     const int64_t piece = job.keeps ? 16 * kTileSlots : kTileSlots, pieces = ceil_div(longest, piece);
     for (int64_t t; (t = job.next_tile.fetch_add(1, std::memory_order_relaxed)) < pieces * job.kv.heads;) {
-        const int64_t head = t / pieces, first = t % pieces * piece, left = job.kv.lengths[head] - first;
+        const int64_t head = t / pieces, first = t % pieces * piece, left = job.kv.length(head) - first;
         if (left <= 0) continue;
         const int64_t n = left < piece ? left : piece;
         if (job.keeps) {
@@ -94,7 +94,7 @@ void work_by_heads(AttentionJob &job, AttentionScratch &w, const Team &team) {
             if (job.tasks()[t].head == h) run_task(job, w, job.tasks()[t]);
         for (int64_t t = 0; t < job.n_merges; ++t)
             if (job.merges()[t].head == h) run_merge(job, w, job.merges()[t]);
-        reduce_kept(job, w, h, 0, job.kv.lengths[h]);
+        reduce_kept(job, w, h, 0, job.kv.length(h));
     }
 }
 
@@ -138,12 +138,12 @@ AttentionScratch AttentionJob::worker(uint32_t index) const {
 }
 
 AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
-                                 int64_t contributing, bool with_scores, int64_t kept_slots,
-                                 uint32_t threads) {
+                                 int64_t contributing, bool with_scores, int64_t kept_slots, uint32_t threads,
+                                 int64_t sequences) {
     const int64_t dim = padded(head_dim), value = padded(v_dim), wide = dim > value ? dim : value;
     const int64_t rows = m * group, tiles = heads * tiles_of(rows);
     // splitting happens with few tiles only; a smaller m than planned may have them
-    const int64_t parts = heads < kWantedTasks ? 2 * kWantedTasks : 0;
+    const int64_t parts = heads / sequences < kWantedTasks ? sequences * 2 * kWantedTasks : 0;
     const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
     const auto round = [](int64_t n) { return (n + 15) / 16 * 16; };
     AttentionLayout l;
@@ -168,9 +168,10 @@ AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_
 keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
     int64_t longest = 0;
     for (int64_t h = 0; h < job.kv.heads && job.keeps; ++h)
-        longest = job.kv.lengths[h] > longest ? job.kv.lengths[h] : longest;
-    job.layout = attention_layout(job.kv.heads, job.group, job.m, job.kv.k.dim, job.kv.v.dim,
-                                  job.contributing, job.scores != nullptr, longest, ctx->threads);
+        longest = job.kv.length(h) > longest ? job.kv.length(h) : longest;
+    job.layout =
+        attention_layout(job.kv.heads, job.group, job.m, job.kv.k.dim, job.kv.v.dim, job.contributing,
+                         job.scores != nullptr, longest, ctx->threads, job.sequences());
     job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
     if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
     if (job.logits)
@@ -179,7 +180,7 @@ keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
         make_tasks(job);
     uint64_t slots = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
-        slots += static_cast<uint64_t>(job.kv.lengths[h] > 0 ? job.kv.lengths[h] : 0);
+        slots += static_cast<uint64_t>(job.kv.length(h) > 0 ? job.kv.length(h) : 0);
     const uint64_t flops =
         slots * static_cast<uint64_t>(job.rows()) * 2 * static_cast<uint64_t>(job.kv.k.dim + job.kv.v.dim);
     return parallel(ctx, workers_for(ctx, 0, flops), [&job](const Team &team) { work(job, team); });

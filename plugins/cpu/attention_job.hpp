@@ -81,9 +81,17 @@ struct AttentionJob {
 
     int64_t head_dim() const { return kv.k.dim; }
     int64_t rows() const { return m * group; }
+    // Of several sequences at once (KvAccess::seats; m is 1) the first dimension of q and out is the sequence's: where query i of a KV head
+    // stands, and which of the KV heads there it is.
+    int64_t token(int64_t head, int64_t i) const { return kv.seats != nullptr ? head / kv.seat_heads : i; }
+    int64_t own_head(int64_t head) const { return kv.seats != nullptr ? head % kv.seat_heads : head; }
+    int64_t sequences() const { return kv.seats != nullptr ? kv.heads / kv.seat_heads : 1; }
+    int64_t q_position(int64_t head, int64_t i) const {
+        return q_positions[token(head, i) * q_position_stride + own_head(head) * q_position_head];
+    }
     // Slots that query i sees of a head: those below. Ranges and window take more away.
     int64_t limit(int64_t head, int64_t i) const {
-        const int64_t length = kv.lengths[head];
+        const int64_t length = kv.length(head);
         const int64_t n = causal ? length - m + i + 1 : length;
         return n < 0 ? 0 : n < length ? n : length;
     }
@@ -105,10 +113,10 @@ struct AttentionJob {
     }
 };
 
-// Sizes that hold for every smaller m too. kept_slots: of the longest head where a softmax is kept, else 0.
+// Sizes that hold for every smaller m too. heads: KV heads, of all sequences together. kept_slots: of the longest head where a softmax is kept, else 0.
 AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
-                                 int64_t contributing, bool with_scores, int64_t kept_slots,
-                                 uint32_t threads);
+                                 int64_t contributing, bool with_scores, int64_t kept_slots, uint32_t threads,
+                                 int64_t sequences = 1);
 // Is the softmax of such queries kept from the first pass to the second?
 inline bool keeps_softmax(int64_t m, int64_t group) {
     return m == 1 && group <= kTileRows;

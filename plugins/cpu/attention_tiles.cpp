@@ -105,8 +105,9 @@ void load_queries(const AttentionJob &job, const AttentionScratch &w, const Atte
     for (int64_t r = 0; r < task.rows; ++r) {
         const int64_t i = (task.row + r) / job.group, g = (task.row + r) % job.group;
         float *to = w.q + r * stride;
-        job.kernels->load[job.q_type](job.q + i * job.q_token + (task.head * job.group + g) * job.q_head, dim,
-                                      to);
+        const uint8_t *q = job.q + job.token(task.head, i) * job.q_token +
+                           (job.own_head(task.head) * job.group + g) * job.q_head;
+        job.kernels->load[job.q_type](q, dim, to);
         job.kernels->scale(to, dim, job.scale);
         if (dim != stride) memset(to + dim, 0, static_cast<size_t>(stride - dim) * 4);
     }
@@ -127,16 +128,18 @@ bool sees_any(const AttentionJob &job, int64_t head, int64_t i) {
 
 // One row's result: the sum over parts or all slots is complete.
 void write_row(const AttentionJob &job, int64_t head, int64_t row, float max, float sum, float *acc) {
-    const int64_t i = row / job.group, g = row % job.group, h = head * job.group + g;
+    const int64_t i = row / job.group, g = row % job.group, h = job.own_head(head) * job.group + g,
+                  token = job.token(head, i);
     float factor = 1.0f / sum;
     if (sum == 0) // sees nothing; or all that it sees has a logit of -inf, for which softmax has no number
         factor = sees_any(job, head, i) ? __builtin_nanf("") : 0.0f;
     if (job.out != nullptr) {
         job.kernels->scale(acc, job.kv.v.dim, factor);
-        job.kernels->store[job.out_type](acc, job.kv.v.dim, job.out + i * job.out_token + h * job.out_head);
+        job.kernels->store[job.out_type](acc, job.kv.v.dim,
+                                         job.out + token * job.out_token + h * job.out_head);
     }
     if (job.lse != nullptr)
-        job.lse[i * job.lse_stride + h] = factor == 0 ? kNone : (max == kNone ? 0 : max) - logf(factor);
+        job.lse[token * job.lse_stride + h] = factor == 0 ? kNone : (max == kNone ? 0 : max) - logf(factor);
     const int64_t from = job.m - job.contributing;
     if (job.scores != nullptr && i >= from) {
         float *factors = job.factors(head, g * job.contributing + i - from);
@@ -149,12 +152,12 @@ void write_row(const AttentionJob &job, int64_t head, int64_t row, float max, fl
 bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t first, int64_t n) {
     if (!job.windowed) return false;
     const int64_t from = task.row / job.group, to = (task.row + task.rows - 1) / job.group;
-    const int32_t *positions = job.kv.positions + task.head * job.kv.position_stride;
+    const int32_t *positions = job.kv.positions_of(task.head);
     int32_t newest = positions[first];
     for (int64_t j = 1; j < n; ++j)
         newest = positions[first + j] > newest ? positions[first + j] : newest;
     for (int64_t i = from; i <= to; ++i) {
-        const int64_t position = job.q_positions[i * job.q_position_stride + task.head * job.q_position_head];
+        const int64_t position = job.q_position(task.head, i);
         if (position - newest < job.window) return false;
     }
     return true;
@@ -196,8 +199,8 @@ bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, i
         for (int64_t j = 0; j < n; ++j)
             if (!inside[j]) s[j] = kNone, masked = true;
     if (job.windowed) {
-        const int32_t *positions = job.kv.positions + head * job.kv.position_stride + first;
-        const int64_t position = job.q_positions[i * job.q_position_stride + head * job.q_position_head];
+        const int32_t *positions = job.kv.positions_of(head) + first;
+        const int64_t position = job.q_position(head, i);
         for (int64_t j = 0; j < n; ++j)
             if (position - positions[j] >= job.window) s[j] = kNone, masked = true;
     }

@@ -22,7 +22,11 @@ KvSide open_side(const keel_tensor *t) {
 
 } // namespace
 
-keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op) noexcept {
+namespace {
+
+// K and V of a view, or of several.
+template <class View>
+keel_status check_arenas(keel_ctx *ctx, const View *view, const char *op) noexcept {
     for (const keel_tensor *t : {view->k, view->v}) {
         if (row_type(t->dtype) < 0)
             return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: no kernel for a cache of dtype %u", op, t->dtype);
@@ -39,22 +43,80 @@ keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *o
     return KEEL_OK;
 }
 
+template <class View>
+void open_arenas(const View *view, KvAccess &access) {
+    access.k = open_side(view->k);
+    access.v = open_side(view->v);
+    access.table = data_as<const int32_t>(view->block_table);
+    access.lengths = data_as<const int32_t>(view->lengths);
+    access.positions = data_as<int32_t>(view->positions);
+    access.blocks = view->k->shape[0] < view->v->shape[0] ? view->k->shape[0] : view->v->shape[0];
+    access.shift = static_cast<uint32_t>(__builtin_ctz(view->block_slots));
+    access.block_slots = view->block_slots;
+}
+
+// Lengths and blocks of all heads.
+keel_status check_lengths(keel_ctx *ctx, const KvAccess &access, int64_t max_length, const char *op) {
+    for (int64_t h = 0; h < access.heads; ++h) {
+        const int64_t length = access.length(h);
+        if (length > max_length)
+            return fail(ctx->host, KEEL_E_INVALID_ARG,
+                        "%s: length %lld of head %lld is above max_length %lld", op,
+                        static_cast<long long>(length), static_cast<long long>(h),
+                        static_cast<long long>(max_length));
+        const keel_status status = check_slots(ctx, access, h, length, op);
+        if (status != KEEL_OK) return status;
+    }
+    return KEEL_OK;
+}
+
+} // namespace
+
+keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op) noexcept {
+    return check_arenas(ctx, view, op);
+}
+
+keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op) noexcept {
+    const keel_status status = check_arenas(ctx, kv, op);
+    if (status != KEEL_OK) return status;
+    const bool ranks = kv->block_table->rank == 3 && kv->lengths->rank == 2 && kv->positions->rank == 3;
+    if (!ranks || !is_i32(kv->seats) || kv->seats->rank != 1 || kv->seats->shape[0] < n)
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "%s: books that are not by seat and head, or seats that are not i32 [%lld]", op,
+                    static_cast<long long>(n));
+    return KEEL_OK;
+}
+
+keel_status open_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op,
+                          KvAccess &access) noexcept {
+    const keel_status status = check_batch_kv(ctx, kv, n, op);
+    if (status != KEEL_OK) return status;
+    open_arenas(kv, access);
+    access.heads = n * kv->kv_heads;
+    access.blocks_per_head = kv->block_table->shape[2];
+    access.seats = data_as<const int32_t>(kv->seats);
+    access.seat_heads = kv->kv_heads;
+    access.table_seat = kv->block_table->stride[0] / 4, access.table_stride = kv->block_table->stride[1] / 4;
+    access.length_seat = kv->lengths->stride[0] / 4;
+    access.position_seat = kv->positions->stride[0] / 4,
+    access.position_stride = kv->positions->stride[1] / 4;
+    const int64_t places = kv->block_table->shape[0];
+    for (int64_t i = 0; i < n; ++i)
+        if (access.seats[i] < 0 || access.seats[i] >= places)
+            return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: seat %d of row %lld is not in 0..%lld", op,
+                        access.seats[i], static_cast<long long>(i), static_cast<long long>(places - 1));
+    return check_lengths(ctx, access, kv->max_length, op);
+}
+
 keel_status open_kv_slots(keel_ctx *ctx, const keel_kv_view *view, const char *op,
                           KvAccess &access) noexcept {
     const keel_status status = check_kv_view(ctx, view, op);
     if (status != KEEL_OK) return status;
-    access.k = open_side(view->k);
-    access.v = open_side(view->v);
-    access.table = data_as<const int32_t>(view->block_table);
+    open_arenas(view, access);
     access.table_stride = outer_stride(view->block_table);
-    access.lengths = data_as<const int32_t>(view->lengths);
-    access.positions = data_as<int32_t>(view->positions);
     access.position_stride = outer_stride(view->positions);
     access.heads = view->kv_heads;
-    access.blocks = view->k->shape[0] < view->v->shape[0] ? view->k->shape[0] : view->v->shape[0];
     access.blocks_per_head = view->block_table->shape[1];
-    access.shift = static_cast<uint32_t>(__builtin_ctz(view->block_slots));
-    access.block_slots = view->block_slots;
     return KEEL_OK;
 }
 
@@ -77,15 +139,8 @@ keel_status check_slots(keel_ctx *ctx, const KvAccess &access, int64_t head, int
 }
 
 keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept {
-    keel_status status = open_kv_slots(ctx, view, op, access);
-    for (int64_t h = 0; status == KEEL_OK && h < access.heads; ++h) {
-        if (access.lengths[h] > view->max_length)
-            return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: length %d of head %lld is above max_length %lld",
-                        op, access.lengths[h], static_cast<long long>(h),
-                        static_cast<long long>(view->max_length));
-        status = check_slots(ctx, access, h, access.lengths[h], op);
-    }
-    return status;
+    const keel_status status = open_kv_slots(ctx, view, op, access);
+    return status != KEEL_OK ? status : check_lengths(ctx, access, view->max_length, op);
 }
 
 } // namespace keel_cpu

@@ -4,6 +4,8 @@
 #include "context.hpp"
 #include "kernels/attention.hpp"
 
+#include <keel/ext/draft/batched_decode.h>
+
 namespace keel_cpu {
 
 // Values of an i32 or f32 tensor [rows, n]: how far one row is from the next, in elements.
@@ -27,8 +29,23 @@ struct KvAccess {
     int64_t heads = 0, blocks = 0, blocks_per_head = 0;
     uint32_t shift = 0; // slot >> shift is the number of a head's block
     int64_t block_slots = 0;
+    // Of several sequences, each with its own books (keel.batched_decode/1): the heads of all of them, `seat_heads` of each one after the
+    // other. NULL: of one.
+    const int32_t *seats = nullptr;
+    int64_t seat_heads = 0;
+    int64_t table_seat = 0, length_seat = 0, length_stride = 1,
+            position_seat = 0; // elements, from seat to seat
 
-    const int32_t *blocks_of(int64_t head) const { return table + head * table_stride; }
+    // Where a head's entry lies in books with those strides.
+    int64_t place(int64_t head, int64_t seat_stride, int64_t head_stride) const {
+        if (seats == nullptr) return head * head_stride;
+        return seats[head / seat_heads] * seat_stride + head % seat_heads * head_stride;
+    }
+    const int32_t *blocks_of(int64_t head) const { return table + place(head, table_seat, table_stride); }
+    int64_t length(int64_t head) const { return lengths[place(head, length_seat, length_stride)]; }
+    int32_t *positions_of(int64_t head) const {
+        return positions + place(head, position_seat, position_stride);
+    }
     uint8_t *row(const KvSide &side, const int32_t *blocks_of_head, int64_t slot) const {
         return side.data + blocks_of_head[slot >> shift] * side.block_stride +
                (slot & (block_slots - 1)) * side.row_stride;
@@ -41,6 +58,11 @@ keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *o
 // Fills `access`, having checked that lengths and block ids of the slots in use lie inside the arenas: a wrong table ends in
 // KEEL_E_INVALID_ARG, before anything was written.
 keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;
+
+// The same of `n` sequences at once.
+keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op) noexcept;
+keel_status open_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op,
+                          KvAccess &access) noexcept;
 
 // The same, when the slots in use are not those below the view's lengths (kv_gather): slots[h] of each head are.
 keel_status open_kv_slots(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;

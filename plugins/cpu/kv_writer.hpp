@@ -54,38 +54,62 @@ struct KvWriter {
         kernels->load[x.type](x.at(i, h), n, room);
         return room;
     }
-    int64_t slot(int64_t i, int64_t h) const { return kv.lengths[h] - m + i; }
+    // KV heads of a token; and which of kv's heads its h-th is: of several sequences each token has its own.
+    int64_t heads() const { return kv.seats != nullptr ? kv.seat_heads : kv.heads; }
+    int64_t head(int64_t i, int64_t h) const { return kv.seats != nullptr ? i * kv.seat_heads + h : h; }
+    int64_t slot(int64_t i, int64_t h) const {
+        return kv.seats != nullptr ? kv.length(head(i, h)) - 1 : kv.length(h) - m + i;
+    }
     // Writes token i's key and value of a head to its slot; nothing if that is below 0.
     void append(int64_t i, int64_t h, const float *key, const float *value) const {
         const int64_t at = slot(i, h);
         if (at < 0) return;
-        const int32_t *blocks = kv.blocks_of(h);
+        const int32_t *blocks = kv.blocks_of(head(i, h));
         kernels->store[kv.k.type](key, kv.k.dim, kv.row(kv.k, blocks, at));
         kernels->store[kv.v.type](value, kv.v.dim, kv.row(kv.v, blocks, at));
-        kv.positions[h * kv.position_stride + at] = positions.at(i, h);
+        kv.positions_of(head(i, h))[at] = positions.at(i, h);
     }
 };
 
-inline uint64_t writer_scratch(const keel_ctx *ctx, const keel_kv_view *kv) {
+// Of a keel_kv_view, or a keel_batch_kv.
+template <class View>
+uint64_t writer_scratch(const keel_ctx *ctx, const View *kv) {
     const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
     return static_cast<uint64_t>(ctx->threads * KvWriter::kRows * padded(dim)) * 4;
 }
 
-// What op_plan can know.
-inline keel_status check_append(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
-                                const keel_kv_view *kv, const char *op) {
-    const keel_status status = check_kv_view(ctx, kv, op);
-    if (status != KEEL_OK) return status;
+inline keel_status check_rows(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v, const char *op) {
     for (const keel_tensor *t : {k, v})
         if (row_type(t->dtype) < 0 || keel_dtype_block(t->dtype) != 1)
             return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: k and v must be f32, f16 or bf16", op);
     return KEEL_OK;
 }
 
-inline keel_status open_writer(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
-                               const keel_tensor *positions, const keel_kv_view *kv, const char *op,
-                               KvWriter &writer) {
-    const keel_status status = open_kv_view(ctx, kv, op, writer.kv);
+// What op_plan can know.
+inline keel_status check_append(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
+                                const keel_kv_view *kv, const char *op) {
+    const keel_status status = check_kv_view(ctx, kv, op);
+    return status != KEEL_OK ? status : check_rows(ctx, k, v, op);
+}
+inline keel_status check_append(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
+                                const keel_batch_kv *kv, const char *op) {
+    const keel_status status = check_batch_kv(ctx, kv, k->shape[0], op);
+    return status != KEEL_OK ? status : check_rows(ctx, k, v, op);
+}
+
+inline keel_status open_cache(keel_ctx *ctx, const keel_kv_view *kv, int64_t, const char *op,
+                              KvAccess &access) {
+    return open_kv_view(ctx, kv, op, access);
+}
+inline keel_status open_cache(keel_ctx *ctx, const keel_batch_kv *kv, int64_t m, const char *op,
+                              KvAccess &access) {
+    return open_batch_kv(ctx, kv, m, op, access);
+}
+
+template <class View>
+keel_status open_writer(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
+                        const keel_tensor *positions, const View *kv, const char *op, KvWriter &writer) {
+    const keel_status status = open_cache(ctx, kv, k->shape[0], op, writer.kv);
     if (status != KEEL_OK) return status;
     writer.kernels = ctx->attention;
     writer.k = Heads(k), writer.v = Heads(v);

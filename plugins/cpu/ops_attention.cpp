@@ -1,5 +1,5 @@
 #include "attention_job.hpp"
-#include "ops.hpp"
+#include "batched_decode.hpp"
 
 namespace keel_cpu {
 namespace {
@@ -7,23 +7,33 @@ namespace {
 constexpr uint64_t kAttentionBits = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP |
                                     KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES;
 
-int64_t group_of(const keel_tensor *q, const keel_kv_view *kv) {
-    return kv->kv_heads == 0 ? 0 : q->shape[1] / kv->kv_heads;
+int64_t group_of(const keel_tensor *q, uint32_t kv_heads) {
+    return kv_heads == 0 ? 0 : q->shape[1] / kv_heads;
 }
 
 // What both op_plan and the call look at: nothing here reads a buffer.
+keel_status check_queries(keel_ctx *ctx, const keel_attention_args *args, uint32_t kv_heads) {
+    if (!is_activation(args->q) || !is_activation(args->out))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "attention: q and out must be f32, f16 or bf16");
+    if (kv_heads != 0 && args->q->shape[1] % kv_heads != 0)
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "attention: %lld heads are no multiple of %u KV heads",
+                    static_cast<long long>(args->q->shape[1]), kv_heads);
+    return KEEL_OK;
+}
+
 keel_status check(keel_ctx *ctx, const keel_attention_args *args) {
     keel_status status = check_features(ctx, args->features, kAttentionBits, "attention");
     if (status == KEEL_OK) status = check_kv_view(ctx, args->kv, "attention");
     if (status == KEEL_OK && (args->features & KEEL_ATTENTION_SCORES) != 0)
         status = check_scores(ctx, args->scores, "attention");
-    if (status != KEEL_OK) return status;
-    if (!is_activation(args->q) || !is_activation(args->out))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "attention: q and out must be f32, f16 or bf16");
-    if (args->kv->kv_heads != 0 && args->q->shape[1] % args->kv->kv_heads != 0)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "attention: %lld heads are no multiple of %u KV heads",
-                    static_cast<long long>(args->q->shape[1]), args->kv->kv_heads);
-    return KEEL_OK;
+    return status != KEEL_OK ? status : check_queries(ctx, args, args->kv->kv_heads);
+}
+
+keel_status check_batch(keel_ctx *ctx, const keel_attention_args *args, const keel_batch_kv *kv) {
+    keel_status status =
+        check_features(ctx, args->features, kAttentionBits & ~uint64_t{KEEL_ATTENTION_SCORES}, "attention");
+    if (status == KEEL_OK) status = check_batch_kv(ctx, kv, args->q->shape[0], "attention");
+    return status != KEEL_OK ? status : check_queries(ctx, args, kv->kv_heads);
 }
 
 void set_window(AttentionJob &job, const keel_attention_args *args) {
@@ -32,6 +42,22 @@ void set_window(AttentionJob &job, const keel_attention_args *args) {
     job.q_positions = data_as<const int32_t>(args->q_positions);
     job.q_position_stride = args->q_positions->rank == 2 ? outer_stride(args->q_positions) : 1;
     job.q_position_head = args->q_positions->rank == 2 ? 1 : 0;
+}
+
+// All but the queries and the cache.
+void set_results(AttentionJob &job, const keel_attention_args *args) {
+    job.out = data_of(args->out);
+    job.out_token = args->out->stride[0];
+    job.out_head = args->out->stride[1];
+    job.out_type = row_type(args->out->dtype);
+    job.scale = args->scale;
+    job.causal = (args->features & KEEL_ATTENTION_CAUSAL) != 0;
+    if ((args->features & KEEL_ATTENTION_SOFTCAP) != 0) job.cap = args->softcap;
+    if ((args->features & KEEL_ATTENTION_WINDOW) != 0) set_window(job, args);
+    if ((args->features & KEEL_ATTENTION_LSE) != 0) {
+        job.lse = data_as<float>(args->lse);
+        job.lse_stride = outer_stride(args->lse);
+    }
 }
 
 } // namespace
@@ -64,7 +90,7 @@ keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanC
     if (status != KEEL_OK) return status;
     const int64_t m = args->q->shape[0];
     const bool scores = (args->features & KEEL_ATTENTION_SCORES) != 0;
-    const int64_t group = group_of(args->q, args->kv);
+    const int64_t group = group_of(args->q, args->kv->kv_heads);
     const bool keeps = scores && (args->features & KEEL_ATTENTION_WINDOW) == 0 && keeps_softmax(m, group);
     const AttentionLayout layout =
         attention_layout(args->kv->kv_heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2],
@@ -87,23 +113,41 @@ keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *arg
     status = open_kv_view(ctx, args->kv, "attention", job.kv);
     if (status != KEEL_OK) return status;
     set_queries(job, args->q, job.kv.heads);
-    job.out = data_of(args->out);
-    job.out_token = args->out->stride[0];
-    job.out_head = args->out->stride[1];
-    job.out_type = row_type(args->out->dtype);
-    job.scale = args->scale;
-    job.causal = (args->features & KEEL_ATTENTION_CAUSAL) != 0;
-    if ((args->features & KEEL_ATTENTION_SOFTCAP) != 0) job.cap = args->softcap;
-    if ((args->features & KEEL_ATTENTION_WINDOW) != 0) set_window(job, args);
-    if ((args->features & KEEL_ATTENTION_LSE) != 0) {
-        job.lse = data_as<float>(args->lse);
-        job.lse_stride = outer_stride(args->lse);
-    }
+    set_results(job, args);
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
         job.scores = args->scores;
         job.contributing = contributing_queries(args->scores, job.m);
         job.keeps = !job.windowed && keeps_softmax(job.m, job.group);
     }
+    return run_attention(ctx, job);
+}
+
+keel_status plan_batch_attention(keel_ctx *ctx, const keel_attention_args *args, const keel_batch_kv *kv,
+                                 PlanChoice &choice) noexcept {
+    const keel_status status = check_batch(ctx, args, kv);
+    if (status != KEEL_OK) return status;
+    const int64_t n = args->q->shape[0];
+    const AttentionLayout layout =
+        attention_layout(n * kv->kv_heads, group_of(args->q, kv->kv_heads), 1, kv->k->shape[2],
+                         kv->v->shape[2], 0, false, 0, ctx->threads, n == 0 ? 1 : n);
+    choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
+    return KEEL_OK;
+}
+
+// The heads of all sequences are the heads of one job: tasks of all of them are shared out together.
+keel_status KEEL_CALL batch_attention(keel_ctx *ctx, const keel_attention_args *args,
+                                      const keel_batch_kv *kv) noexcept {
+    keel_status status = check_batch(ctx, args, kv);
+    if (status != KEEL_OK) return status;
+    const int64_t n = args->q->shape[0];
+    if (n == 0 || args->q->shape[1] == 0 || kv->kv_heads == 0) return KEEL_OK;
+    AttentionJob job;
+    job.kernels = ctx->attention;
+    status = open_batch_kv(ctx, kv, n, "attention", job.kv);
+    if (status != KEEL_OK) return status;
+    set_queries(job, args->q, kv->kv_heads);
+    job.m = 1;
+    set_results(job, args);
     return run_attention(ctx, job);
 }
 

@@ -1,5 +1,5 @@
+#include "batched_decode.hpp"
 #include "kv_writer.hpp"
-#include "ops.hpp"
 #include "rope_tables.hpp"
 
 #include <string.h>
@@ -91,21 +91,34 @@ keel_status plan_kv_append(keel_ctx *ctx, const keel_kv_append_args *args, PlanC
     return KEEL_OK;
 }
 
-keel_status KEEL_CALL op_kv_append(keel_ctx *ctx, const keel_kv_append_args *args) noexcept {
+namespace {
+
+template <class View>
+keel_status append(keel_ctx *ctx, const keel_kv_append_args *args, const View *kv) {
     keel_status status = check_features(ctx, args->features, 0, "kv_append");
-    if (status == KEEL_OK) status = check_append(ctx, args->k, args->v, args->kv, "kv_append");
+    if (status == KEEL_OK) status = check_append(ctx, args->k, args->v, kv, "kv_append");
     KvWriter w;
-    if (status == KEEL_OK)
-        status = open_writer(ctx, args->k, args->v, args->positions, args->kv, "kv_append", w);
+    if (status == KEEL_OK) status = open_writer(ctx, args->k, args->v, args->positions, kv, "kv_append", w);
     if (status != KEEL_OK || w.m == 0 || w.kv.heads == 0) return status;
-    const uint64_t bytes = static_cast<uint64_t>(w.m * w.kv.heads * (w.kv.k.dim + w.kv.v.dim)) * 4;
+    const uint64_t bytes = static_cast<uint64_t>(w.m * w.heads() * (w.kv.k.dim + w.kv.v.dim)) * 4;
     return parallel(ctx, workers_for(ctx, bytes), [&w](const Team &team) {
         const Range tokens = share(w.m, 1, team);
         for (int64_t i = tokens.begin; i < tokens.end; ++i)
-            for (int64_t h = 0; h < w.kv.heads; ++h)
+            for (int64_t h = 0; h < w.heads(); ++h)
                 w.append(i, h, w.f32(w.k, i, h, w.kv.k.dim, w.row(team.worker)),
                          w.f32(w.v, i, h, w.kv.v.dim, w.second_row(team.worker)));
     });
+}
+
+} // namespace
+
+keel_status KEEL_CALL op_kv_append(keel_ctx *ctx, const keel_kv_append_args *args) noexcept {
+    return append(ctx, args, args->kv);
+}
+
+keel_status KEEL_CALL batch_kv_append(keel_ctx *ctx, const keel_kv_append_args *args,
+                                      const keel_batch_kv *kv) noexcept {
+    return append(ctx, args, kv);
 }
 
 keel_status plan_kv_gather(keel_ctx *ctx, const keel_kv_gather_args *args, PlanChoice &choice) noexcept {

@@ -1,5 +1,5 @@
+#include "batched_decode.hpp"
 #include "kv_writer.hpp"
-#include "ops.hpp"
 #include "rope_tables.hpp"
 
 #include <string.h>
@@ -23,11 +23,13 @@ uint64_t rope_scratch(const keel_ctx *ctx, int64_t dim) {
     return static_cast<uint64_t>(ctx->threads * padded(dim)) * 4;
 }
 
-keel_status check_qkv(keel_ctx *ctx, const keel_qkv_args *args) {
+// kv: the args' own view, or several sequences' caches.
+template <class View>
+keel_status check_qkv(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) {
     keel_status status =
         check_features(ctx, args->features, KEEL_QKV_NORM | KEEL_QKV_UNROTATED, "qkv_prepare");
-    if (status == KEEL_OK) status = check_append(ctx, args->k, args->v, args->kv, "qkv_prepare");
-    if (status == KEEL_OK) status = check_tables(ctx, args->tables, args->kv->k->shape[2], "qkv_prepare");
+    if (status == KEEL_OK) status = check_append(ctx, args->k, args->v, kv, "qkv_prepare");
+    if (status == KEEL_OK) status = check_tables(ctx, args->tables, kv->k->shape[2], "qkv_prepare");
     if (status == KEEL_OK && (!plain(args->q) || !plain(args->q_out)))
         status = fail(ctx->host, KEEL_E_UNSUPPORTED, "qkv_prepare: q and q_out must be f32, f16 or bf16");
     return status;
@@ -67,7 +69,7 @@ struct Prepare {
 
     void token(int64_t i, uint32_t worker) const {
         float *room = writer.row(worker);
-        for (int64_t h = 0; h < writer.kv.heads; ++h) {
+        for (int64_t h = 0; h < writer.heads(); ++h) {
             const int64_t position = writer.positions.at(i, h);
             for (int64_t g = 0; g < group; ++g)
                 query(i, h * group + g, position, room);
@@ -120,37 +122,61 @@ keel_status KEEL_CALL op_rope(keel_ctx *ctx, const keel_rope_args *args) noexcep
     });
 }
 
-keel_status plan_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *args, PlanChoice &choice) noexcept {
-    const keel_status status = check_qkv(ctx, args);
+namespace {
+
+template <class View>
+keel_status plan_prepare(keel_ctx *ctx, const keel_qkv_args *args, const View *kv, PlanChoice &choice) {
+    const keel_status status = check_qkv(ctx, args, kv);
     if (status != KEEL_OK) return status;
-    choice.scratch_bytes = writer_scratch(ctx, args->kv);
-    name_kernel(choice, "qkv_prepare %s/%s %s", keel_dtype_name(args->kv->k->dtype),
-                keel_dtype_name(args->kv->v->dtype), ctx->attention->isa);
+    choice.scratch_bytes = writer_scratch(ctx, kv);
+    name_kernel(choice, "qkv_prepare %s/%s %s", keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
+                ctx->attention->isa);
     return KEEL_OK;
 }
 
-keel_status KEEL_CALL op_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *args) noexcept {
-    keel_status status = check_qkv(ctx, args);
+template <class View>
+keel_status prepare(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) {
+    keel_status status = check_qkv(ctx, args, kv);
     Prepare p;
     if (status == KEEL_OK)
-        status = open_writer(ctx, args->k, args->v, args->positions, args->kv, "qkv_prepare", p.writer);
+        status = open_writer(ctx, args->k, args->v, args->positions, kv, "qkv_prepare", p.writer);
     if (status != KEEL_OK || p.writer.m == 0 || p.writer.kv.heads == 0) return status;
     p.tables = RopeTables(args->tables);
     p.q = Heads(args->q), p.q_out = Heads(args->q_out);
-    p.group = args->q->shape[1] / p.writer.kv.heads;
+    p.group = args->q->shape[1] / p.writer.heads();
     p.eps = args->eps;
     if ((args->features & KEEL_QKV_NORM) != 0)
         p.q_norm = data_as<const float>(args->q_norm), p.k_norm = data_as<const float>(args->k_norm);
     if ((args->features & KEEL_QKV_UNROTATED) != 0)
         p.q_unrotated = Heads(args->q_unrotated), p.k_unrotated = Heads(args->k_unrotated);
     const uint64_t bytes =
-        static_cast<uint64_t>(p.writer.m * (args->q->shape[1] + 2 * p.writer.kv.heads) * p.writer.kv.k.dim) *
+        static_cast<uint64_t>(p.writer.m * (args->q->shape[1] + 2 * p.writer.heads()) * p.writer.kv.k.dim) *
         8;
     return parallel(ctx, workers_for(ctx, bytes), [&p](const Team &team) {
         const Range tokens = share(p.writer.m, 1, team);
         for (int64_t i = tokens.begin; i < tokens.end; ++i)
             p.token(i, team.worker);
     });
+}
+
+} // namespace
+
+keel_status plan_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *args, PlanChoice &choice) noexcept {
+    return plan_prepare(ctx, args, args->kv, choice);
+}
+
+keel_status KEEL_CALL op_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *args) noexcept {
+    return prepare(ctx, args, args->kv);
+}
+
+keel_status plan_batch_prepare(keel_ctx *ctx, const keel_qkv_args *args, const keel_batch_kv *kv,
+                               PlanChoice &choice) noexcept {
+    return plan_prepare(ctx, args, kv, choice);
+}
+
+keel_status KEEL_CALL batch_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *args,
+                                        const keel_batch_kv *kv) noexcept {
+    return prepare(ctx, args, kv);
 }
 
 } // namespace keel_cpu

@@ -1,4 +1,5 @@
 // The descriptor and the table.
+#include "extensions.hpp"
 #include "ops.hpp"
 
 namespace {
@@ -18,7 +19,7 @@ constexpr keel_param_spec isa_param = KEEL_CHOICE_PARAM(
 constexpr keel_param_spec compute_param =
     KEEL_CHOICE_PARAM("compute", "fast", compute_choices,
                       "exact: products in f32. fast: activations are rounded to 8 bits for products with "
-                      "q8_0 and q4_0 weights.");
+                      "q8_0 and q4_0 weights, and to 16 bits for f16 and bf16 where isa is fp16 or i8mm.");
 constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param};
 
 constexpr keel_backend make_table() {
@@ -38,9 +39,16 @@ constexpr keel_backend make_table() {
 }
 
 constexpr keel_backend table = make_table();
-constexpr keel_plugin plugin = keel_common::backend_plugin(
-    KEEL_CPU_PLUGIN_ID, "Runs on the processor: kernels for scalar, AVX2 and AVX-512, chosen at run time.",
-    params, table);
+constexpr keel_plugin make_plugin() {
+    keel_plugin p = keel_common::backend_plugin(KEEL_CPU_PLUGIN_ID,
+                                                "Runs on the processor: kernels for scalar, AVX2, AVX-512, "
+                                                "and on ARM64 NEON, dotprod, fp16 and i8mm.",
+                                                params, table);
+    p.get_extension = extension;
+    return p;
+}
+
+constexpr keel_plugin plugin = make_plugin();
 
 } // namespace
 

@@ -16,7 +16,7 @@ void need_i32(const keel_host *host, const keel_tensor *t, const char *name, con
 
 } // namespace
 
-KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const char *op) {
+KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const char *op, const Seats *seats) {
     if (kv == nullptr || kv->k == nullptr || kv->v == nullptr)
         refuse(host, KEEL_E_INVALID_ARG, "%s: the cache view is missing", op);
     Type k, v;
@@ -58,7 +58,53 @@ KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const ch
     c.positions_offset = positions.offset;
     c.positions_stride = positions.stride[2];
     c.positions_slots = positions.n;
+    if (seats != nullptr) {
+        c.seat_heads = kv->kv_heads;
+        c.seat_rows = seats->rows;
+        c.seats_offset = seats->offset;
+        c.seats_held = seats->held;
+    }
     return c;
+}
+
+namespace {
+
+// Books [seats, kv_heads, ...] become those of seat 0; how many rows of them a seat is from the next.
+uint32_t drop_seat(const keel_host *host, const keel_tensor *books, uint32_t rank, keel_tensor &one,
+                   const char *name, const char *op) {
+    need_i32(host, books, name, op);
+    if (books->rank != rank || books->shape[0] < 1)
+        refuse(host, KEEL_E_INVALID_ARG, "%s: %s are not by seat and head", op, name);
+    one = *books;
+    one.rank = rank - 1;
+    for (uint32_t i = 0; i + 1 < rank; ++i)
+        one.shape[i] = books->shape[i + 1], one.stride[i] = books->stride[i + 1];
+    const int64_t row = rank == 2 ? 4 : books->stride[1];
+    if (row <= 0 || books->stride[0] % row != 0 || books->stride[0] / row > INT32_MAX)
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: the seats of %s are not whole rows apart", op, name);
+    return static_cast<uint32_t>(books->stride[0] / row);
+}
+
+} // namespace
+
+SeatZero::SeatZero(const keel_host *host, const keel_batch_kv *kv, int64_t n, const char *op) {
+    if (kv == nullptr) refuse(host, KEEL_E_INVALID_ARG, "%s: the caches are missing", op);
+    const uint32_t rows = drop_seat(host, kv->block_table, 3, table_, "block tables", op);
+    if (drop_seat(host, kv->lengths, 2, lengths_, "lengths", op) != rows ||
+        drop_seat(host, kv->positions, 3, positions_, "positions", op) != rows)
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: block tables, lengths and positions have their seats apart",
+               op);
+    need_i32(host, kv->seats, "seats", op);
+    if (kv->seats->rank != 1 || kv->seats->shape[0] < n || n > INT32_MAX)
+        refuse(host, KEEL_E_INVALID_ARG, "%s: seats are not i32 [%lld]", op, static_cast<long long>(n));
+    view_.k = kv->k, view_.v = kv->v;
+    view_.block_table = &table_, view_.lengths = &lengths_, view_.positions = &positions_;
+    view_.block_slots = kv->block_slots;
+    view_.kv_heads = kv->kv_heads;
+    view_.max_length = kv->max_length;
+    const int64_t held = kv->block_table->shape[0];
+    seats_ = {kv->seats, static_cast<uint32_t>(n), rows, view_of(host, kv->seats, "seats").offset,
+              static_cast<uint32_t>(held < INT32_MAX ? held : INT32_MAX)};
 }
 
 RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tables, int64_t head_dim,

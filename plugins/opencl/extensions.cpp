@@ -3,11 +3,10 @@
 namespace keel_opencl {
 
 const void *KEEL_CALL extension(const char *id) noexcept {
-  if (keel_same(id, KEEL_EXT_TIMESTAMPS) != 0)
-    return &timestamps;
-  if (keel_same(id, KEEL_EXT_REPLAY) != 0)
-    return &replay;
-  return nullptr;
+    if (keel_same(id, KEEL_EXT_TIMESTAMPS) != 0) return &timestamps;
+    if (keel_same(id, KEEL_EXT_REPLAY) != 0) return &replay;
+    if (keel_same(id, KEEL_EXT_BATCHED_DECODE) != 0) return &batched_decode;
+    return nullptr;
 }
 
 } // namespace keel_opencl

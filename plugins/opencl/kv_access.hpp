@@ -25,6 +25,7 @@ inline void name_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const kee
 }
 
 // Queues qkv_prepare; kv_append is the same without queries and rotation (ops_rope.cpp).
-void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op);
+// `seats`: of rows of several sequences, the view being that of seat 0.
+void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Seats *seats = nullptr);
 
 } // namespace keel_opencl

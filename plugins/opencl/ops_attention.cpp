@@ -1,4 +1,5 @@
 // attention, and its scores as a by-product; attention_scores shares their kernels.
+#include "batched_decode.hpp"
 #include "ops.hpp"
 
 #include "attention.hpp"
@@ -86,8 +87,10 @@ void run_score_stats(keel_ctx &ctx, const ScoresJob &job) {
            job.stats);
 }
 
-void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
-    check_attention(ctx.host, a);
+namespace {
+
+// Rows of several sequences are one token each.
+void plan(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.q, "q");
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
@@ -100,12 +103,12 @@ void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &cho
                 type_name(static_cast<Type>(c.v_type)), form_name(form));
 }
 
-void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
-    const KvConstants c = kv_constants(ctx.host, a.kv, "attention");
+void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
+    KvConstants c = kv_constants(ctx.host, a.kv, "attention", seats);
     View q = view_of(ctx.host, a.q, "q");
     const View out = view_of(ctx.host, a.out, "out");
-    const uint32_t m = q.shape[1], heads = q.shape[2];
-    if (m == 0 || heads == 0 || c.kv_heads == 0) return;
+    const uint32_t heads = q.shape[2], m = seats != nullptr ? 1 : q.shape[1];
+    if (q.shape[1] == 0 || heads == 0 || c.kv_heads == 0) return;
     const bool scored = (a.features & KEEL_ATTENTION_SCORES) != 0,
                windowed = (a.features & KEEL_ATTENTION_WINDOW) != 0;
     const Form form = form_of(ctx, Family::attention);
@@ -128,6 +131,7 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
                   (scored ? rule_stats : 0U);
     rules.tokens = m;
     rules.group = heads / c.kv_heads;
+    if (seats != nullptr) c.kv_heads *= seats->n; // the heads of all of them
     rules.scale = a.scale;
     rules.softcap = a.softcap;
     rules.window = static_cast<int32_t>(std::clamp<int64_t>(a.window, INT32_MIN, INT32_MAX));
@@ -142,8 +146,8 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
     const size_t local = form == Form::local ? lanes_local : 1;
     launch(ctx, kernel(ctx, Source::attention, "attention", form, c),
            {{static_cast<size_t>(tiles), c.kv_heads, splits.n}, {local, 1, 1}}, queries, q, a.kv->k, a.kv->v,
-           c, a.kv->block_table, a.kv->lengths, a.kv->positions, q_positions, rules, splits.n, splits.slots,
-           a.out, out, lse, lsev, stats, partial);
+           c, a.kv->block_table, a.kv->lengths, a.kv->positions, seats != nullptr ? seats->list : nullptr,
+           q_positions, rules, splits.n, splits.slots, a.out, out, lse, lsev, stats, partial);
     if (splits.n > 1)
         launch(ctx, kernel(ctx, Source::attention, "attention_join", form, c),
                row_grid(form, rows * c.kv_heads), c, rules, splits.n, a.out, out, lse, lsev, stats, partial);
@@ -160,6 +164,26 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
                   a.scores,
                   contributing(a.scores, m)};
     run_scores(ctx, job);
+}
+
+} // namespace
+
+void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
+    check_attention(ctx.host, a);
+    plan(ctx, a, choice);
+}
+
+void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
+    run(ctx, a, nullptr);
+}
+
+void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &, PlanChoice &choice) {
+    choice.named = true; // builds the program, and says how much scratch there has to be
+    plan(ctx, a, choice);
+}
+
+void run_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &seats) {
+    run(ctx, a, &seats);
 }
 
 } // namespace keel_opencl

@@ -1,4 +1,5 @@
 // kv_append, kv_gather, kv_rerotate.
+#include "batched_decode.hpp"
 #include "kv_access.hpp"
 
 #include <algorithm>
@@ -12,13 +13,25 @@ void plan_kv_append(keel_ctx &ctx, const keel_kv_append_args &a, PlanChoice &cho
     name_kv(ctx, choice, "kv_append", a.kv);
 }
 
-void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
+namespace {
+
+void append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats *seats) {
     keel_qkv_args part{};
     part.k = a.k;
     part.v = a.v;
     part.positions = a.positions;
     part.kv = a.kv;
-    run_prepare(ctx, part, "kv_append");
+    run_prepare(ctx, part, "kv_append", seats);
+}
+
+} // namespace
+
+void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
+    append(ctx, a, nullptr);
+}
+
+void run_batch_append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats &seats) {
+    append(ctx, a, &seats);
 }
 
 void plan_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a, PlanChoice &choice) {

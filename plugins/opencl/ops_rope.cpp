@@ -1,4 +1,5 @@
 // rope and qkv_prepare.
+#include "batched_decode.hpp"
 #include "kv_access.hpp"
 
 #include <algorithm>
@@ -36,8 +37,8 @@ void run_rope(keel_ctx &ctx, const keel_rope_args &a) {
         (a.features & KEEL_ROPE_INVERSE) != 0 ? -1.0F : 1.0F, a.out, out);
 }
 
-void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op) {
-    const KvConstants c = kv_constants(ctx.host, a.kv, op);
+void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Seats *seats) {
+    const KvConstants c = kv_constants(ctx.host, a.kv, op, seats);
     const View k = view_of(ctx.host, a.k, "k"), v = view_of(ctx.host, a.v, "v"),
                q = view_or_none(ctx, a.q, "q");
     const uint32_t tokens = k.shape[1], heads = a.q != nullptr ? q.shape[2] : 0;
@@ -57,8 +58,9 @@ void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op) {
            a.tables != nullptr ? a.tables->cos : none, a.tables != nullptr ? a.tables->sin : none,
            norm ? a.q_norm : none, offset_of(ctx, norm ? a.q_norm : none), norm ? a.k_norm : none,
            offset_of(ctx, norm ? a.k_norm : none), flags, a.eps, a.kv->k, a.kv->v, c, a.kv->block_table,
-           a.kv->lengths, a.kv->positions, a.q_out, view_or_none(ctx, a.q_out, "q_out"), q_copy,
-           view_or_none(ctx, q_copy, "q_unrotated"), k_copy, view_or_none(ctx, k_copy, "k_unrotated"));
+           a.kv->lengths, a.kv->positions, seats != nullptr ? seats->list : none, a.q_out,
+           view_or_none(ctx, a.q_out, "q_out"), q_copy, view_or_none(ctx, q_copy, "q_unrotated"), k_copy,
+           view_or_none(ctx, k_copy, "k_unrotated"));
 }
 
 void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice) {
@@ -70,6 +72,10 @@ void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice)
 
 void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {
     run_prepare(ctx, a, "qkv_prepare");
+}
+
+void run_batch_prepare(keel_ctx &ctx, const keel_qkv_args &a, const Seats &seats) {
+    run_prepare(ctx, a, "qkv_prepare", &seats);
 }
 
 } // namespace keel_opencl

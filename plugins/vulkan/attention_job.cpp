@@ -57,18 +57,19 @@ bool by_fours(const keel_tensor *k) {
 } // namespace
 
 void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *kv, bool output,
-                      const keel_scores *scores, bool logits, AttentionJob &job) {
+                      const keel_scores *scores, bool logits, AttentionJob &job, const Seats *seats) {
     job.kv = kv;
+    job.seats = seats;
     job.output = output;
     job.scores = scores;
     job.logits = logits;
-    job.m = q->shape[0];
+    job.m = seats != nullptr ? 1 : q->shape[0];
     job.group = kv->kv_heads != 0 ? q->shape[1] / kv->kv_heads : 1;
     job.k_by_fours = by_fours(kv->k);
     const int64_t rows = job.m * job.group;
     if (rows > INT32_MAX / 2) refuse(ctx.host, KEEL_E_UNSUPPORTED, "attention: too many queries at once");
     // Split over the length where tiles of rows alone would leave the device idle.
-    const uint64_t tiles = (static_cast<uint64_t>(rows) + tile_rows(job) - 1) / tile_rows(job) * kv->kv_heads;
+    const uint64_t tiles = (static_cast<uint64_t>(rows) + tile_rows(job) - 1) / tile_rows(job) * job.heads();
     const uint64_t longest = static_cast<uint64_t>(kv->max_length);
     job.parts = 1;
     if (tiles != 0 && tiles < wanted_groups(ctx)) {
@@ -90,7 +91,7 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
                    "chunks of the prompt",
                    static_cast<unsigned long long>(queries));
     }
-    const uint64_t all = static_cast<uint64_t>(rows) * kv->kv_heads;
+    const uint64_t all = static_cast<uint64_t>(rows) * job.heads();
     job.parts_bytes =
         job.parts > 1 ? (all * job.parts * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4 + 255) / 256 * 256
                       : 0;
@@ -109,10 +110,10 @@ void prepare_attention(keel_ctx &ctx, const AttentionJob &job) {
 }
 
 void run_attention_job(keel_ctx &ctx, AttentionJob &job, bool q_is_lost, const char *op) {
-    const uint32_t heads = job.kv->kv_heads;
+    const uint32_t heads = job.heads();
     if (job.m == 0 || heads == 0) return;
     AttentionParams &p = job.params;
-    p.kv = kv_of(ctx, job.kv, op);
+    p.kv = kv_of(ctx, job.kv, op, job.seats);
     p.m = static_cast<uint>(job.m), p.group = static_cast<uint>(job.group);
     p.n_parts = job.parts;
     const auto longest = static_cast<uint64_t>(job.kv->max_length);

@@ -14,7 +14,8 @@ struct AttentionJob {
     int64_t m = 0, group = 1;
     bool output = true; // false: only the normalizers
     const keel_scores *scores = nullptr;
-    bool logits = false; // reduce logits: no first pass
+    bool logits = false;          // reduce logits: no first pass
+    const Seats *seats = nullptr; // of several sequences at once, m being 1: their heads follow each other
     bool k_by_fours = false;
     AttentionParams params = {};
 
@@ -22,12 +23,14 @@ struct AttentionJob {
     uint32_t parts = 1;
     uint64_t parts_bytes = 0, stats_bytes = 0, saved_bytes = 0;
 
+    uint32_t heads() const { return kv->kv_heads * (seats != nullptr ? seats->n : 1); }
     uint64_t scratch_bytes() const { return parts_bytes + stats_bytes + saved_bytes; }
 };
 
 // Settles everything that hangs on shapes alone; buffers may be NULL. q: f32 [m, heads, head_dim].
 void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *kv, bool output,
-                      const keel_scores *scores, bool logits, AttentionJob &job);
+                      const keel_scores *scores, bool logits, AttentionJob &job,
+                      const Seats *seats = nullptr);
 // Makes the pipelines of all passes.
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job);
 // Queues all passes; job.params has everything but what settle_attention knew. q_is_lost: the result is written over the queries, so

@@ -3,13 +3,15 @@
 
 #include "context.hpp"
 
+#include <keel/ext/draft/batched_decode.h>
 #include <keel/ext/draft/replay.h>
 #include <keel/ext/draft/timestamps.h>
 
 namespace keel_vulkan {
 
-extern const keel_timestamps timestamps; // timing.cpp
-extern const keel_replay replay;         // replay.cpp
+extern const keel_timestamps timestamps;         // timing.cpp
+extern const keel_replay replay;                 // replay.cpp
+extern const keel_batched_decode batched_decode; // batched_decode.cpp
 
 // NULL: an unknown name.
 const void *KEEL_CALL extension(const char *id) noexcept;

@@ -7,12 +7,14 @@
 
 namespace keel_vulkan {
 
-inline Kv kv_of(const keel_ctx &ctx, const keel_kv_view *kv, const char *op) {
-    const KvConstants c = kv_constants(ctx.host, kv, op);
+// With `seats` of several sequences, kv being the view of seat 0.
+inline Kv kv_of(const keel_ctx &ctx, const keel_kv_view *kv, const char *op, const Seats *seats = nullptr) {
+    const KvConstants c = kv_constants(ctx.host, kv, op, seats);
     Kv out = {};
     out.k = base_of(kv->k), out.v = base_of(kv->v);
     out.table = base_of(kv->block_table), out.lengths = base_of(kv->lengths),
     out.positions = base_of(kv->positions);
+    out.seats = seats != nullptr ? base_of(seats->list) : 0;
     // the same words in the same order, from kv_heads on
     static_assert(sizeof(KvConstants) == offsetof(Kv, reserved) - offsetof(Kv, kv_heads));
     memcpy(&out.kv_heads, &c, sizeof c);

@@ -1,5 +1,6 @@
 // attention, for prefill and decode.
 #include "attention_job.hpp"
+#include "batched_decode.hpp"
 
 namespace keel_vulkan {
 namespace {
@@ -23,9 +24,11 @@ void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &cho
                 job.parts > 1 ? " split" : "");
 }
 
-void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
+namespace {
+
+void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
     AttentionJob job;
-    settle_attention(ctx, a.q, a.kv, true, scores_of(a), false, job);
+    settle_attention(ctx, a.q, a.kv, true, scores_of(a), false, job, seats);
     AttentionParams &p = job.params;
     p.q = base_of(a.q), p.q_at = rows_of(tensor_of(ctx, a.q, "q"));
     p.to = base_of(a.out), p.out_at = rows_of(tensor_of(ctx, a.out, "out"));
@@ -43,6 +46,25 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
         p.lse = base_of(a.lse), p.lse_at = {lse.stride[2], 1, lse.offset};
     }
     run_attention_job(ctx, job, a.q->buffer == a.out->buffer, "attention");
+}
+
+} // namespace
+
+void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
+    run(ctx, a, nullptr);
+}
+
+void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &seats,
+                          PlanChoice &choice) {
+    tensor_of(ctx, a.q, "q"), tensor_of(ctx, a.out, "out");
+    AttentionJob job;
+    settle_attention(ctx, a.q, a.kv, true, nullptr, false, job, &seats);
+    prepare_attention(ctx, job);
+    choice.scratch_bytes = job.scratch_bytes();
+}
+
+void run_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &seats) {
+    run(ctx, a, &seats);
 }
 
 } // namespace keel_vulkan

@@ -1,4 +1,5 @@
 // kv_append, kv_gather, kv_rerotate.
+#include "batched_decode.hpp"
 #include "kv_access.hpp"
 
 namespace keel_vulkan {
@@ -36,15 +37,27 @@ void plan_kv_append(keel_ctx &ctx, const keel_kv_append_args &a, PlanChoice &cho
     name_kernel(choice, "kv_append %s/%s", keel_dtype_name(a.kv->k->dtype), keel_dtype_name(a.kv->v->dtype));
 }
 
-void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
+namespace {
+
+void append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats *seats) {
     AppendParams p = {};
-    p.kv = kv_of(ctx, a.kv, "kv_append");
+    p.kv = kv_of(ctx, a.kv, "kv_append", seats);
     p.k = base_of(a.k), p.v = base_of(a.v);
     p.k_at = at(ctx, a.k, "k"), p.v_at = at(ctx, a.v, "v");
     p.positions = base_of(a.positions), p.positions_at = positions_of(ctx, a.positions, "kv_append");
     p.m = static_cast<uint>(a.k->shape[0]), p.group = 1;
     ctx.stream.dispatch(append_pipeline(ctx, a.kv), p, groups(2 * uint64_t{a.kv->kv_heads}, 1),
                         groups(p.m, 1));
+}
+
+} // namespace
+
+void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
+    append(ctx, a, nullptr);
+}
+
+void run_batch_append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats &seats) {
+    append(ctx, a, &seats);
 }
 
 void plan_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a, PlanChoice &choice) {

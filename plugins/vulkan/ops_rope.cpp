@@ -1,4 +1,5 @@
 // rope and qkv_prepare.
+#include "batched_decode.hpp"
 #include "kv_access.hpp"
 
 namespace keel_vulkan {
@@ -41,10 +42,12 @@ void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice)
                 keel_dtype_name(a.kv->v->dtype));
 }
 
-void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {
+namespace {
+
+void prepare(keel_ctx &ctx, const keel_qkv_args &a, const Seats *seats) {
     constexpr const char *op = "qkv_prepare";
     AppendParams p = {};
-    p.kv = kv_of(ctx, a.kv, op);
+    p.kv = kv_of(ctx, a.kv, op, seats);
     p.rope = rope_of(ctx, a.tables, a.kv->k->shape[2], op);
     p.q = base_of(a.q), p.k = base_of(a.k), p.v = base_of(a.v), p.q_out = base_of(a.q_out);
     p.q_at = at(ctx, a.q, "q"), p.k_at = at(ctx, a.k, "k"), p.v_at = at(ctx, a.v, "v");
@@ -62,6 +65,16 @@ void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {
     p.eps = a.eps;
     ctx.stream.dispatch(append_pipeline(ctx, a.kv), p, groups(p.heads + 2 * uint64_t{a.kv->kv_heads}, 1),
                         groups(p.m, 1));
+}
+
+} // namespace
+
+void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {
+    prepare(ctx, a, nullptr);
+}
+
+void run_batch_prepare(keel_ctx &ctx, const keel_qkv_args &a, const Seats &seats) {
+    prepare(ctx, a, &seats);
 }
 
 } // namespace keel_vulkan

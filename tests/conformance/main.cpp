@@ -1,5 +1,6 @@
 // keel_conformance PLUGIN: does a backend do what the headers say? Compares each op with the core's reference, within the
 // bounds of the op headers, and tries the border: bad calls, older and newer peers, threads, leaks.
+#include "conformance/batched_decode.hpp"
 #include "conformance/protocol.hpp"
 #include "conformance/suite.hpp"
 
@@ -14,7 +15,7 @@ using namespace keel::conformance;
 constexpr const char *usage = R"(usage: keel_conformance PLUGIN [options]
   PLUGIN               path of a backend's shared library, or 'reference'
   --param KEY=VALUE    a parameter of the plugin (may be repeated)
-  --op NAME            only this op ('protocol': only the border)
+  --op NAME            only this op ('protocol': only the border; 'batched_decode': only that extension)
   --case N             only case N of each op
   --seed S             seed of the data (default 1)
   --quick              fewer sizes and layouts
@@ -66,7 +67,8 @@ Request parse(int argc, char **argv) {
         }
     }
     const std::string &op = request.options.only_op;
-    if (!op.empty() && op != "protocol" && op_named(op) == 0) throw Unusable{"there is no op '" + op + "'"};
+    if (!op.empty() && op != "protocol" && op != "batched_decode" && op_named(op) == 0)
+        throw Unusable{"there is no op '" + op + "'"};
     if (request.plugin.empty()) throw Unusable{"no plugin is named"};
     return request;
 }
@@ -109,7 +111,15 @@ int test(const Request &request) {
             failures += print(op_name(op), suite.report());
         }
     }
-    if (!request.list && (request.options.only_op.empty() || request.options.only_op == "protocol")) {
+    const auto wants = [&](const char *part) {
+        return !request.list && (request.options.only_op.empty() || request.options.only_op == part);
+    };
+    if (wants("batched_decode")) {
+        Side subject(library, request.params);
+        const Report report = check_batched_decode(library, subject, request.options);
+        if (report.cases + report.failures > 0) failures += print("batched_decode", report);
+    }
+    if (wants("protocol")) {
         failures += print("protocol", check_protocol(library, request.params, request.options));
     }
     if (request.list) return 0;

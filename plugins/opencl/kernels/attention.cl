@@ -22,7 +22,7 @@
 
 // Global ids: tile of rows, KV head, split.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
-                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
+                        Ints seats, Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
                         View outv, __global float *lse, View lsev, __global float *stats,
                         uint partial_offset) {
     __global float *partial = stats + partial_offset;
@@ -30,8 +30,9 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
                split = (uint)get_global_id(2);
     const uint rows = rules.tokens * rules.group;
     if (first >= rows || head >= c.kv_heads || split >= splits) return;
-    const uint length = kv_length(c, lengths, head);
-    Ints slot_positions = positions + c.positions_offset + head * c.positions_stride;
+    const uint book = book_of(c, seats, head), own = own_head(c, head), sequence = sequence_of(c, head);
+    const uint length = kv_length(c, lengths, book);
+    Ints slot_positions = positions + c.positions_offset + book * c.positions_stride;
     Floats qs[ROWS];
     uint ends[ROWS], any[ROWS];
     int q_position[ROWS];
@@ -39,12 +40,12 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     uint end = 0;
     for (uint t = 0; t < ROWS; ++t) {
         const uint r = min(first + t, rows - 1), token = r / rules.group;
-        qs[t] = q + qv.offset + (ulong)token * qv.stride[1] +
-                (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+        qs[t] = q + qv.offset + (ulong)(sequence + token) * qv.stride[1] +
+                (ulong)(own * rules.group + r % rules.group) * qv.stride[2];
         ends[t] = first + t < rows ? seen_end(rules, length, token) : 0;
         q_position[t] = rules.flags & WINDOW
-                            ? q_positions[rules.place.offset + token * rules.place.token_stride +
-                                          head * rules.place.head_stride]
+                            ? q_positions[rules.place.offset + (sequence + token) * rules.place.token_stride +
+                                          own * rules.place.head_stride]
                             : 0;
         any[t] = 0;
         largest[t] = -INFINITY;
@@ -64,7 +65,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
             seen[t] = 0;
         for (uint s = 0; s < count; ++s) {
             const uint slot = base + s;
-            blocks[s] = kv_block(c, table, head, slot);
+            blocks[s] = kv_block(c, table, book, slot);
             for (uint t = 0; t < ROWS; ++t) {
                 logits[t][s] = -INFINITY;
                 const int sees =
@@ -125,7 +126,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
         }
     }
     for (uint t = 0; t < ROWS && first + t < rows; ++t) {
-        const uint r = first + t, token = r / rules.group, h = head * rules.group + r % rules.group;
+        const uint r = first + t, token = sequence + r / rules.group,
+                   h = own * rules.group + r % rules.group;
         if (splits > 1) {
             __global float *part = partial + PARTIAL_AT(head, r);
             part[0] = largest[t];
@@ -153,7 +155,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
 
 // Group ids: tile of rows, KV head, split. LANES slots go together: first a lane has a slot, then it has elements of the values.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
-                        Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
+                        Ints seats, Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
                         View outv, __global float *lse, View lsev, __global float *stats,
                         uint partial_offset) {
     __global float *partial = stats + partial_offset;
@@ -164,14 +166,15 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     const uint first = (uint)get_group_id(0) * ROWS, head = (uint)get_group_id(1),
                split = (uint)get_group_id(2);
     const uint rows = rules.tokens * rules.group, lane = LANE;
-    const uint length = kv_length(c, lengths, head);
-    Ints slot_positions = positions + c.positions_offset + head * c.positions_stride;
+    const uint book = book_of(c, seats, head), own = own_head(c, head), sequence = sequence_of(c, head);
+    const uint length = kv_length(c, lengths, book);
+    Ints slot_positions = positions + c.positions_offset + book * c.positions_stride;
     float acc[ROWS][OWN];
     uint end = 0;
     for (uint t = 0; t < ROWS; ++t) {
         const uint r = min(first + t, rows - 1), token = r / rules.group;
-        Floats from = q + qv.offset + (ulong)token * qv.stride[1] +
-                      (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+        Floats from = q + qv.offset + (ulong)(sequence + token) * qv.stride[1] +
+                      (ulong)(own * rules.group + r % rules.group) * qv.stride[2];
         for (uint e = lane; e < c.k_dim; e += LANES)
             q_tile[t][e] = from[e];
         for (uint i = 0; i < OWN; ++i)
@@ -188,7 +191,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     SYNC; // out may lie over q
     for (uint base = begin; base < end; base += LANES) {
         const uint slot = base + lane;
-        const int block = slot < end ? kv_block(c, table, head, slot) : -1;
+        const int block = slot < end ? kv_block(c, table, book, slot) : -1;
         float logits[ROWS];
         uint seen = 0;
         for (uint t = 0; t < ROWS; ++t)
@@ -210,9 +213,10 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
             for (uint t = 0; t < ROWS; ++t) {
                 const uint r = first + t, token = min(r, rows - 1) / rules.group;
                 const int q_position =
-                    rules.flags & WINDOW ? q_positions[rules.place.offset + token * rules.place.token_stride +
-                                                       head * rules.place.head_stride]
-                                         : 0;
+                    rules.flags & WINDOW
+                        ? q_positions[rules.place.offset + (sequence + token) * rules.place.token_stride +
+                                      own * rules.place.head_stride]
+                        : 0;
                 const int sees = r < rows && slot < seen_end(rules, length, token) &&
                                  (!(rules.flags & WINDOW) || q_position - position < rules.window);
                 seen |= (uint)sees << t;
@@ -264,7 +268,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     for (uint t = 0; t < ROWS && first + t < rows; ++t) {
-        const uint r = first + t, token = r / rules.group, h = head * rules.group + r % rules.group;
+        const uint r = first + t, token = sequence + r / rules.group,
+                   h = own * rules.group + r % rules.group;
         if (splits > 1) {
             __global float *part = partial + PARTIAL_AT(head, r);
             if (lane == 0) {
@@ -298,8 +303,8 @@ __kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out
     __global const float *partial = stats + partial_offset;
     const uint id = ROW_ID, rows = rules.tokens * rules.group;
     SKIP_IF(id >= rows * c.kv_heads);
-    const uint head = id / rows, r = id % rows, token = r / rules.group,
-               h = head * rules.group + r % rules.group;
+    const uint head = id / rows, r = id % rows, token = sequence_of(c, head) + r / rules.group,
+               h = own_head(c, head) * rules.group + r % rules.group;
     float largest = -INFINITY, sum = 0.0f, any = 0.0f;
     for (uint split = 0; split < splits; ++split)
         largest = fmax(largest, partial[PARTIAL_AT(head, r)]);

@@ -8,7 +8,7 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
                       Ints positions, Positions place, Rope rope, Floats cos_table, Floats sin_table,
                       Floats q_norm, uint q_norm_offset, Floats k_norm, uint k_norm_offset, uint flags,
                       float eps, OutBytes k_arena, OutBytes v_arena, Kv cache, Ints table, Ints lengths,
-                      __global int *slot_positions, __global float *q_out, View q_outv,
+                      __global int *slot_positions, Ints seats, __global float *q_out, View q_outv,
                       __global float *q_copy, View q_copyv, __global float *k_copy, View k_copyv) {
     ROOM(room);
     SHARED float row[MAX_DIM];
@@ -55,13 +55,16 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
             to[e] = row[e];
         return;
     }
-    const int slot = (int)kv_length(cache, lengths, head) - (int)tokens + (int)token;
-    const int block = slot < 0 ? -1 : kv_block(cache, table, head, (uint)slot);
+    // Of several sequences each token is the newest of its own.
+    const uint book = book_of(cache, seats, token * cache.seat_heads + head);
+    const int slot =
+        (int)kv_length(cache, lengths, book) - (cache.seat_heads == 0 ? (int)tokens - (int)token : 1);
+    const int block = slot < 0 ? -1 : kv_block(cache, table, book, (uint)slot);
     if (block < 0) return;
     if (is_k) {
         store_row(row, n, k_arena + k_place(cache, block, (uint)slot), cache.k_type);
         if (LANE == 0 && (uint)slot < cache.positions_slots)
-            slot_positions[cache.positions_offset + head * cache.positions_stride + (uint)slot] = position;
+            slot_positions[cache.positions_offset + book * cache.positions_stride + (uint)slot] = position;
     } else {
         store_row(row, n, v_arena + v_place(cache, block, (uint)slot), cache.v_type);
     }

@@ -48,6 +48,7 @@ typedef struct {
     uint table_offset, table_stride, table_blocks;
     uint lengths_offset;
     uint positions_offset, positions_stride, positions_slots;
+    uint seat_heads, seat_rows, seats_offset, seats_held;
 } Kv;
 
 typedef struct {
@@ -257,6 +258,20 @@ inline float all_max(float x, __local float *room) { // a NaN is passed over
 
 // ---- the cache ----
 
+// Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads, and the row of its books.
+inline uint sequence_of(Kv kv, uint head) {
+    return kv.seat_heads == 0 ? 0 : head / kv.seat_heads;
+}
+inline uint own_head(Kv kv, uint head) {
+    return kv.seat_heads == 0 ? head : head % kv.seat_heads;
+}
+inline uint book_of(Kv kv, Ints seats, uint head) {
+    if (kv.seat_heads == 0) return head;
+    const int seat = clamp(seats[kv.seats_offset + head / kv.seat_heads], 0, (int)kv.seats_held - 1);
+    return (uint)seat * kv.seat_rows + head % kv.seat_heads;
+}
+
+// The functions below take the row of the books.
 inline uint kv_length(Kv kv, Ints lengths, uint head) {
     return (uint)clamp(lengths[kv.lengths_offset + head], 0, (int)kv.max_length);
 }

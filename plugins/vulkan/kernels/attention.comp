@@ -14,9 +14,13 @@ uint64_t part_at(uint head, uint part, uint row) {
     return P.parts + 4ul * place * uint64_t(P.kv.v_dim + 3u);
 }
 
+// Where row `row` of a head stands in q, out and lse.
+uint token_at(uint head, uint row) { return sequence_of(P.kv, head) + row / P.group; }
+uint head_at(uint head, uint row) { return own_head(P.kv, head) * P.group + row % P.group; }
+
 // What is written of a row besides its result. Stats, for scores: max and 1 / sum.
 void store_facts(uint head, uint row, float largest, float sum) {
-    const uint i = row / P.group, h = head * P.group + row % P.group;
+    const uint i = token_at(head, row), h = head_at(head, row);
     if (P.lse != 0ul) {
         float value = largest + log(sum);
         if (sum == 0.0) value = -kInf;
@@ -50,7 +54,7 @@ void main() {
         if (seen != 0.0 && sum == 0.0) sum = nan();
         if (gl_LocalInvocationIndex == 0u) store_facts(head, row, largest, sum);
         if (OUTPUT == 0u) continue;
-        F32 to = F32(at_row(P.to, P.out_at, row / P.group, head * P.group + row % P.group));
+        F32 to = F32(at_row(P.to, P.out_at, token_at(head, row), head_at(head, row)));
         for (uint d = gl_LocalInvocationIndex; d < P.kv.v_dim; d += gl_WorkGroupSize.x) {
             float value = 0.0;
             for (uint part = 0; part < P.n_parts; ++part) {
@@ -104,7 +108,7 @@ void main() {
             const uint row = row0 + s / K_ROOM, e = s % K_ROOM;
             float value = 0.0;
             if (row < rows && e < dim)
-                value = InF32(at_row(P.q, P.q_at, row / P.group, head * P.group + row % P.group)).v[e] * P.scale;
+                value = InF32(at_row(P.q, P.q_at, token_at(head, row), head_at(head, row))).v[e] * P.scale;
             q_tile[s] = value;
         }
         for (uint r = me; r < ROWS; r += GROUP)
@@ -225,7 +229,7 @@ void main() {
                 }
                 float value = acc[a * V_EACH + b] / sum;
                 if (sum == 0.0) value = row_seen[r] != 0u ? nan() : 0.0;
-                F32(at_row(P.to, P.out_at, row / P.group, head * P.group + row % P.group)).v[d] = value;
+                F32(at_row(P.to, P.out_at, token_at(head, row), head_at(head, row))).v[d] = value;
             }
         }
     }

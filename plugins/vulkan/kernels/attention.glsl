@@ -48,7 +48,8 @@ bool sees(uint head, uint i, uint slot, uint length) {
     if (P.causal != 0u && int(slot) > int(length) - int(P.m) + int(i)) return false;
     if (P.windowed != 0u) {
         const int position = InI32(position_at(P.kv, head, slot)).v[0];
-        if (given_position(P.q_positions, P.q_positions_at, i, head) - position >= P.window) return false;
+        const uint sequence = sequence_of(P.kv, head), own = own_head(P.kv, head);
+        if (given_position(P.q_positions, P.q_positions_at, sequence + i, own) - position >= P.window) return false;
     }
     return true;
 }

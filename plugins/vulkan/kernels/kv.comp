@@ -34,8 +34,13 @@ void normalize_head(uint64_t weight, uint dim) {
     barrier();
 }
 
+// Of several sequences each token is the newest of its own.
+uint head_of(uint head, uint i) { return P.kv.seat_heads == 0u ? head : i * P.kv.seat_heads + head; }
+
 // Slot of token i in a head, below 0 if it has none.
-int slot_of(uint head, uint i) { return int(kv_length(P.kv, head)) - int(P.m) + int(i); }
+int slot_of(uint head, uint i) {
+    return int(kv_length(P.kv, head_of(head, i))) - (P.kv.seat_heads == 0u ? int(P.m) - int(i) : 1);
+}
 
 // A workgroup for a head of a token: the query heads, then those of keys, then those of values.
 void main() {
@@ -46,7 +51,7 @@ void main() {
                 const uint h = unit - P.heads - kv_heads;
                 const int slot = slot_of(h, i);
                 if (slot < 0) continue;
-                const uint64_t to = v_row(P.kv, h, uint(slot));
+                const uint64_t to = v_row(P.kv, head_of(h, i), uint(slot));
                 load_head(kF32, at_row(P.v, P.v_at, i, h), P.kv.v_dim);
                 if (to != 0ul) store_head(P.kv.v_type, to, P.kv.v_dim);
                 continue;
@@ -71,10 +76,10 @@ void main() {
             }
             const int slot = slot_of(h, i);
             if (slot < 0) continue;
-            const uint64_t to = k_row(P.kv, h, uint(slot));
+            const uint64_t to = k_row(P.kv, head_of(h, i), uint(slot));
             if (to != 0ul) store_head(P.kv.k_type, to, dim);
             if (gl_LocalInvocationIndex == 0u && uint(slot) < P.kv.positions_slots)
-                I32(position_at(P.kv, h, uint(slot))).v[0] = position;
+                I32(position_at(P.kv, head_of(h, i), uint(slot))).v[0] = position;
         }
     }
 }

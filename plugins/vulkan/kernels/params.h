@@ -84,13 +84,14 @@ struct Positions {
 
 // keel_gpu::KvConstants with the tensors' addresses.
 struct Kv {
-    uint64_t k, v, table, lengths, positions;
+    uint64_t k, v, table, lengths, positions, seats; // seats 0: of one sequence
     uint kv_heads, max_length, block_shift, blocks;
     uint k_type, k_dim, k_offset, k_block, k_slot;
     uint v_type, v_dim, v_offset, v_block, v_slot;
     uint table_offset, table_stride, table_blocks;
     uint lengths_offset;
     uint positions_offset, positions_stride, positions_slots;
+    uint seat_heads, seat_rows, seats_offset, seats_held;
     uint reserved;
 };
 

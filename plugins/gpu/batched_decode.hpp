@@ -1,0 +1,86 @@
+// keel.batched_decode/1 of a GPU backend, the same text for both: each call is the op's own with the view of seat 0 and the seats beside
+// it. For one file of the backend, which includes its own ops.hpp first; its namespace has
+//   void run_batch_prepare(keel_ctx &, const keel_qkv_args &, const Seats &)
+//   void run_batch_append(keel_ctx &, const keel_kv_append_args &, const Seats &)
+//   void run_batch_attention(keel_ctx &, const keel_attention_args &, const Seats &)
+//   void plan_batch_attention(keel_ctx &, const keel_attention_args &, const Seats &, PlanChoice &)
+#pragma once
+
+#include "gpu/table.hpp"
+
+namespace keel_gpu {
+
+// The args of rows of several sequences, as the op has them for one.
+template <class Args>
+Args adopt_batch(const keel_host *host, const Args *theirs, const SeatZero &zero) {
+    Args args = adopt_args(host, theirs);
+    args.kv = zero.view();
+    return args;
+}
+
+inline void check_batch_attention(const keel_host *host, const keel_attention_args &args) {
+    if ((args.features & KEEL_ATTENTION_SCORES) != 0)
+        refuse(host, KEEL_E_UNSUPPORTED, "attention: scores of several sequences at once");
+    check_attention(host, args);
+}
+
+inline keel_status KEEL_CALL batch_plan(keel_ctx *ctx, const keel_qkv_args *qkv,
+                                        const keel_attention_args *attention,
+                                        const keel_batch_kv *kv) noexcept {
+    return guarded(ctx->host, [&] {
+        const SeatZero zero(ctx->host, kv, attention->q->shape[0], "batched decode");
+        PlanChoice prepare, attend;
+        backend::plan_qkv_prepare(*ctx, adopt_batch(ctx->host, qkv, zero), prepare);
+        const keel_attention_args args = adopt_batch(ctx->host, attention, zero);
+        check_batch_attention(ctx->host, args);
+        backend::plan_batch_attention(*ctx, args, zero.seats(), attend);
+        const uint64_t bytes =
+            prepare.scratch_bytes > attend.scratch_bytes ? prepare.scratch_bytes : attend.scratch_bytes;
+        if (bytes != 0) backend::set_aside(*ctx, bytes);
+    });
+}
+
+inline keel_status KEEL_CALL batch_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *theirs,
+                                               const keel_batch_kv *kv) noexcept {
+    return guarded(ctx->host, [&] {
+        const SeatZero zero(ctx->host, kv, theirs->k->shape[0], "qkv_prepare");
+        const keel_qkv_args args = adopt_batch(ctx->host, theirs, zero);
+        check_qkv_prepare(ctx->host, args);
+        backend::run_batch_prepare(*ctx, args, zero.seats());
+        backend::after_op(*ctx);
+    });
+}
+
+inline keel_status KEEL_CALL batch_kv_append(keel_ctx *ctx, const keel_kv_append_args *theirs,
+                                             const keel_batch_kv *kv) noexcept {
+    return guarded(ctx->host, [&] {
+        const SeatZero zero(ctx->host, kv, theirs->k->shape[0], "kv_append");
+        const keel_kv_append_args args = adopt_batch(ctx->host, theirs, zero);
+        check_kv_append(ctx->host, args);
+        backend::run_batch_append(*ctx, args, zero.seats());
+        backend::after_op(*ctx);
+    });
+}
+
+inline keel_status KEEL_CALL batch_attention(keel_ctx *ctx, const keel_attention_args *theirs,
+                                             const keel_batch_kv *kv) noexcept {
+    return guarded(ctx->host, [&] {
+        const SeatZero zero(ctx->host, kv, theirs->q->shape[0], "attention");
+        const keel_attention_args args = adopt_batch(ctx->host, theirs, zero);
+        check_batch_attention(ctx->host, args);
+        backend::run_batch_attention(*ctx, args, zero.seats());
+        backend::after_op(*ctx);
+    });
+}
+
+constexpr keel_batched_decode make_batched_decode() {
+    keel_batched_decode t{};
+    t.h = KEEL_HEADER(keel_batched_decode);
+    t.prepare = batch_plan;
+    t.qkv_prepare = batch_qkv_prepare;
+    t.kv_append = batch_kv_append;
+    t.attention = batch_attention;
+    return t;
+}
+
+} // namespace keel_gpu
