@@ -14,24 +14,14 @@ void need_range(const keel_ctx &ctx, const keel_buffer &b, uint64_t offset, uint
                static_cast<unsigned long long>(b.size));
 }
 
-// Memory that came free while work was queued is worth a wait before "no memory" is said.
-Range take(keel_ctx &ctx, MemoryUse use, uint64_t bytes) {
-    try {
-        return ctx.memory.take(use, bytes);
-    } catch (const Refusal &refusal) {
-        if (refusal.status != KEEL_E_OUT_OF_MEMORY || !ctx.stream.has_garbage()) throw;
-    }
-    ctx.stream.finish();
-    return ctx.memory.take(use, bytes);
-}
-
 void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     switch (desc.kind) {
     case KEEL_BUFFER_DEVICE:
-        b.range = take(ctx, MemoryUse::device, desc.size);
+        b.range = take_memory(ctx, MemoryUse::device, desc.size);
         break;
     case KEEL_BUFFER_HOST_VISIBLE:
-        b.range = take(ctx, ctx.device.facts().unified ? MemoryUse::device : MemoryUse::download, desc.size);
+        b.range =
+            take_memory(ctx, ctx.device.facts().unified ? MemoryUse::device : MemoryUse::download, desc.size);
         if (b.range.mapped() == nullptr) {
             ctx.memory.give_back(b.range);
             refuse(ctx.host, KEEL_E_UNSUPPORTED, "the device has no memory that the host sees too");
@@ -50,30 +40,39 @@ void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
 
 } // namespace
 
-keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer **out) noexcept {
+keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs,
+                                    keel_buffer **out) noexcept {
     *out = nullptr;
     return guarded(ctx->host, [&] {
-        if (desc->size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+        keel_buffer_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
+        if (desc.size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
         auto buffer = std::make_unique<keel_buffer>();
-        buffer->size = desc->size;
-        buffer->kind = desc->kind;
-        get_memory(*ctx, *desc, *buffer);
-        *out = buffer.release();
-        check_messages(ctx, "buffer_create");
+        buffer->size = desc.size;
+        buffer->kind = desc.kind;
+        get_memory(*ctx, desc, *buffer);
+        keel_buffer *made = buffer.release();
+        try {
+            check_messages(ctx, "buffer_create");
+        } catch (...) {
+            buffer_destroy(ctx, made);
+            throw;
+        }
+        *out = made;
     });
 }
 
 void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
     if (b == nullptr) return;
-    guarded(ctx->host, [&] {
-        if (b->kind == KEEL_BUFFER_IMPORT) {
-            if (!ctx->stream.lost()) ctx->stream.finish(); // the memory is the host's again when this returns
-            return;
-        }
-        ctx->buffer_bytes -= b->size;
-        ctx->stream.give_back_later(b->range);
-    });
-    ctx->memory.close(b->imported);
+    if (b->imported != nullptr) {
+        close_import(*ctx, b->imported);
+    } else {
+        guarded(ctx->host, [&] {
+            ctx->buffer_bytes -= b->size;
+            ctx->stream.give_back_later(b->range);
+        });
+    }
     delete b;
 }
 

@@ -46,7 +46,7 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
 
 VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes) {
     if (bytes > ctx->scratch_bytes) {
-        const Range larger = ctx->memory.take(MemoryUse::device, bytes);
+        const Range larger = take_memory(*ctx, MemoryUse::device, bytes);
         if (ctx->recordings != 0 || ctx->recording != nullptr) {
             ctx->old_scratch.push_back(ctx->scratch);
         } else {
@@ -56,6 +56,23 @@ VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes) {
         ctx->scratch_bytes = bytes;
     }
     return ctx->scratch.block == nullptr ? 0 : ctx->scratch.address();
+}
+
+Range take_memory(keel_ctx &ctx, MemoryUse use, uint64_t bytes) {
+    try {
+        return ctx.memory.take(use, bytes);
+    } catch (const keel_gpu::Refusal &refusal) {
+        if (refusal.status != KEEL_E_OUT_OF_MEMORY || !ctx.stream.has_garbage()) throw;
+    }
+    ctx.stream.finish();
+    return ctx.memory.take(use, bytes);
+}
+
+void close_import(keel_ctx &ctx, Block *block) noexcept {
+    guarded(ctx.host, [&] {
+        if (!ctx.stream.lost()) ctx.stream.finish();
+    });
+    if (ctx.stream.settle()) ctx.memory.close(block);
 }
 
 void give_back_old_scratch(keel_ctx &ctx) noexcept {
@@ -72,16 +89,20 @@ void check_messages(keel_ctx *ctx, const char *what) {
                text.c_str());
 }
 
-keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
+                                 keel_ctx **out) noexcept {
     *out = nullptr;
     keel_host services; // the core may be older: look before any use at how far its table reaches
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;
     return guarded(host, [&] {
+        keel_ctx_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
+            refuse(host, KEEL_E_VERSION, "a context description of another ABI version");
         auto ctx = std::make_unique<keel_ctx>();
         ctx->host = host;
         ctx->services = services;
-        open(*ctx, *desc);
+        open(*ctx, desc);
         *out = ctx.release();
     });
 }
@@ -90,7 +111,12 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
     if (ctx->recording != nullptr) ctx->stream.drop(*ctx->recording);
     give_back_old_scratch(*ctx);
-    ctx->stream.close(); // waits
+    if (!ctx->stream
+             .settle()) { // a device that may still run keeps what it runs on: that much is lost, and nothing crashes
+        ctx->messages.close();
+        return;
+    }
+    ctx->stream.close();
     ctx->memory.give_back(ctx->scratch);
     delete ctx;
 }

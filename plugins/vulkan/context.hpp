@@ -55,6 +55,13 @@ using keel_gpu::refuse;
 VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes);
 
 // Once no recording is left that may name them.
+// Memory of the device; waits for what was given back and is still in use before it says that there is none.
+Range take_memory(keel_ctx &ctx, MemoryUse use, uint64_t bytes);
+
+// Ends the use of the host's own memory, which is the host's again when this returns. Only a device that does not come back within
+// limits may still touch it: then its block stays.
+void close_import(keel_ctx &ctx, Block *block) noexcept;
+
 void give_back_old_scratch(keel_ctx &ctx) noexcept;
 
 // Refuses if the validation layers complained since the last look.

@@ -98,6 +98,11 @@ void Messages::add(const char *text) {
     }
 }
 
+void Messages::close() {
+    const std::lock_guard lock(mutex_);
+    host = nullptr;
+}
+
 bool Messages::take(std::string &text) {
     const std::lock_guard lock(mutex_);
     if (!any_) return false;

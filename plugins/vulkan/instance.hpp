@@ -16,6 +16,7 @@ class Messages {
   public:
     const keel_host *host = nullptr;
     void add(const char *text);
+    void close(); // nobody is told any more
     // Takes the first complaint; false if there is none.
     bool take(std::string &text);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdio.h>
 
 namespace keel_vulkan {
 namespace {
@@ -50,13 +51,8 @@ Stream::~Stream() {
 
 void Stream::close() noexcept {
     if (device_ == nullptr) return;
+    if (!settle()) return;
     const VkDevice device = device_->handle();
-    if (timeline_ != VK_NULL_HANDLE && submitted_ > done_ && !lost_) {
-        // A device that does not answer is not waited for a second time: destroying it is all that is left.
-        VkSemaphoreWaitInfo info = {
-            VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &submitted_};
-        vkWaitSemaphores(device, &info, uint64_t{wait_seconds_} * 1000000000u);
-    }
     timing_.close();
     for (const Garbage &g : garbage_)
         give_back(g);
@@ -160,6 +156,7 @@ void Stream::submit(uint64_t value) {
                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                          VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0, nullptr, 0, nullptr);
     recording_ = false;
+    lost_ = true; // until it is submitted: ops that were taken and are lost here are not to be built upon
     check(vkEndCommandBuffer(frame.commands), "vkEndCommandBuffer");
     VkTimelineSemaphoreSubmitInfo timeline = {VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
     timeline.signalSemaphoreValueCount = 1;
@@ -170,6 +167,7 @@ void Stream::submit(uint64_t value) {
     info.signalSemaphoreCount = 1;
     info.pSignalSemaphores = &timeline_;
     check(vkQueueSubmit(device_->queue(), 1, &info, VK_NULL_HANDLE), "vkQueueSubmit");
+    lost_ = false;
     submitted_ = value;
     frame.value = value;
     frame.ring_end = ring_head_;
@@ -190,21 +188,57 @@ uint64_t Stream::done() {
     return done_;
 }
 
-// In slices, so that a device that is gone is noticed and one that never answers does not hang the program.
-void Stream::wait_value(uint64_t value) {
-    constexpr uint64_t slice = 1000000000;
-    for (uint32_t seconds = 0; value > done_; ++seconds) {
-        require_alive();
-        VkSemaphoreWaitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &value};
-        const VkResult result = vkWaitSemaphores(device_->handle(), &info, slice);
-        check(result, "vkWaitSemaphores");
-        if (result == VK_SUCCESS) done_ = std::max(done_, value);
-        if (result == VK_TIMEOUT && done() < value && seconds >= wait_seconds_) {
-            lost_ = true;
-            refuse(host_, KEEL_E_DEVICE_LOST,
-                   "the device has not answered for %u seconds (parameter wait_seconds)", wait_seconds_);
-        }
+bool Stream::wait_slice(uint64_t value, VkResult &result) noexcept {
+    constexpr uint64_t second = 1000000000;
+    const uint64_t before = done_;
+    VkSemaphoreWaitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &value};
+    result = vkWaitSemaphores(device_->handle(), &info, second);
+    uint64_t now = result == VK_SUCCESS ? value : 0;
+    if (result == VK_TIMEOUT) {
+        const VkResult read = vkGetSemaphoreCounterValue(device_->handle(), timeline_, &now);
+        if (read < 0) result = read;
     }
+    if (result >= 0) done_ = std::max(done_, now);
+    return done_ > before;
+}
+
+// In slices, so that a device that is gone is noticed and one that never answers does not hang the program. What counts is silence: of
+// many submissions that are waited for in a row, each has all of wait_seconds.
+void Stream::wait_value(uint64_t value) {
+    for (uint32_t silent = 0; value > done_;) {
+        require_alive();
+        VkResult result = VK_SUCCESS;
+        silent = wait_slice(value, result) ? 0 : silent + 1;
+        check(result, "vkWaitSemaphores");
+        if (silent < wait_seconds_ || value <= done_) continue;
+        lost_ = timed_out_ = true;
+        refuse(host_, KEEL_E_DEVICE_LOST,
+               "the device has not answered for %u seconds (parameter wait_seconds)", wait_seconds_);
+    }
+}
+
+bool Stream::settle() noexcept {
+    if (device_ == nullptr || submitted_ <= done_) return true;
+    if (gone_) return false;
+    const uint32_t seconds = timed_out_ ? kLastSeconds : wait_seconds_;
+    const auto tell = [&](keel_log_level level, const char *before, const char *behind) {
+        char text[160];
+        snprintf(text, sizeof text, "%s %u seconds%s", before, seconds, behind);
+        if (KEEL_HAS(host_, keel_host, log)) host_->log(host_, level, text);
+    };
+    if (timed_out_) tell(KEEL_LOG_WARN, "the device that did not answer is waited for", " more");
+    for (uint32_t silent = 0; submitted_ > done_ && silent < seconds;) {
+        VkResult result = VK_SUCCESS;
+        silent = wait_slice(submitted_, result) ? 0 : silent + 1;
+        if (result >= 0) continue;
+        // Lost: drivers return from this in finite time, and then nothing runs any more.
+        result = vkDeviceWaitIdle(device_->handle());
+        if (result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST) done_ = submitted_;
+        break;
+    }
+    gone_ = submitted_ > done_;
+    if (gone_) tell(KEEL_LOG_ERROR, "the device did not answer for", ": what it was given stays with it");
+    return !gone_;
 }
 
 void Stream::wait(uint64_t ticket) {

@@ -20,11 +20,14 @@ class Stream {
     Stream(const Stream &) = delete;
     Stream &operator=(const Stream &) = delete;
 
-    // wait_seconds: after so long without an answer the device counts as lost.
+    // wait_seconds: after so long without any progress the device counts as lost.
     void open(const keel_host *host, const Device *device, Memory *memory, VkPipelineLayout layout,
               uint32_t wait_seconds);
-    // Waits for what was submitted and gives all back; nothing is reported. Called before the memory goes.
+    // Settles and gives all back; nothing is reported. Called before the memory goes.
     void close() noexcept;
+    // Waits, within limits, until nothing of ours runs, also on a device that counts as lost: one that was only slow runs on. False: it
+    // did not come back, and nothing that it was given may be taken from it.
+    bool settle() noexcept;
 
     // Records a dispatch. It sees what all commands before it wrote, unless `beside`: then it runs beside the one before, of which it
     // neither reads nor overwrites anything. Params of up to 128 bytes are push constants, larger ones lie in memory.
@@ -77,6 +80,7 @@ class Stream {
     };
     static constexpr uint32_t kMostRecorded = 512; // then the device begins, though nobody asked
     static constexpr uint32_t kPushBytes = 128;    // what every device has
+    static constexpr uint32_t kLastSeconds = 60;   // of silence, that a device gets when it was silent before
 
     void check(VkResult result, const char *what);
     void require_alive() const;
@@ -91,6 +95,8 @@ class Stream {
     // Memory in the ring that the host writes and the recorded commands read.
     Range stage(uint64_t n, uint64_t align);
     uint64_t done(); // the counter's value
+    // One slice of a wait for `value`; whether anything was done meanwhile.
+    bool wait_slice(uint64_t value, VkResult &result) noexcept;
     void wait_value(uint64_t value);
     void collect();
 
@@ -103,7 +109,10 @@ class Stream {
     VkSemaphore timeline_ = VK_NULL_HANDLE;
     std::array<Frame, 8> frames_;
     uint32_t frame_ = 0;
-    bool recording_ = false, after_barrier_ = false, lost_ = false;
+    bool recording_ = false, after_barrier_ = false;
+    bool lost_ = false;                            // no call is taken any more
+    bool timed_out_ = false;                       // because the device was silent: it may still run
+    bool gone_ = false;                            // and did not come back when it was waited for again
     uint32_t recorded_ = 0;                        // commands since begin
     uint64_t last_ = 0, submitted_ = 0, done_ = 0; // tickets: given, submitted, known to be done
     VkPipeline bound_ = VK_NULL_HANDLE;
