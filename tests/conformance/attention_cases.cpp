@@ -27,7 +27,7 @@ struct AttentionShape {
     Reduction reduction;
     int64_t window = 7;
     bool in_place = false;
-    float bad_q = 0, bad_k = 0;
+    float bad_q = 0, bad_k = 0, bad_v = 0;
     float spread = 1.0F;
 };
 
@@ -37,29 +37,30 @@ std::string name_of(const AttentionShape &s) {
         lengths += fmt::format("{}{}", lengths.empty() ? "" : "/", length);
     return fmt::format("m={} heads={}x{} lengths={} dim={}/{} block={} k={} v={} a={} features={} gap={} "
                        "shift={} reduce={}/{} w={} acc={} "
-                       "window={} in_place={} bad={}/{}",
+                       "window={} in_place={} bad={}/{}/{}",
                        s.m, s.cache.lengths.size(), s.group, lengths, s.cache.head_dim, s.cache.v_head_dim,
                        s.cache.block_slots, keel_dtype_name(s.cache.k_dtype),
                        keel_dtype_name(s.cache.v_dtype), keel_dtype_name(s.a), s.features, s.layout.gap,
                        s.layout.shift, s.reduction.queries, s.reduction.group, s.reduction.window,
-                       s.reduction.accumulate, s.window, s.in_place, s.bad_q, s.bad_k);
+                       s.reduction.accumulate, s.window, s.in_place, s.bad_q, s.bad_k, s.bad_v);
 }
 
-// Writes a NaN into the key of one slot in use.
-void poison_key(Scene &scene, int cache, Rng &rng, float bad) {
+// Writes `bad` into the rows of an arena (keys or values) that belong to one slot in use: the first element of each `step`.
+void poison_slot(Scene &scene, int cache, int arena, Rng &rng, float bad, int64_t step) {
     const CacheSpec &spec = scene.caches[cache];
-    Tensor &k = scene.tensors[spec.k];
+    Tensor &rows = scene.tensors[arena];
     const auto lengths = scene.tensors[spec.lengths].integers_of(scene.tensors[spec.lengths].image);
     const auto table = scene.tensors[spec.table].integers_of(scene.tensors[spec.table].image);
     const size_t head = rng() % lengths.size();
-    if (lengths[head] == 0 || keel_dtype_block(k.dtype) != 1) return;
+    if (lengths[head] == 0 || keel_dtype_block(rows.dtype) != 1) return;
     const auto slot = static_cast<int64_t>(rng() % static_cast<uint64_t>(lengths[head]));
     const int32_t block =
         table[head * (table.size() / lengths.size()) + static_cast<size_t>(slot / spec.block_slots)];
-    std::vector<double> values = k.values();
-    values[static_cast<size_t>((block * int64_t{spec.block_slots} + slot % spec.block_slots) *
-                               k.row_length())] = static_cast<double>(bad);
-    k.set({values.begin(), values.end()});
+    std::vector<double> values = rows.values();
+    const int64_t row = (block * int64_t{spec.block_slots} + slot % spec.block_slots) * rows.row_length();
+    for (int64_t e = 0; e < rows.row_length(); e += step)
+        values[static_cast<size_t>(row + e)] = static_cast<double>(bad);
+    rows.set({values.begin(), values.end()});
 }
 
 keel_scores scores_of(const Reduction &r, const keel_tensor *out) {
@@ -95,7 +96,9 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     c.name = name_of(s);
     c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
     const int cache = add_cache(c.scene, rng, s.cache);
-    if (s.bad_k != 0) poison_key(c.scene, cache, rng, s.bad_k);
+    if (s.bad_k != 0)
+        poison_slot(c.scene, cache, c.scene.caches[cache].k, rng, s.bad_k, s.cache.head_dim); // one element
+    if (s.bad_v != 0) poison_slot(c.scene, cache, c.scene.caches[cache].v, rng, s.bad_v, 3);
     Tensor q = random_tensor(rng, s.a, {s.m, heads, s.cache.head_dim}, s.layout, s.spread);
     if (s.bad_q != 0) poison(rng, q, s.bad_q, 1);
     const int q_at = c.scene.add(std::move(q));
@@ -169,6 +172,15 @@ void length_grid(Suite &suite) {
     }
     attention_case(suite, {.m = 33, .group = 4, .cache = cache_of({600, 33}, 64, 64)});
     attention_case(suite, {.m = 1, .group = 8, .cache = cache_of({1500}, 64, 128)});
+    // Beyond what a backend may walk through in one piece; narrow heads keep it cheap.
+    for (const int64_t m : {1, 3}) {
+        attention_case(suite, {.m = m, .group = 2, .cache = cache_of({4096, 130}, 64, 16)});
+        attention_case(suite, {.m = m,
+                               .group = 2,
+                               .cache = cache_of({8300, 4097}, 64, 16),
+                               .features = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES,
+                               .reduction = {.group = KEEL_REDUCE_SUM}});
+    }
     attention_case(suite, {.m = 7, .group = 2, .cache = cache_of({3, 20}, 16)}); // queries that see nothing
 }
 
@@ -182,6 +194,17 @@ void dtype_grid(Suite &suite) {
             }
         }
     }
+    // Wide heads (Gemma has 256), and some beside them.
+    for (const keel_dtype dtype : cache_dtypes) {
+        for (const int64_t dim : {160, 224, 256}) {
+            if (suite.quick() && dim == 224) continue;
+            attention_case(suite, {.m = 1, .group = 2, .cache = cache_of({77, 130}, 64, dim, dtype, dtype)});
+            attention_case(suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, dtype, dtype)});
+        }
+    }
+    for (const int64_t dim : {129, 191, 193, 255})
+        attention_case(suite, {.m = 1 + dim % 4, .group = 2, .cache = cache_of({70, 33}, 16, dim)});
+    attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 256), .features = 31});
     for (int64_t dim = 1; dim <= 80; dim += suite.quick() ? 13 : 1) {
         attention_case(suite, {.m = 1, .group = 1, .cache = cache_of({41}, 16, dim)});
         attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({41}, 16, dim)});
@@ -245,6 +268,21 @@ void odd_values(Suite &suite) {
             suite, {.m = 20, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
         attention_case(suite,
                        {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
+    }
+    // values of slots that a row does not see, before its time and outside of its window, reach it in no way
+    for (const float bad : {std::nanf(""), INFINITY}) {
+        for (const keel_dtype v : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
+            for (const uint64_t features :
+                 {uint64_t{KEEL_ATTENTION_CAUSAL}, uint64_t{KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW}}) {
+                for (const int64_t m : {1, 5, 40}) {
+                    attention_case(suite, {.m = m,
+                                           .group = 2,
+                                           .cache = cache_of({40, 90}, 16, 32, v, v),
+                                           .features = features,
+                                           .bad_v = bad});
+                }
+            }
+        }
     }
     // logits of hundreds: exp without the maximum taken off would overflow
     attention_case(suite, {.m = 9, .group = 2, .cache = cache_of({140, 33}, 16), .spread = 60.0F});
@@ -350,7 +388,8 @@ void attention_scores_cases(Suite &suite) {
         scores_case(suite, {.m = 1 + n % 6, .group = 1 + n % 3, .cache = cache_of({n, n / 3}, 32)});
     }
     for (const keel_dtype k : cache_dtypes)
-        scores_case(suite, {.m = 5, .group = 4, .cache = cache_of({130, 77}, 64, 64, k)});
+        for (const int64_t dim : {64, 256})
+            scores_case(suite, {.m = 5, .group = 4, .cache = cache_of({130, 77}, 64, dim, k)});
     for (const keel_dtype a : suite.activations()) {
         for (const Layout &layout : layouts(suite.quick()))
             scores_case(suite, {.cache = cache_of({50, 26}, 16), .a = a, .layout = layout});

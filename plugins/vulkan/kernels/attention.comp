@@ -195,6 +195,13 @@ void main() {
                     const uint d = d0 + b * V_LANES;
                     if (d >= v_dim) continue;
                     const float value = load_value(V_TYPE == 255u ? P.kv.v_type : V_TYPE, from, d);
+                    if (!is_finite(value)) { // it must not reach rows that do not see the slot, not even as 0 * infinity
+                        [[unroll]] for (uint a = 0; a < R_EACH; ++a) {
+                            const float weight = s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t];
+                            if (weight != 0.0) acc[a * V_EACH + b] += weight * value;
+                        }
+                        continue;
+                    }
                     [[unroll]] for (uint a = 0; a < R_EACH; ++a)
                         acc[a * V_EACH + b] += s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t] * value;
                 }
