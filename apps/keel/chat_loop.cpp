@@ -188,6 +188,7 @@ static SessionStats since(const SessionStats &before, SessionStats now) {
     now.moves.erase(now.moves.begin(), now.moves.begin() + told);
     now.decode_stream.submits -= before.decode_stream.submits;
     now.decode_stream.waits -= before.decode_stream.waits;
+    now.decode_stream.replays -= before.decode_stream.replays;
     return now;
 }
 

@@ -167,7 +167,8 @@ Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r
                      {"eviction_seconds", s.eviction_seconds},
                      {"policy_bytes", s.policy_bytes},
                      {"submits_per_token", static_cast<double>(s.decode_stream.submits) / steps},
-                     {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps}};
+                     {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps},
+                     {"replayed_decode_steps", s.decode_stream.replays}};
     if (p.config().hybrid.is_given()) json["stats"]["switches"] = moves_json(s.moves);
     return json;
 }

@@ -49,6 +49,7 @@ struct RawParam {
 enum class PositionMode { absolute, rerotated, automatic };
 enum class Trigger { prefill_end, budget, insert, every_n, pressure };
 enum class SyncStrategy { automatic, lazy, eager, batched };
+enum class StepReplay { automatic, off };
 enum class BudgetKind { none, tokens, ratio, mib };
 enum class SwitchTrigger { tokens, pressure, command };
 
@@ -140,6 +141,7 @@ struct SyncSection {
     static constexpr int64_t default_ops = 50;
     Setting<SyncStrategy> strategy;
     Setting<std::optional<int64_t>> ops; // only with batched
+    Setting<StepReplay> replay;
 
     int64_t ops_per_submit() const { return ops->value_or(default_ops); }
     bool operator==(const SyncSection &) const = default;
@@ -276,6 +278,7 @@ void visit_settings(Config &c, Visit &&visit) {
     visit("policy.seed", c.policy.seed);
     visit("sync.strategy", c.sync.strategy);
     visit("sync.ops", c.sync.ops);
+    visit("sync.replay", c.sync.replay);
     visit("strict", c.strict);
     visit("fallback", c.fallback);
     visit("hybrid.backends", c.hybrid.backends);

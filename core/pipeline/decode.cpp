@@ -222,6 +222,10 @@ void decode(const Field &field, SyncStrategy &value) {
     value = static_cast<SyncStrategy>(choice_index(field));
 }
 
+void decode(const Field &field, StepReplay &value) {
+    value = static_cast<StepReplay>(choice_index(field));
+}
+
 namespace {
 
 template <typename Choice>

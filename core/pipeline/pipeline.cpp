@@ -184,6 +184,7 @@ Stream::Counters Pipeline::counters() const {
         sum.writes += c.writes;
         sum.read_bytes += c.read_bytes;
         sum.written_bytes += c.written_bytes;
+        sum.replays += c.replays;
     }
     return sum;
 }

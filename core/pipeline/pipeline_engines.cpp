@@ -63,6 +63,7 @@ void Pipeline::add_engine(const std::string &name, std::shared_ptr<Device> devic
 void Pipeline::open_engines() {
     executor_options_.strict = *config_.strict;
     executor_options_.sync = sync_of(config_.sync);
+    executor_options_.replay = *config_.sync.replay != pipeline::StepReplay::off;
     const pipeline::HybridSection &hybrid = config_.hybrid;
     const LayerRange all = {0, model().layers};
     if (hybrid.mode() == HybridMode::none) {

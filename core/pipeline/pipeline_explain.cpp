@@ -8,6 +8,18 @@ namespace keel {
 
 using pipeline::HybridMode;
 
+namespace {
+
+// How decode steps reach the device.
+std::string replay_text(const Engine &engine) {
+    const std::string why = engine.graph->why_not_recorded();
+    if (!why.empty()) return "op by op: " + why;
+    const std::string &words = engine.executor->recording_words();
+    return fmt::format("recorded once and submitted again{}", words.empty() ? "" : " (" + words + ")");
+}
+
+} // namespace
+
 std::string Pipeline::explain_engine(const Engine &engine) const {
     const Device &device = engine.device();
     const Graph &graph = *engine.graph;
@@ -19,15 +31,15 @@ std::string Pipeline::explain_engine(const Engine &engine) const {
         for (const Conversion &conversion : source_->conversions(*config_.model.weights))
             conversions += "  " + conversion_text(conversion) + "\n";
     }
-    return fmt::format(
-               "{}backend {} on '{}': {}\nsync: {}\nweights: {} ({} read per token)\n{}KV cache: keys "
-               "{}, values {}, {} per token\n",
-               is_hybrid ? fmt::format("== {} ==\n", engine.name) : "", device.plugin(),
-               device.device_info().name, device.info().description,
-               to_string(engine.executor->stream().strategy()), engine.weights->dtype_name(),
-               format_bytes(engine.weights->bytes_per_token(device)), conversions,
-               keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype),
-               format_bytes(kv.bytes_per_token())) +
+    return fmt::format("{}backend {} on '{}': {}\nsync: {}\ndecode steps: {}\nweights: {} ({} read per "
+                       "token)\n{}KV cache: keys "
+                       "{}, values {}, {} per token\n",
+                       is_hybrid ? fmt::format("== {} ==\n", engine.name) : "", device.plugin(),
+                       device.device_info().name, device.info().description,
+                       to_string(engine.executor->stream().strategy()), replay_text(engine),
+                       engine.weights->dtype_name(), format_bytes(engine.weights->bytes_per_token(device)),
+                       conversions, keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype),
+                       format_bytes(kv.bytes_per_token())) +
            explain_table("decode, one token a step", explain_rows(graph.decode_ops())) +
            explain_table(prefill_title, explain_rows(graph.prefill_ops())) +
            (graph.taps().ops().empty()

@@ -21,6 +21,7 @@ constexpr std::array<Words, 3> position_words = {"absolute", "rerotated", "auto"
 constexpr std::array<Words, 5> trigger_words = {"prefill_end", "budget", "insert", "every_n", "pressure"};
 constexpr std::array<Words, 3> switch_words = {"tokens", "pressure", "command"};
 constexpr std::array<Words, 4> sync_words = {"auto", "lazy", "eager", "batched"};
+constexpr std::array<Words, 2> replay_words = {"auto", "off"};
 
 constexpr KeySpec keys[] = {
     {.path = "model.path",
@@ -257,6 +258,14 @@ constexpr KeySpec keys[] = {
      .example = "25",
      .minimum = 1,
      .maximum = 1000000},
+    {.path = "sync.replay",
+     .type = KeyType::choice,
+     .default_text = "auto",
+     .doc =
+         "auto: decode steps are recorded once and submitted again where the backend can (keel.replay/1) and "
+         "the strategy does not cut them. off: each op of each step is queued anew.",
+     .example = "off",
+     .choices = replay_words},
 
     {.path = "strict",
      .type = KeyType::boolean,

@@ -22,6 +22,7 @@ Stream::Counters &operator+=(Stream::Counters &a, const Stream::Counters &b) {
     a.writes += b.writes;
     a.read_bytes += b.read_bytes;
     a.written_bytes += b.written_bytes;
+    a.replays += b.replays;
     return a;
 }
 
@@ -33,6 +34,7 @@ Stream::Counters operator-(Stream::Counters a, const Stream::Counters &b) {
     a.writes -= b.writes;
     a.read_bytes -= b.read_bytes;
     a.written_bytes -= b.written_bytes;
+    a.replays -= b.replays;
     return a;
 }
 
@@ -302,7 +304,12 @@ const SessionStats &Session::stats() {
     stats_.evicted_bytes = stats_.policy_bytes = 0;
     stats_.eviction_seconds = 0;
     uint64_t peak = 0;
+    stats_.replay_parts = 0;
+    stats_.no_replay.clear();
     for (const Part &part : parts_) {
+        if (part.engine->executor->can_record()) ++stats_.replay_parts;
+        if (stats_.no_replay.empty() && part.engine->executor->can_record())
+            stats_.no_replay = part.engine->graph->why_not_recorded();
         stats_.eviction_seconds += part.cache->eviction_us() / 1e6;
         stats_.policy_bytes += part.cache->policy_bytes();
         stats_.evicted_bytes += part.cache->evicted_bytes();

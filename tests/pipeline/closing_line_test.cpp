@@ -17,3 +17,15 @@ TEST_CASE("the closing line gives the time to the first token where there was on
     cancelled.stats.prefill_tokens = 512;
     CHECK_THAT(closing_line(cancelled), Catch::StartsWith("prefill 512 tokens, "));
 }
+
+TEST_CASE("the closing line counts the steps that were replayed, where the backend can, and says why not") {
+    GenerateResult result;
+    result.stats.decode_tokens = 9;
+    CHECK_THAT(closing_line(result), !Catch::Contains("replayed"));
+    result.stats.replay_parts = 1;
+    result.stats.decode_stream.replays = 7;
+    CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 7 of 9"));
+    result.stats.decode_stream.replays = 0;
+    result.stats.no_replay = "sync.replay: off";
+    CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 0 of 9 (sync.replay: off)"));
+}

@@ -38,6 +38,7 @@ TEST_CASE("two keys make a pipeline, the rest has defaults") {
     CHECK(*c.policy.trigger.on == std::vector{Trigger::prefill_end, Trigger::budget});
     CHECK(*c.policy.log == std::nullopt);
     CHECK(*c.sync.strategy == SyncStrategy::automatic);
+    CHECK(*c.sync.replay == StepReplay::automatic);
     CHECK_FALSE(*c.strict);
     CHECK(*c.fallback == "reference");
     CHECK(*c.sampling.temperature == 0.8);
@@ -67,7 +68,7 @@ policy:
   trigger: {on: [insert, every_n], every_n: 16}
   log: out/e.jsonl
   seed: 9
-sync: {strategy: batched, ops: 25}
+sync: {strategy: batched, ops: 25, replay: off}
 strict: true
 fallback: other
 sampling: {temperature: 0, top_k: 1, top_p: 1, min_p: 0.5, repetition_penalty: 1.25, repetition_window: 64, seed: 3}
@@ -114,6 +115,7 @@ generation: {prompt: "a\nb", max_tokens: 5, stop: ["x", y z]}
     CHECK(*c.policy.seed == 9);
     CHECK(*c.sync.strategy == SyncStrategy::batched);
     CHECK(c.sync.ops_per_submit() == 25);
+    CHECK(*c.sync.replay == StepReplay::off);
     CHECK(*c.strict);
     CHECK(*c.fallback == "other");
     CHECK(*c.sampling.temperature == 0);
