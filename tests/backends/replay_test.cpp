@@ -18,10 +18,10 @@ using namespace keel;
 namespace {
 
 struct DriverCaches {
-  DriverCaches() {
-    setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
-    setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
-  }
+    DriverCaches() {
+        setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
+        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
+    }
 };
 const DriverCaches caches;
 
@@ -29,171 +29,149 @@ const std::string opening = "Once upon a time there was a king who had three "
                             "daughters, and the youngest of "
                             "them was so fair that the sun";
 
-pipeline::PipelineConfig config_of(const std::string &backend,
-                                   const std::string &kv,
-                                   const std::string &policy,
-                                   const std::vector<std::string> &more) {
-  std::vector<std::string> sets = {std::string("model.path=") +
-                                       KEEL_SOURCE_DIR + "/models/tiny",
-                                   "backend.plugin=" + backend,
-                                   "kv.dtype=" + kv,
-                                   "policy.plugin=" + policy,
-                                   "strict=true",
-                                   "sampling.temperature=0",
-                                   "sampling.repetition_penalty=1"};
-  if (policy != "none")
-    sets.insert(sets.end(),
-                {"policy.budget.tokens=24", "policy.budget.slack=4"});
-  sets.insert(sets.end(), more.begin(), more.end());
-  return pipeline::config_from_overrides(sets);
+pipeline::PipelineConfig config_of(const std::string &backend, const std::string &kv,
+                                   const std::string &policy, const std::vector<std::string> &more) {
+    std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                                     "backend.plugin=" + backend,
+                                     "kv.dtype=" + kv,
+                                     "policy.plugin=" + policy,
+                                     "strict=true",
+                                     "sampling.temperature=0",
+                                     "sampling.repetition_penalty=1"};
+    if (policy != "none") sets.insert(sets.end(), {"policy.budget.tokens=24", "policy.budget.slack=4"});
+    sets.insert(sets.end(), more.begin(), more.end());
+    return pipeline::config_from_overrides(sets);
 }
 
 GenerateResult text_of(Pipeline &pipeline, int64_t tokens) {
-  Session session(pipeline);
-  GenerateOptions options = generate_options(pipeline.config());
-  options.max_tokens = tokens;
-  options.ignore_end = true;
-  return generate(session, pipeline.tokenizer()->encode(opening), options);
+    Session session(pipeline);
+    GenerateOptions options = generate_options(pipeline.config());
+    options.max_tokens = tokens;
+    options.ignore_end = true;
+    return generate(session, pipeline.tokenizer()->encode(opening), options);
 }
 
 // False if this machine has no device for the backend.
 bool is_here(const std::string &backend) {
-  try {
-    Pipeline pipeline(config_of(backend, "f32", "none", {}));
-    return true;
-  } catch (const Error &error) {
-    if (std::string(error.what()).find("finds no device") == std::string::npos)
-      throw;
-    WARN(error.what());
-    return false;
-  }
+    try {
+        Pipeline pipeline(config_of(backend, "f32", "none", {}));
+        return true;
+    } catch (const Error &error) {
+        if (std::string(error.what()).find("finds no device") == std::string::npos) throw;
+        WARN(error.what());
+        return false;
+    }
 }
 
 std::vector<std::string> backends() {
-  std::istringstream words(KEEL_BACKENDS);
-  std::vector<std::string> here;
-  for (std::string backend; words >> backend;)
-    if (is_here(backend))
-      here.push_back(backend);
-  return here;
+    std::istringstream words(KEEL_BACKENDS);
+    std::vector<std::string> here;
+    for (std::string backend; words >> backend;)
+        if (is_here(backend)) here.push_back(backend);
+    return here;
 }
 
 } // namespace
 
 TEST_CASE("steps that are replayed write the same text, with evictions in "
           "their midst as well") {
-  struct Cell {
-    const char *kv, *policy;
-    uint64_t least; // steps that are replayed, of 40
-  };
-  const Cell cells[] = {{"f32", "none", 36},  {"f16", "sliding_window", 30},
-                        {"bf16", "none", 36}, {"q8_0", "sliding_window", 30},
-                        {"q4_0", "none", 36}, {"f32", "sliding_window", 30},
-                        {"f16", "h2o", 30},   {"f16", "tova", 30}};
-  for (const std::string &backend : backends()) {
-    for (const Cell &cell : cells) {
-      INFO(backend << ", KV " << cell.kv << ", " << cell.policy);
-      Pipeline apart(config_of(backend, cell.kv, cell.policy,
-                               {"sync.replay=off", "sync=lazy"}));
-      const GenerateResult expected = text_of(apart, 41);
-      CHECK(expected.stats.decode_stream.replays == 0);
-      CHECK(expected.stats.no_replay == "sync.replay: off");
-      Pipeline replayed(
-          config_of(backend, cell.kv, cell.policy, {"sync=lazy"}));
-      const GenerateResult result = text_of(replayed, 41);
-      CHECK(result.ids == expected.ids);
-      CHECK(result.stats.decode_tokens == 40);
-      CHECK(result.stats.decode_stream.replays >= cell.least);
-      CHECK(result.stats.decode_stream.replays < 40);
-      CHECK(result.stats.no_replay.empty());
-      CHECK(result.stats.evictions == expected.stats.evictions);
-      const std::string policy = cell.policy;
-      if (policy != "none")
-        CHECK(result.stats.evictions >= (policy == "snapkv" ? 1 : 3));
-      // What is counted does not depend on it.
-      CHECK(result.stats.decode_stream.ops == expected.stats.decode_stream.ops);
-      CHECK(result.stats.decode_stream.waits ==
-            expected.stats.decode_stream.waits);
-      CHECK(result.stats.decode_stream.submits ==
-            expected.stats.decode_stream.submits);
-      const std::string line = closing_line(result);
-      CHECK_THAT(line, Catch::Contains(
-                           fmt::format(" | decode steps replayed: {} of 40",
-                                       result.stats.decode_stream.replays)));
+    struct Cell {
+        const char *kv, *policy;
+        uint64_t least; // steps that are replayed, of 40
+    };
+    const Cell cells[] = {{"f32", "none", 36},  {"f16", "sliding_window", 30},
+                          {"bf16", "none", 36}, {"q8_0", "sliding_window", 30},
+                          {"q4_0", "none", 36}, {"f32", "sliding_window", 30},
+                          {"f16", "h2o", 30},   {"f16", "tova", 30}};
+    for (const std::string &backend : backends()) {
+        for (const Cell &cell : cells) {
+            INFO(backend << ", KV " << cell.kv << ", " << cell.policy);
+            Pipeline apart(config_of(backend, cell.kv, cell.policy, {"sync.replay=off", "sync=lazy"}));
+            const GenerateResult expected = text_of(apart, 41);
+            CHECK(expected.stats.decode_stream.replays == 0);
+            CHECK(expected.stats.no_replay == "sync.replay: off");
+            Pipeline replayed(config_of(backend, cell.kv, cell.policy, {"sync=lazy"}));
+            const GenerateResult result = text_of(replayed, 41);
+            CHECK(result.ids == expected.ids);
+            CHECK(result.stats.decode_tokens == 40);
+            CHECK(result.stats.decode_stream.replays >= cell.least);
+            CHECK(result.stats.decode_stream.replays < 40);
+            CHECK(result.stats.no_replay.empty());
+            CHECK(result.stats.evictions == expected.stats.evictions);
+            const std::string policy = cell.policy;
+            if (policy != "none") CHECK(result.stats.evictions >= (policy == "snapkv" ? 1 : 3));
+            // What is counted does not depend on it.
+            CHECK(result.stats.decode_stream.ops == expected.stats.decode_stream.ops);
+            CHECK(result.stats.decode_stream.waits == expected.stats.decode_stream.waits);
+            CHECK(result.stats.decode_stream.submits == expected.stats.decode_stream.submits);
+            const std::string line = closing_line(result);
+            CHECK_THAT(line, Catch::Contains(fmt::format(" | decode steps replayed: {} of 40",
+                                                         result.stats.decode_stream.replays)));
+        }
     }
-  }
 }
 
 TEST_CASE("sequences that take turns, and one that goes back, write what they "
           "write alone") {
-  for (const std::string &backend : backends()) {
-    INFO(backend);
-    const auto run = [&](const char *replay) {
-      PipelineOptions options;
-      options.sequences = 2;
-      Pipeline pipeline(config_of(backend, "f16", "none",
-                                  {std::string("sync.replay=") + replay}),
-                        options);
-      Session first(pipeline);
-      first.prefill(pipeline.tokenizer()->encode(opening));
-      const std::unique_ptr<Session> second = first.fork();
-      std::vector<int32_t> ids;
-      int32_t a = 11, b = 12;
-      for (int i = 0; i < 12; ++i) {
-        first.decode(a);
-        ids.push_back(a = first.greedy());
-        second->decode(b);
-        ids.push_back(b = second->greedy());
-        if (i == 6)
-          first.truncate(4);
-      }
-      return ids;
-    };
-    CHECK(run("auto") == run("off"));
-  }
+    for (const std::string &backend : backends()) {
+        INFO(backend);
+        const auto run = [&](const char *replay) {
+            PipelineOptions options;
+            options.sequences = 2;
+            Pipeline pipeline(config_of(backend, "f16", "none", {std::string("sync.replay=") + replay}),
+                              options);
+            Session first(pipeline);
+            first.prefill(pipeline.tokenizer()->encode(opening));
+            const std::unique_ptr<Session> second = first.fork();
+            std::vector<int32_t> ids;
+            int32_t a = 11, b = 12;
+            for (int i = 0; i < 12; ++i) {
+                first.decode(a);
+                ids.push_back(a = first.greedy());
+                second->decode(b);
+                ids.push_back(b = second->greedy());
+                if (i == 6) first.truncate(4);
+            }
+            return ids;
+        };
+        CHECK(run("auto") == run("off"));
+    }
 }
 
 TEST_CASE("a trace has a line for the device, and its ops end before the host "
           "reads what they made") {
-  for (const std::string &backend : backends()) {
-    INFO(backend);
-    const test::TempFolder folder;
-    const auto file = folder / "trace.json";
-    {
-      Trace trace(file);
-      Pipeline pipeline(config_of(backend, "f32", "none", {}));
-      pipeline.set_trace(&trace);
-      Session session(pipeline);
-      session.prefill(pipeline.tokenizer()->encode(opening));
-      session.decode(11);
-      session.greedy();
-      const SessionStats &stats = session.stats();
-      CHECK(stats.decode_stream.replays == 0);
-      CHECK(stats.no_replay == "a trace shows each op");
-      pipeline.set_trace(nullptr);
+    for (const std::string &backend : backends()) {
+        INFO(backend);
+        const test::TempFolder folder;
+        const auto file = folder / "trace.json";
+        {
+            Trace trace(file);
+            Pipeline pipeline(config_of(backend, "f32", "none", {}));
+            pipeline.set_trace(&trace);
+            Session session(pipeline);
+            session.prefill(pipeline.tokenizer()->encode(opening));
+            session.decode(11);
+            session.greedy();
+            const SessionStats &stats = session.stats();
+            CHECK(stats.decode_stream.replays == 0);
+            CHECK(stats.no_replay == "a trace shows each op");
+            pipeline.set_trace(nullptr);
+        }
+        std::ifstream in(file);
+        const nlohmann::json trace = nlohmann::json::parse(in);
+        std::map<std::string, int> on_host, on_device;
+        double last_op = 0, last_read = 0;
+        for (const auto &event : trace.at("traceEvents")) {
+            const std::string category = event.value("cat", ""), name = event.at("name");
+            if (category == "op") ++on_host[name];
+            if (category == "device") ++on_device[name];
+            if (event.at("ph") != "X") continue;
+            const double end = event.at("ts").get<double>() + event.at("dur").get<double>();
+            if (category == "device") last_op = std::max(last_op, end);
+            if (name == "wait and read") last_read = std::max(last_read, end);
+        }
+        CHECK_FALSE(on_host.empty());
+        CHECK(on_device == on_host);
+        CHECK(last_op <= last_read + 1000); // microseconds: two clocks
     }
-    std::ifstream in(file);
-    const nlohmann::json trace = nlohmann::json::parse(in);
-    std::map<std::string, int> on_host, on_device;
-    double last_op = 0, last_read = 0;
-    for (const auto &event : trace.at("traceEvents")) {
-      const std::string category = event.value("cat", ""),
-                        name = event.at("name");
-      if (category == "op")
-        ++on_host[name];
-      if (category == "device")
-        ++on_device[name];
-      if (event.at("ph") != "X")
-        continue;
-      const double end =
-          event.at("ts").get<double>() + event.at("dur").get<double>();
-      if (category == "device")
-        last_op = std::max(last_op, end);
-      if (name == "wait and read")
-        last_read = std::max(last_read, end);
-    }
-    CHECK_FALSE(on_host.empty());
-    CHECK(on_device == on_host);
-    CHECK(last_op <= last_read + 1000); // microseconds: two clocks
-  }
 }
