@@ -166,6 +166,7 @@ Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r
                      {"evicted_bytes", s.evicted_bytes},
                      {"eviction_seconds", s.eviction_seconds},
                      {"policy_bytes", s.policy_bytes},
+                     {"policy_peak_bytes", s.policy_peak_bytes},
                      {"submits_per_token", static_cast<double>(s.decode_stream.submits) / steps},
                      {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps},
                      {"replayed_decode_steps", s.decode_stream.replays}};

@@ -245,7 +245,7 @@ void CacheManager::reseed(uint64_t seed) {
 
 void CacheManager::reset() {
     cache_->clear();
-    peak_bytes_ = 0;
+    peak_bytes_ = policy_peak_ = 0;
     seen_ = tail_ = since_every_n_ = 0;
     evictions_ = evicted_slots_ = evicted_in_all_ = evicted_bytes_ = 0;
     eviction_us_ = 0;

@@ -121,9 +121,11 @@ class CacheManager {
     // The most that bytes_in_use() was since the sequence began, a replay's passing tokens included.
     uint64_t peak_bytes() const { return std::max(peak_bytes_, bytes_in_use()); }
     // What the policy makes the core hold beside that: sums per slot, last queries, their statistics, replay scores, the protected prefix
-    // before its rotation, and the arrays that evictions are decided with. On the device and on the host, as much as was made by now.
-    // What the plugin itself keeps is its own.
+    // before its rotation, and the arrays that evictions are decided with (behind a prompt they are given back). On the device and on the
+    // host, as much as was made by now. What the plugin itself keeps is its own.
     uint64_t policy_bytes() const;
+    // The most that it was since the sequence began, while evictions were decided included.
+    uint64_t policy_peak_bytes() const { return std::max(policy_peak_, policy_bytes()); }
     // Microseconds that evictions took, from the trigger to the end, on the host (which waits for the device where it reads).
     double eviction_us() const { return eviction_us_; }
     uint64_t evictions() const { return evictions_; } // times that slots went
@@ -160,7 +162,7 @@ class CacheManager {
     std::span<const EvictionRecord> run_eviction(keel_trigger trigger, int64_t target);
     enum class ShareOut { evenly, by_lengths, by_scores };
     void share_out(int64_t target, ShareOut how);
-    bool has_excess() const;
+    bool has_excess(keel_trigger trigger, int64_t target) const;
     int64_t fixed_slots() const;
     int64_t held_slots() const; // of all heads together
     void add_scores(keel_allocator_input &input);
@@ -178,9 +180,10 @@ class CacheManager {
     void protect(uint32_t layer, Answer &answer);
     void read_decision(uint32_t layer, EvictionRecord &record);
     void equalize(uint32_t layer, KeepLists &keep);
-    void compact(std::vector<EvictionRecord> &records);
+    void compact(std::vector<EvictionRecord> &records, keel_trigger trigger);
     void note_eviction(double microseconds);
-    bool should_close(uint32_t layer, int64_t slack) const;
+    int64_t tokens_to_come(keel_trigger trigger) const;
+    bool should_close(uint32_t layer, int64_t coming) const;
     void note_tail(uint32_t layer, const KeepLists &keep);
 
     CachePlan &plan_;
@@ -202,7 +205,7 @@ class CacheManager {
     int64_t tail_ = 0; // newest tokens that are in all heads: what may be taken back
     uint64_t evictions_ = 0, evicted_slots_ = 0, evicted_in_all_ = 0, evicted_bytes_ = 0;
     double eviction_us_ = 0;
-    uint64_t peak_bytes_ = 0;
+    uint64_t peak_bytes_ = 0, policy_peak_ = 0;
     std::vector<int32_t> positions_; // of the tokens to come
     std::vector<EvictionRecord> records_;
 

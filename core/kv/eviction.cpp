@@ -2,6 +2,7 @@
 #include "kv/cache_manager.hpp"
 
 #include "base/error.hpp"
+#include "kv/input_ops.hpp"
 #include "kv/keep_lists.hpp"
 #include "kv/kv_trace.hpp"
 #include "kv/replay.hpp"
@@ -34,7 +35,7 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
     records_.clear();
     // An allocator that weighs scores is asked when they are there.
     share_out(target, plan_.allocates_by_scores() ? ShareOut::evenly : ShareOut::by_lengths);
-    if (!has_excess()) return {};
+    if (!has_excess(trigger, target)) return {};
     // What is read waits for the stream in any case: what a step had still to do there is no part of the eviction.
     if (inputs_->reads()) {
         const auto waits = Clock::now();
@@ -83,10 +84,16 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
         record.held_max = cache_->max_length(l);
         records_.push_back(record);
     }
-    compact(records_);
+    compact(records_, trigger);
     const double all = microseconds_since(began);
     eviction_us_ += all;
     if (!records_.empty()) note_eviction(all);
+    // Prompts are far apart, and what was read of one is as large as the cache was: other evictions come soon and use it again.
+    if (trigger == KEEL_TRIGGER_PREFILL_END) {
+        policy_peak_ = policy_peak_bytes();
+        answers_ = {};
+        inputs_->release();
+    }
     return records_;
 }
 
@@ -111,20 +118,17 @@ void CacheManager::note_eviction(double microseconds) {
     trace_eviction(plan_.executor().stream().trace(), *cache_, records_);
 }
 
-// Does any head hold more than its share, or (before an allocator shares out by scores) do all of them together?
-bool CacheManager::has_excess() const {
+// Do all heads together hold more than the budget? Where they do not, shares of single heads are no reason to forget anything. But where a
+// step has to fit, a head that is full is one, whatever the others hold.
+bool CacheManager::has_excess(keel_trigger trigger, int64_t target) const {
     const KvShape &s = plan_.shape();
-    bool of_one = false;
-    int64_t held = 0, allowed = 0;
+    if (trigger != KEEL_TRIGGER_INSERT || plan_.allocates_by_scores())
+        return held_slots() > target * s.layers * s.kv_heads;
     for (uint32_t l = 0; l < s.layers; ++l) {
-        for (uint32_t h = 0; h < s.kv_heads; ++h) {
-            const int64_t length = cache_->length(l, h), budget = budgets_[size_t{l} * s.kv_heads + h];
-            of_one = of_one || length > budget;
-            held += length;
-            allowed += budget;
-        }
+        for (uint32_t h = 0; h < s.kv_heads; ++h)
+            if (cache_->length(l, h) > budgets_[size_t{l} * s.kv_heads + h]) return true;
     }
-    return plan_.allocates_by_scores() ? held > allowed : of_one;
+    return false;
 }
 
 // budgets_ from a budget per head on average.
@@ -342,7 +346,7 @@ void CacheManager::equalize(uint32_t layer, KeepLists &keep) {
 }
 
 // Moves the cache to keep_, then the keys' rotations; finishes the records and drops those of layers where all stayed.
-void CacheManager::compact(std::vector<EvictionRecord> &records) {
+void CacheManager::compact(std::vector<EvictionRecord> &records, keel_trigger trigger) {
     // A fork's shared blocks have to be copied: if kv.max_mib has no room for that, nothing is moved at all.
     std::string why;
     if (!cache_->can_compact(keep_, &why)) throw_error(ErrorKind::resource, "{}", why);
@@ -367,9 +371,9 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
     }
     cache_->publish();
     inputs_->compacted(*cache_);
-    const int64_t slack = plan_.budget(seen_, prefix_).slack;
+    const int64_t coming = tokens_to_come(trigger);
     for (EvictionRecord &record : records) {
-        if (!rerotation_ || !should_close(record.layer, slack)) continue;
+        if (!rerotation_ || !should_close(record.layer, coming)) continue;
         const auto begin = Clock::now();
         record.moved_keys = rerotation_->close(*cache_, record.layer);
         record.microseconds += microseconds_since(begin);
@@ -377,7 +381,20 @@ void CacheManager::compact(std::vector<EvictionRecord> &records) {
     std::erase_if(records, [](const EvictionRecord &r) { return r.evicted == 0; });
 }
 
-bool CacheManager::should_close(uint32_t layer, int64_t slack) const {
+// How many tokens may come before the next eviction: as many as there is room for, unless a trigger fires sooner.
+int64_t CacheManager::tokens_to_come(keel_trigger trigger) const {
+    const CacheConfig &config = plan_.config();
+    const int64_t room = std::max<int64_t>(plan_.shape().max_slots - cache_->max_length(), 1);
+    if (plan_.prefill_only()) return room;
+    int64_t coming = room;
+    if (config.at_budget) coming = std::min(coming, plan_.budget(seen_, prefix_).slack + 1);
+    if (config.every_n) coming = std::min(coming, std::max<int64_t>(*config.every_n, 1));
+    // More of the prompt: of a chunk the last token is what fires.
+    if (trigger == KEEL_TRIGGER_CHUNK) coming += step_tokens(plan_.executor(), plan_.shape()) - 1;
+    return std::min(coming, room);
+}
+
+bool CacheManager::should_close(uint32_t layer, int64_t coming) const {
     const CacheConfig &config = plan_.config();
     if (config.positions == KvPositions::rerotated) return true;
     if (config.trained_context <= 0) return false;
@@ -386,7 +403,7 @@ bool CacheManager::should_close(uint32_t layer, int64_t slack) const {
         const auto positions = cache_->positions(layer, h);
         if (!positions.empty()) oldest = std::min<int64_t>(oldest, positions.front());
     }
-    return seen_ + slack + 1 - oldest > config.trained_context;
+    return seen_ + coming - oldest > config.trained_context;
 }
 
 void CacheManager::note_tail(uint32_t layer, const KeepLists &keep) {

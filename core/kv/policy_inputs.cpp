@@ -295,6 +295,14 @@ void PolicyInputs::compacted(const KvCache &cache) {
     if (chunks_) chunks_->shrunk(cache);
 }
 
+void PolicyInputs::release() {
+    for (Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_, &query_sum_,
+                         &query_second_, &chunk_scores_, &keys_, &key_project_})
+        *array = {};
+    replay_ = {};
+    turns_.reset();
+}
+
 uint64_t PolicyInputs::bytes() const {
     uint64_t sum = held_bytes(replay_) + held_bytes(projection_) + held_bytes(ranges_);
     for (const Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_, &query_sum_,

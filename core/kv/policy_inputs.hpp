@@ -48,6 +48,8 @@ class PolicyInputs final : public StepTap {
     // Scores of a replay, f32 [layers * kv_heads, slots], all 0, for compute() to hand over.
     const Tensor &replay_scores();
 
+    // Gives the arrays of the last eviction back. What is collected stays.
+    void release();
     // Memory that all this takes by now, on the device and on the host: what is collected, and the arrays of the last eviction.
     uint64_t bytes() const;
 

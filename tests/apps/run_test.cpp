@@ -22,6 +22,7 @@ const std::vector<std::string> stat_keys = {"load_seconds",
                                             "evicted_bytes",
                                             "eviction_seconds",
                                             "policy_bytes",
+                                            "policy_peak_bytes",
                                             "submits_per_token",
                                             "waits_per_token"};
 

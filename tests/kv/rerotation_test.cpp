@@ -172,6 +172,32 @@ TEST_CASE("Automatic positions are absolute within the trained context and close
     CHECK(run.manager->cache().positions(0, 0)[0] > 3);
 }
 
+TEST_CASE("Automatic positions look as far ahead as the next eviction may be") {
+    // Nothing is evicted while text is written: all that there is room for may come.
+    Script once = window_script();
+    once.needs.flags = KEEL_POLICY_PREFILL_ONLY;
+    CacheConfig config = window_config(KvPositions::automatic);
+    config.at_budget = false;
+    Run run("reference", test_shape(KEEL_DTYPE_F32), once, config);
+    run.step(30, StepKind::prefill_end);
+    CHECK(run.manager->cache().positions(0, 0)[3] > 3);
+    for (int i = 0; i < 16; ++i) {
+        run.step(1, StepKind::decode);
+        REQUIRE(run.manager->tokens_seen() - run.manager->cache().positions(0, 0)[0] <= 40);
+    }
+    // Every n tokens.
+    Script often = window_script();
+    CacheConfig every = window_config(KvPositions::automatic);
+    every.at_budget = false;
+    every.every_n = 12;
+    Run run_often("reference", test_shape(KEEL_DTYPE_F32), often, every);
+    run_often.step(30, StepKind::prefill_end);
+    for (int i = 0; i < 100; ++i) {
+        run_often.step(1, StepKind::decode);
+        REQUIRE(run_often.manager->tokens_seen() - run_often.manager->cache().positions(0, 0)[0] <= 40);
+    }
+}
+
 TEST_CASE("Scattered slots close up too") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
