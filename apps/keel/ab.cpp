@@ -220,9 +220,9 @@ int run_ab(const AbArguments &a, const Program &program) {
     }
     const std::string key = fmt::format("{} items {}", experiment.hash, a.items);
     const bool last = finish_ab_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
-        std::error_code error;
-        fs::remove(folder / "results.jsonl", error); // of shards that were fewer, or had fewer items
-        merge_ab_shards(shards, folder);
+        const AbFileLock lock(folder / ".results.jsonl.lock", false); // against a run of the whole
+        merge_ab_shards(shards, folder,
+                        true); // what is there is of shards that were fewer, or had fewer items
         print_results(a, folder);
     });
     if (!last && !program.quiet)

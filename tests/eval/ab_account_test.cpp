@@ -66,7 +66,7 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
     AbRunOptions shard;
     shard.shard = {2, 2};
     run(shard);
-    CHECK(sequences(window + "-shard-2-of-2.jsonl") == 1);
+    CHECK(sequences(window + "-shard-2-of-2.jsonl") == 2);
     CHECK(sequences(window + ".jsonl") == 3);
     CHECK(fs::exists(lab.folder / "out/resolved.yaml"));
 }

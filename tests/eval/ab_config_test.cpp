@@ -155,6 +155,15 @@ TEST_CASE("shards take each document once, and are told by --shard or by mpirun"
             takers += AbShard{i, 3}.takes(document) ? 1 : 0;
         CHECK(takers == 1);
     }
+    // Two lengths take turns by number: no shard gets all of one.
+    uint64_t first = 0, odd = 0;
+    for (uint64_t document = 0; document < 100; ++document) {
+        first += AbShard{1, 2}.takes(document) ? 1 : 0;
+        odd += AbShard{1, 2}.takes(document) && document % 2 == 1 ? 1 : 0;
+    }
+    CHECK(first == 50);
+    CHECK(odd > 10);
+    CHECK(odd < 40);
     for (const char *wrong : {"", "2", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/99999999", "1 / 2"})
         CHECK(contains(error_text([&] { parse_ab_shard(wrong); }, ErrorKind::usage), "expected I/N"));
 

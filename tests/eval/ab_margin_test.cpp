@@ -109,6 +109,54 @@ TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
     CHECK_FALSE(none.within_margin);
 }
 
+TEST_CASE("what could be seen is what the test can see, not what the spread happened to be") {
+    // 60 documents, one alone: six have to be lost and none won (2 * 2^-6 <= 0.05). Four times out of five that takes a loss of 0.129
+    // of the documents (binomial distribution); among 104 contrasts thirteen have to be, and 0.257.
+    const auto seen = [](size_t lost, size_t family) {
+        return settled(std::vector<AbContrast>(family, measured(hits(60, lost), hits(60, 0), "hit")))
+            .detectable.value();
+    };
+    for (const size_t lost : {0, 1, 2}) {
+        CHECK(seen(lost, 1) == Approx(0.129).margin(0.001));
+        CHECK(seen(lost, 104) == Approx(0.257).margin(0.001));
+    }
+    CHECK_FALSE(settled(std::vector<AbContrast>(104, measured(hits(12, 1), hits(12, 0), "hit"))).detectable);
+    // Documents with several questions are as many as they are.
+    AbPairs pairs{std::vector<double>(40, 1), std::vector<double>(40, 1), {}};
+    pairs.a[0] = 0;
+    for (uint32_t i = 0; i < 40; ++i)
+        pairs.clusters.push_back(i / 2);
+    AbContrast c;
+    c.metric = "hit";
+    c.meaning = ab_metric("hit");
+    measure_contrast(c, pairs, {});
+    CHECK(settled({c}).detectable.value() > 0.15); // six of twenty documents, by half of each, are the least
+}
+
+TEST_CASE("what was lost never makes an interval end further on the good side") {
+    // Two questions a document. Nothing lost, one question, two of different documents, ...
+    double low = 0;
+    for (size_t lost = 0; lost < 30; ++lost) {
+        AbPairs pairs{std::vector<double>(400, 1), std::vector<double>(400, 1), {}};
+        for (uint32_t i = 0; i < 400; ++i)
+            pairs.clusters.push_back(i / 2);
+        for (size_t i = 0; i < lost; ++i)
+            pairs.a[2 * i] = 0;
+        AbContrast c;
+        c.metric = "hit";
+        c.meaning = ab_metric("hit");
+        measure_contrast(c, pairs, {});
+        INFO(lost << " lost");
+        CHECK(c.interval->low < low);
+        CHECK(c.interval->low <= c.effect);
+        CHECK(c.interval->high >= c.effect);
+        low = c.interval->low;
+    }
+    // Five documents: by Student's t, but no share is less than none.
+    const AbContrast few = measured({0, 0, 0, 0, 0.5}, {1, 1, 0.5, 1, 0.5}, "f1");
+    CHECK(few.interval->low >= -1);
+}
+
 TEST_CASE("what could be seen is what the verdict is held to, in every family") {
     const AbContrast lost = measured(hits(30, 7), hits(30, 0), "hit");
     const AbContrast alone = settled({lost}), of_many = settled(std::vector<AbContrast>(12, lost));

@@ -323,7 +323,7 @@ TEST_CASE("two experiments: equal, worse, and too small to say") {
     CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }), "nothing in common") ==
           false);
     CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }), "in common"));
-    const auto half = write_ab(folder / "half", ab_header(), {ab_item("full", "full", "i0", 1)});
+    const auto half = write_ab(folder / "half", ab_header(), {small_experiment()[0]});
     const AbComparison lacking = compare_ab(first, half, options);
     CHECK(lacking.lost == 1);
     CHECK(contains(ab_comparison_text(lacking), "1 of the first experiment's cells are not in the second"));

@@ -149,6 +149,24 @@ TEST_CASE("Student's interval and test, Holm's adjustment, the detectable effect
     CHECK(minimal_detectable_effect(least["error"], least["freedom"], 0.95) == near(least["effect"], 1e-7));
 }
 
+TEST_CASE("a trimmed mean, its interval and test are a library's") {
+    for (const auto &one : golden()["trimmed"]) {
+        const TrimmedMean t = TrimmedMean::of(one["values"].get<std::vector<double>>());
+        CHECK(t.mean == near(one["mean"]));
+        CHECK(t.error.value() == near(one["error"]));
+        const auto interval = t.interval(0.95);
+        CHECK(interval.value().low == near(one["low"], 1e-7));
+        CHECK(interval.value().high == near(one["high"], 1e-7));
+        CHECK(t.test().value() == near(one["p"], 1e-7));
+    }
+    CHECK(TrimmedMean::of({}).mean == 0);
+    CHECK_FALSE(TrimmedMean::of({0.5}).interval(0.95));
+    CHECK_FALSE(TrimmedMean::of({0.5}).test());
+    CHECK(TrimmedMean::of({0.5, 0.5}).test().value() == 0);
+    CHECK(TrimmedMean::of({0, 0, 0}).test().value() == 1);
+    CHECK_THROWS_AS(TrimmedMean::of({1, NAN}), Error);
+}
+
 TEST_CASE("samples of nothing, of one and of equals have no interval of their own making") {
     const ClusterSums none = ClusterSums::of({}, {});
     CHECK(none.mean() == 0);

@@ -152,15 +152,20 @@ TEST_CASE("lower is better for divergences, and a gain is a gain") {
     CHECK(better.within_margin);
 }
 
-TEST_CASE("speeds are compared as ratios, by Student's t since repeats are few") {
+TEST_CASE("speeds are compared as ratios, by trimmed means since a round may be disturbed") {
     const AbContrast c =
         judged(pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
     CHECK(c.ratio);
-    CHECK(c.test == "Student");
-    CHECK(c.interval_method == "student");
-    CHECK(c.effect == Approx(0.1).margin(0.002));
+    CHECK(c.test == "trimmed t");
+    CHECK(c.interval_method == "trimmed t");
+    CHECK(c.effect == Approx(0.1).margin(0.005));
     CHECK(c.verdict == AbVerdict::better);
-    CHECK(contains(verdict_line(c), "+10.0%"));
+    // One round in which the machine did something else changes no verdict, and what is shown is not its doing.
+    const AbContrast disturbed =
+        judged(pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
+    CHECK(disturbed.effect == Approx(0.1).margin(0.01));
+    CHECK(disturbed.mean_a == Approx(110).margin(1));
+    CHECK(disturbed.verdict == AbVerdict::better);
     // Numbers without a logarithm are compared as differences.
     CHECK_FALSE(judged(pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
 }

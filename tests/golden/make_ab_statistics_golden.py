@@ -192,6 +192,15 @@ def main():
         "freedom": 199,
         "effect": 0.02 * (stats.t.ppf(0.975, 199) + stats.t.ppf(0.8, 199)),
     }
+    out["trimmed"] = []
+    for values in [[0.1, -0.2], [0.3, 0.1, 0.2, 5.0], [0.1, 0.12, 0.09, 0.11, 2.0], [0.4, -3.0, 0.2, 0.3, 0.1, 0.35, 0.25, 0.15, 0.05, 7.0, 0.3]]:
+        # Against constant zeros, Yuen's test of two samples is that of one.
+        test = stats.ttest_ind(values, [0.0] * len(values), equal_var=False, trim=0.2)
+        mean, p = stats.trim_mean(values, 0.2), test.pvalue
+        error = mean / test.statistic
+        reach = error * stats.t.ppf(0.975, test.df)
+        low, high = mean - reach, mean + reach
+        out["trimmed"].append({"values": values, "mean": mean, "error": error, "low": low, "high": high, "p": p})
     rng = Xoshiro(42)
     out["random"] = {"seed": 42, "words": [str(rng.next()) for _ in range(4)]}
 

@@ -44,6 +44,8 @@ AbArms::~AbArms() {
     for (const fs::path &log : further_logs_) {
         if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
     }
+    for (const auto &[log, stem] : new_logs_)
+        fs::remove(log, error);
 }
 
 // ---- pipelines and plans -------------------------------------------------------------------------------------------
@@ -117,23 +119,44 @@ void AbArms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t doc
 fs::path AbArms::log_path(const AbRun &run, uint64_t seed) {
     std::string stem = fmt::format("evictions-{}-{}-{}{}", run.arm, run.budget, seed, options_.log_suffix);
     std::replace(stem.begin(), stem.end(), ':', '-');
+    if (!options_.resume) {
+        if (!has_begun_)
+            return new_logs_.emplace_back(options_.log_folder / ("." + stem + ".new"), stem).first;
+        remove_log(stem);
+        return log_part(stem, 1);
+    }
     std::error_code error;
-    const auto part = [&](int number) {
-        return options_.log_folder / (stem + (number == 1 ? "" : fmt::format("-part-{}", number)) + ".jsonl");
-    };
     const auto has_some = [&](int number) {
-        const uint64_t size = fs::file_size(part(number), error);
+        const uint64_t size = fs::file_size(log_part(stem, number), error);
         return !error && size > 0;
     };
-    if (!options_.resume) {
-        for (int number = 1; fs::exists(part(number), error); ++number)
-            fs::remove(part(number), error);
-    }
     int number = 1;
     while (has_some(number))
         ++number;
-    if (number > 1) further_logs_.push_back(part(number));
-    return part(number);
+    if (number > 1) further_logs_.push_back(log_part(stem, number));
+    return log_part(stem, number);
+}
+
+fs::path AbArms::log_part(const std::string &stem, int number) const {
+    return options_.log_folder / (stem + (number == 1 ? "" : fmt::format("-part-{}", number)) + ".jsonl");
+}
+
+void AbArms::remove_log(const std::string &stem) const {
+    std::error_code error;
+    for (int number = 1; fs::exists(log_part(stem, number), error); ++number)
+        fs::remove(log_part(stem, number), error);
+}
+
+void AbArms::begin_logs() {
+    has_begun_ = true;
+    for (const auto &[log, stem] : new_logs_) {
+        remove_log(stem);
+        std::error_code error; // it is open by now: whoever writes to it does not mind its name
+        fs::rename(log, log_part(stem, 1), error);
+        if (error)
+            throw_error(ErrorKind::runtime, "{}: cannot be renamed: {}", log.string(), error.message());
+    }
+    new_logs_.clear();
 }
 
 uint64_t AbArms::full_bytes(size_t run, int64_t tokens) {
@@ -156,20 +179,20 @@ uint64_t AbArms::prefills() {
     return count;
 }
 
-void AbArms::check_prompt(size_t run, int64_t tokens) {
+void AbArms::check_prompt(size_t run, int64_t tokens, bool with_answer) {
     const uint64_t seed = experiment_.runs[run].seeds.front();
     Base &b = base(run);
     std::string why;
     if (!Session(*b.pipeline, plan(run, seed)).cache().can_take(tokens, true, &why))
-        blame(run, static_cast<size_t>(tokens), Error(ErrorKind::input, why));
+        blame(run, static_cast<size_t>(tokens), Error(ErrorKind::input, why), with_answer);
 }
 
 // ---- sessions ------------------------------------------------------------------------------------------------------
 
-void AbArms::blame(size_t run, size_t tokens, const Error &error) const {
+void AbArms::blame(size_t run, size_t tokens, const Error &error, bool with_answer) const {
     const AbRun &r = experiment_.runs[run];
-    throw Error(error.kind(), fmt::format("arm '{}' at {}, a prompt of {} tokens: {}", r.arm, r.budget,
-                                          tokens, error.what()));
+    throw Error(error.kind(), fmt::format("arm '{}' at {}, a prompt {}of {} tokens: {}", r.arm, r.budget,
+                                          with_answer ? "with its answer " : "", tokens, error.what()));
 }
 
 Session &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt) {
@@ -210,6 +233,7 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::s
     Session &s = *opened.session;
     opened.notes.push_back({static_cast<uint64_t>(s.tokens()), ab_held_bytes(s), s.cache().evicted_slots()});
     opened.policy_bytes = s.cache().policy_bytes();
+    opened.policy_peak_bytes = s.cache().policy_peak_bytes();
     return opened;
 }
 
@@ -233,6 +257,7 @@ AbArms::Opened AbArms::open_alone(size_t run, uint64_t seed, uint64_t document,
     }
     opened.next = s.greedy();
     opened.policy_bytes = s.cache().policy_bytes();
+    opened.policy_peak_bytes = s.cache().policy_peak_bytes();
     return opened;
 }
 

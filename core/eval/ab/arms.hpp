@@ -30,8 +30,8 @@ class AbArms {
     // A session behind a prompt: read, told that it has ended, evicted from.
     struct Opened {
         std::unique_ptr<Session> session;
-        // What the policy makes the core hold, behind the prompt: a copy for a question lacks the arrays that evictions leave behind.
-        uint64_t policy_bytes = 0;
+        // What the policy makes the core hold, behind the prompt: a copy for a question lacks the arrays that evictions between chunks leave.
+        uint64_t policy_bytes = 0, policy_peak_bytes = 0;
         uint64_t peak_bytes = 0; // of the cache alone, up to the prompt's end: a copy begins anew
         int32_t next = 0; // the most likely token behind the prompt, from before the eviction at its end
         std::vector<Note> notes;
@@ -52,8 +52,10 @@ class AbArms {
     bool shares(size_t run);
     // Prefills that all runs with all their seeds take for one prompt.
     uint64_t prefills();
-    // Throws Error(input) naming the arm if a run cannot take a prompt of so many tokens in.
-    void check_prompt(size_t run, int64_t tokens);
+    // Throws Error(input) naming the arm if a run cannot take so many tokens in: a prompt, maybe with its answer.
+    void check_prompt(size_t run, int64_t tokens, bool with_answer);
+    // All was checked, the run begins. Without `resume` eviction logs that are there go now, and not before.
+    void begin_logs();
 
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
     const Tokenizer &tokenizer() { return *pipeline(0).tokenizer(); } // of the reference
@@ -86,9 +88,11 @@ class AbArms {
     CachePlan &plan(size_t run, uint64_t seed);
     void draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const;
     std::filesystem::path log_path(const AbRun &run, uint64_t seed);
+    std::filesystem::path log_part(const std::string &stem, int number) const;
+    void remove_log(const std::string &stem) const;
     bool may_share(size_t run) const;
     Session &parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt);
-    [[noreturn]] void blame(size_t run, size_t tokens, const Error &error) const;
+    [[noreturn]] void blame(size_t run, size_t tokens, const Error &error, bool with_answer = false) const;
 
     const AbExperiment &experiment_;
     Options options_;
@@ -96,6 +100,9 @@ class AbArms {
     std::vector<size_t> group_of_; // [runs], of the run's base; alone: by itself
     static constexpr size_t alone = SIZE_MAX;
     std::vector<std::filesystem::path> further_logs_; // parts behind the first
+    bool has_begun_ = false;
+    std::vector<std::pair<std::filesystem::path, std::string>>
+        new_logs_; // until begin_logs(); and their stems
     std::vector<std::unique_ptr<Base>> bases_;
     std::map<std::pair<size_t, uint64_t>, CachePlan *> plans_; // of a run, under one of its seeds
 };

@@ -50,30 +50,74 @@ bool is_whole(const AbContrast &c) {
     return c.items > 0 && c.identical == c.items && c.only_a + c.only_b == 0;
 }
 
+using Cells = std::map<AbCellKey, const AbCell *>;
+
+const AbCell *find(const Cells &cells, const AbCellKey &key) {
+    const auto at = cells.find(key);
+    return at == cells.end() ? nullptr : at->second;
+}
+
+// The same items with the same numbers.
+bool is_same(const AbCell &first, const AbCell *second, const AbNames &names) {
+    if (second == nullptr) return false;
+    const AbPairs pairs = pair_points(second->points, first.points, names);
+    return !pairs.a.empty() && pairs.only_a + pairs.only_b == 0 && pairs.a == pairs.b;
+}
+
 // Twenty equal hits prove nothing; equal bits do, where a difference of any size would have shown in them: the other contrasts of the same arm
 // and budget that are equal, too, are then no sample of anything. One experiment run twice by one program is the same wherever all of its
-// numbers are.
-void find_equal_reruns(AbComparison &comparison) {
+// numbers are: all that there are, whichever of them are shown.
+void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Cells &after,
+                       const AbNames &names) {
     if (!comparison.same_experiment) return;
-    const auto decides = [](const AbContrast &c) { return c.meaning.is_quality(); };
-    // nll, kld and perplexities; not 0 for all, as a reference's distance from itself is.
-    const auto is_fine = [](const AbContrast &c) {
-        return c.meaning.kind == AbMetric::Kind::divergence && c.mean_b != 0;
-    };
-    const bool all = comparison.same_config && comparison.lost == 0 &&
-                     std::all_of(comparison.contrasts.begin(), comparison.contrasts.end(),
-                                 [&](const AbContrast &c) { return !decides(c) || is_whole(c); });
+    bool all = comparison.same_config;
     using Arm = std::pair<std::string, std::string>;
     std::map<Arm, bool> fine; // arm and budget: is all that could show a difference equal
-    for (const AbContrast &c : comparison.contrasts) {
-        if (!is_fine(c)) continue;
-        const auto [at, is_new] = fine.try_emplace({c.a, c.a_budget}, true);
-        at->second = at->second && is_whole(c);
+    for (const AbCell &cell : before.cells) {
+        if (!cell.kind.is_quality() || cell.arm.ends_with(ab_rerun_suffix)) continue;
+        const bool same = is_same(cell, find(after, cell), names);
+        all = all && same;
+        // nll, kld and perplexities; not 0 for all, as a reference's distance from itself is.
+        if (cell.kind.kind != AbMetric::Kind::divergence ||
+            std::all_of(cell.points.begin(), cell.points.end(),
+                        [](const AbPoint &p) { return p.value == 0; }))
+            continue;
+        const auto [at, is_new] = fine.try_emplace({cell.arm, cell.budget}, true);
+        at->second = at->second && same;
     }
     for (AbContrast &c : comparison.contrasts) {
         const auto arm = fine.find({c.a, c.a_budget});
-        c.is_equal_rerun = decides(c) && is_whole(c) && (all || (arm != fine.end() && arm->second));
+        c.is_equal_rerun =
+            c.meaning.is_quality() && is_whole(c) && (all || (arm != fine.end() && arm->second));
     }
+}
+
+// Names of items are numbers mostly: the same ones in experiments of other lengths, seeds or texts. How many prompts have another length
+// where that is no fault: another model may write the same text in more tokens.
+uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model, const AbNames &names) {
+    uint64_t other_lengths = 0;
+    for (size_t i = 0, j = 0; i < first.points.size() && j < second.points.size();) {
+        const AbPoint &a = first.points[i], &b = second.points[j];
+        i += a.item <= b.item ? 1 : 0;
+        j += b.item <= a.item ? 1 : 0;
+        if (a.item != b.item) continue;
+        std::string what;
+        if (a.expected != b.expected) {
+            what = fmt::format("'{}' is expected as its answer in the first, '{}' in the second",
+                               printable(names.text(a.expected), 60), printable(names.text(b.expected), 60));
+        } else if (a.cluster != b.cluster || a.depth != b.depth) {
+            what = "it is of another document, or asks for another depth";
+        } else if (a.length != b.length && same_model) {
+            what = fmt::format("its prompt has {} tokens in the first, {} in the second", a.length, b.length);
+        }
+        if (!what.empty())
+            throw_error(ErrorKind::input,
+                        "these are not the same items: task '{}', item {}: {}; compare results of the same "
+                        "tasks, lengths, seeds and texts",
+                        printable(first.task, 60), printable(names.text(a.item), 60), what);
+        other_lengths += a.length != b.length ? 1 : 0;
+    }
+    return other_lengths;
 }
 
 } // namespace
@@ -104,21 +148,22 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
             out.notes.push_back(fmt::format("{}: {}", table == &before ? "first" : "second", note));
 
     const AbNoise first_noise(before, names, out.statistics), second_noise(after, names, out.statistics);
-    std::map<AbCellKey, const AbCell *> cells;
+    Cells cells;
     for (const AbCell &cell : after.cells)
         cells[cell] = &cell;
     std::string lost;
-    uint64_t missing = 0;
+    uint64_t added = 0, other_lengths = 0;
     for (const AbCell &cell : before.cells) {
         if (!is_wanted(options.arms, cell.arm) || !is_wanted(options.tasks, cell.task) ||
             !is_wanted(options.metrics, cell.metric) || cell.arm.ends_with(ab_rerun_suffix))
             continue;
-        const auto found = cells.find(cell);
+        const AbCell *found = find(cells, cell);
         const bool decides = cell.kind.is_quality() || options.speed;
-        if (found == cells.end()) {
+        if (found == nullptr) {
             if (out.lost++ == 0) lost = cell_name(cell);
             continue;
         }
+        other_lengths += check_items(cell, *found, before.header.model == after.header.model, names);
         AbContrast c;
         c.kind = AbContrast::Kind::runs;
         c.a = c.b = cell.arm;
@@ -128,8 +173,9 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
         c.metric = cell.metric;
         c.meaning = cell.kind;
         c.family = decides ? "decides" : "shown";
-        for (AbContrast &one : contrast_cells(c, *found->second, cell, names, out.statistics)) {
-            missing += one.only_a + one.only_b;
+        for (AbContrast &one : contrast_cells(c, *found, cell, names, out.statistics)) {
+            added += one.only_a;
+            out.lost_items += one.only_b;
             one.noise = std::max(first_noise.of(one), second_noise.of(one));
             out.contrasts.push_back(std::move(one));
         }
@@ -137,7 +183,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
     if (out.contrasts.empty())
         throw_error(ErrorKind::input, "{} and {} have no arm, budget, task and metric in common",
                     printable(first.string(), 200), printable(second.string(), 200));
-    find_equal_reruns(out);
+    find_equal_reruns(out, before, cells, names);
     settle_verdicts(out.contrasts, out.statistics);
     for (const AbContrast &c : out.contrasts) {
         if (c.family != "decides") continue;
@@ -148,13 +194,26 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
     if (out.lost > 0)
         out.notes.push_back(fmt::format(
             "{} of the first experiment's cells are not in the second ({} for one)", out.lost, lost));
-    if (missing > 0)
+    if (out.lost_items > 0)
         out.notes.push_back(
-            fmt::format("{} items are in one of the experiments alone and left out of the pairs", missing));
-    if (!out.same_config)
-        out.notes.emplace_back(out.same_experiment
-                                   ? "the config hashes differ: one experiment, run by two builds"
-                                   : "the config hashes differ: another commit, model, text or experiment");
+            fmt::format("{} numbers of the first experiment's items are not in the second, and "
+                        "left out of the pairs",
+                        out.lost_items));
+    if (added > 0)
+        out.notes.push_back(fmt::format(
+            "{} numbers of items are in the second experiment alone, and left out of the pairs", added));
+    if (other_lengths > 0)
+        out.notes.push_back(fmt::format("{} numbers are of prompts that have another length in each, of two "
+                                        "models: with another tokenizer it may be another text",
+                                        other_lengths));
+    if (!out.same_config) {
+        const std::string library = ab_other_library(before.header, after.header);
+        out.notes.push_back(
+            fmt::format("the config hashes differ: {}{}",
+                        out.same_experiment ? "one experiment, run by two builds"
+                                            : "another commit, model, text or experiment",
+                        library.empty() ? "" : fmt::format("; each was run with another {}", library)));
+    }
     return out;
 }
 
@@ -193,11 +252,14 @@ std::string ab_comparison_text(const AbComparison &c) {
                            reruns == 0 ? "" : fmt::format(" ({} of a rerun, equal to the bit)", reruns));
     for (const std::string &note : c.notes)
         out += fmt::format("note: {}\n", printable(note, 300));
-    out += fmt::format("\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
-                       "are not shown to "
-                       "be within it{}\n",
-                       c.passed() ? "passed" : "worse", c.decided, c.worse, c.statistics.margin, c.unproven,
-                       c.strict ? " (--strict: these count)" : "");
+    out +=
+        fmt::format("\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
+                    "are not shown to "
+                    "be within it{}\n",
+                    c.passed() ? "passed" : "worse", c.decided, c.worse, c.statistics.margin, c.unproven,
+                    !c.strict                    ? ""
+                    : c.lost + c.lost_items == 0 ? " (--strict: these count)"
+                                                 : " (--strict: these count, and so does what is missing)");
     return out;
 }
 
@@ -216,6 +278,7 @@ nlohmann::ordered_json ab_comparison_json(const AbComparison &c) {
     j["worse"] = c.worse;
     j["unproven"] = c.unproven;
     j["lost"] = c.lost;
+    j["lost_items"] = c.lost_items;
     j["contrasts"] = ab_contrasts_json(c.contrasts);
     j["notes"] = c.notes;
     return j;

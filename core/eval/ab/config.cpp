@@ -215,7 +215,7 @@ void read_jsonl(TaskReader &r, AbTask &t) {
 
 void read_speed(TaskReader &r, AbTask &t) {
     t.at = r.integers_of("depths", "a depth in tokens", 0, most_tokens);
-    t.repeats = r.integer_or("repeats", "repeats", 1, 10000, 5);
+    t.repeats = r.integer_or("repeats", "repeats", 1, 10000, 10);
     t.decode = r.integer_or("decode", "tokens to decode", 1, 1'000'000, 64);
     t.seed = static_cast<uint64_t>(r.integer_or("seed", "a seed", 0, most_seed, 1));
 }

@@ -9,6 +9,7 @@
 #include "pipeline/params.hpp"
 #include "pipeline/pipeline.hpp"
 #include "platform/paths.hpp"
+#include "reference/reference.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -118,7 +119,13 @@ class Resolver {
         e_.resolved = ab_resolved_yaml(e_);
         const std::string text = hashed_text();
         e_.experiment_hash = fingerprint(text);
-        e_.hash = fingerprint(fmt::format("{}\n{}", options_.circumstances, text));
+        std::string circumstances = options_.circumstances;
+        for (const auto &[path, library] : libraries_)
+            e_.libraries.push_back(library);
+        std::sort(e_.libraries.begin(), e_.libraries.end());
+        for (const auto &[name, file] : e_.libraries)
+            circumstances += fmt::format("\n{} {}", name, file);
+        e_.hash = fingerprint(fmt::format("{}\n{}", circumstances, text));
         return std::move(e_);
     }
 
@@ -130,8 +137,42 @@ class Resolver {
                  fmt::format("{}: no such file; expected a pipeline file", e_.config.base.string()));
         base_ = pipeline::load_yaml(e_.config.base);
         if (!base_.is_map()) pipeline::load_config(e_.config.base); // says what is wrong with it
-        pipeline::merge_overrides(base_, pipeline::parse_overrides(options_.sets, absolute_path(".")));
+        const YamlNode sets = pipeline::parse_overrides(options_.sets, absolute_path("."));
+        for (const char *section : {"generation", "sampling"}) {
+            if (const pipeline::YamlEntry *entry = sets.find(section))
+                refuse_unused(entry->where, {}, section);
+        }
+        const pipeline::YamlEntry *policy = sets.find("policy"),
+                                  *protect = policy == nullptr ? nullptr : policy->value.find("protect"),
+                                  *system =
+                                      protect == nullptr ? nullptr : protect->value.find("system_prompt");
+        if (system != nullptr) refuse_unused(system->where, {}, "policy.protect.system_prompt");
+        pipeline::merge_overrides(base_, sets);
         base_config_ = pipeline::make_config(base_);
+    }
+
+    [[noreturn]] static void refuse_unused(const SourceLocation &where, const std::string &who,
+                                           const std::string &key) {
+        fail(where, fmt::format("{}'{}' has no effect in an experiment: prompts are the tasks', without a "
+                                "system prompt, and answers are written greedily; leave it out "
+                                "(policy.protect.prefix, .recent and .spans keep tokens by their places)",
+                                who, key));
+    }
+
+    // Keys that an arm gives another value than the base, and that nothing here looks at. A pin is refused in the base, too: it is a promise.
+    void check_used(const PipelineConfig &config, const AbArmEntry &arm) const {
+        const std::string who = fmt::format("arm '{}': ", arm.name);
+        if (!config.generation.pin->empty())
+            refuse_unused(config.generation.pin.where, who, "generation.pin");
+        std::map<std::string, std::string> base;
+        for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(base_config_))
+            base[key.path] = key.value;
+        for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(config)) {
+            const bool unused = key.path.starts_with("generation.") || key.path.starts_with("sampling.") ||
+                                key.path == "policy.protect.system_prompt";
+            if (unused && key.value != base[key.path])
+                refuse_unused(key.where.file.empty() ? arm.where : key.where, who, key.path);
+        }
     }
 
     const AbArmEntry &reference_entry() const {
@@ -141,6 +182,7 @@ class Resolver {
 
     void add_arm(const AbArmEntry &arm) {
         const PipelineConfig config = arm_config(base_, arm);
+        check_used(config, arm);
         describe(config);
         std::vector<std::pair<std::string, PipelineConfig>> budgets;
         if (fixes_budget(arm) && !arm.budgets.empty())
@@ -178,6 +220,7 @@ class Resolver {
             options.check_only = true;
             options.quiet_fallbacks = true;
             const Pipeline checked(run.config, options);
+            note_libraries(run.config, checked);
             const CachePlan &plan = checked.cache_plan();
             run.keeps_all = plan.keeps_all();
             const bool again = acts_again(run.config.policy.trigger);
@@ -192,6 +235,28 @@ class Resolver {
             throw Error(e.kind(), fmt::format("arm '{}' at {} ({}): {}", arm.name, run.budget,
                                               to_string(arm.where), e.what()));
         }
+    }
+
+    void note_library(const PluginLibrary *library) {
+        if (library == nullptr || libraries_.contains(library->path())) return;
+        constexpr uint64_t most = uint64_t{1} << 30;
+        libraries_[library->path()] = {library->name(),
+                                       fmt::format("{} {}", library->path().filename().string(),
+                                                   fingerprint(read_text_file(library->path(), most)))};
+    }
+    void note_backend(const std::string &plugin, const SourceLocation &where) {
+        if (!is_reference(plugin))
+            note_library(&PluginRegistry::process().get(plugin, KEEL_PLUGIN_BACKEND, where));
+    }
+    // Whose code a run's numbers come from: a plugin that was built anew, or exchanged, may give others.
+    void note_libraries(const PipelineConfig &config, const Pipeline &checked) {
+        note_library(checked.policy().library);
+        note_library(checked.allocator().library);
+        note_backend(*config.fallback, config.fallback.where);
+        if (!config.hybrid.is_given())
+            return note_backend(*config.backend.plugin, config.backend.plugin.where);
+        for (const pipeline::HybridBackend &backend : *config.hybrid.backends)
+            note_backend(*backend.plugin, backend.plugin.where);
     }
 
     // How an arm differs from the base: its keys that have another value.
@@ -257,6 +322,7 @@ class Resolver {
     AbExperiment e_;
     YamlNode base_;
     PipelineConfig base_config_;
+    std::map<fs::path, std::pair<std::string, std::string>> libraries_; // as AbExperiment has them
 };
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace keel {
@@ -31,8 +32,10 @@ struct AbExperiment {
     std::vector<AbRun> runs;              // the reference first
     std::vector<std::string> differences; // [arms] how each differs from the base, for people
     std::string hash;                     // 16 hex digits of all that decides about the numbers
-    std::string experiment_hash;          // the same but for AbResolveOptions::circumstances
-    std::string model_hash;               // of the reference's model, sampled
+    std::string experiment_hash;          // the same but for AbResolveOptions::circumstances and libraries
+    // The plugins' files that runs use: ("policy snapkv", "snapkv.so" and a hash of its contents), sorted.
+    std::vector<std::pair<std::string, std::string>> libraries;
+    std::string model_hash; // of the reference's model, sampled
     std::string
         resolved; // the experiment as YAML with every key and absolute paths; read back it is the same experiment
 

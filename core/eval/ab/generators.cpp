@@ -36,6 +36,41 @@ size_t character_boundary(std::string_view text, size_t at) {
     return at;
 }
 
+// A sentence ends before the space at `space`, quotation marks and brackets taken into account.
+bool ends_sentence(std::string_view text, size_t space) {
+    size_t at = space;
+    while (at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'' || text[at - 1] == ')'))
+        --at;
+    return at > 0 && (text[at - 1] == '.' || text[at - 1] == '!' || text[at - 1] == '?');
+}
+
+// Where a sentence begins, at `limit` or as near before it as there is one.
+size_t sentence_begin(std::string_view text, size_t limit) {
+    for (size_t at = std::min(limit, text.size()); at > 0; --at) {
+        if (text[at - 1] == ' ' && ends_sentence(text, at - 1)) return at;
+    }
+    return 0;
+}
+
+bool is_of_word(char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x80 || (byte >= '0' && byte <= '9') || ((byte | 0x20U) >= 'a' && (byte | 0x20U) <= 'z');
+}
+
+// Cut to `bytes` at most behind a word, with a full stop where its sentence goes on. A text without a space is cut between characters.
+std::string cut_behind_word(std::string text, size_t bytes) {
+    text.resize(character_boundary(text, bytes));
+    for (size_t space = text.rfind(' '); space != std::string::npos && space > 0;
+         space = text.rfind(' ', space - 1)) {
+        if (ends_sentence(text, space)) return text.substr(0, space + 1);
+        size_t word = space;
+        while (word > 0 && !is_of_word(text[word - 1]))
+            --word;
+        if (word > 0 && word + 2 <= bytes) return text.substr(0, word) + ". ";
+    }
+    return text;
+}
+
 std::string trimmed(std::string_view text) {
     const size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string_view::npos) return {};
@@ -68,10 +103,7 @@ std::string AbFiller::make(AbDraws &random, size_t bytes) const {
         if (!text.empty()) text += ' ';
         text += random.choice(pieces_);
     }
-    text.resize(character_boundary(text, bytes));
-    const size_t end = text.rfind(". ");
-    if (end != std::string::npos && end > 0) text.resize(end + 2);
-    return text;
+    return cut_behind_word(std::move(text), bytes);
 }
 
 AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes, double depth) {
@@ -80,8 +112,7 @@ AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes
         key += static_cast<char>('0' + random.below(10));
     const std::string needle = fmt::format("The pass key is {0}. Remember it. {0} is the pass key.\n", key);
     const std::string text = filler.make(random, bytes);
-    size_t cut = text.rfind(". ", static_cast<size_t>(depth * static_cast<double>(text.size())));
-    cut = cut == std::string::npos ? 0 : cut + 2;
+    const size_t cut = sentence_begin(text, static_cast<size_t>(depth * static_cast<double>(text.size())));
     AbRecallDocument d;
     d.context = "There is a pass key hidden in this text. Find it and remember it.\n" + text.substr(0, cut) +
                 needle + text.substr(cut) + "\n";

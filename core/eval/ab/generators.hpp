@@ -16,7 +16,7 @@ class AbFiller {
     // `text` is cut at lines "<|endoftext|>" if it has such, else at newlines. Throws Error(input) naming `name` if nothing is left.
     AbFiller(std::string_view text, const std::string &name);
 
-    // About so many bytes, ending behind the end of a sentence if there is one.
+    // So many bytes at most, ending behind a sentence or a word, which is then made the end of one: no more than a word is missing.
     std::string make(AbDraws &random, size_t bytes) const;
 
   private:

@@ -66,8 +66,6 @@ class JsonlItems : public AbTaskItems {
         ab_join_prompt(tokenizer_, begin_, line.context, line.question, protocol, unit, std::move(asked),
                        units);
         if (!unit.questions.empty()) units.push_back(std::move(unit));
-        for (AbUnit &u : units)
-            u.length = std::ssize(u.prompt) + std::ssize(u.questions.front().ask);
         return units;
     }
 

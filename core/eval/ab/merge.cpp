@@ -49,13 +49,15 @@ std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
                      [](const Shard &a, const Shard &b) { return a.header.shard < b.header.shard; });
     for (size_t i = 1; i < shards.size(); ++i) {
         const AbHeader &a = shards[0].header, &b = shards[i].header, &before = shards[i - 1].header;
+        const std::string library = ab_other_library(a, b);
         if (a.config_hash != b.config_hash)
             throw_error(
                 ErrorKind::input,
-                "{} and {} are not of one experiment: their config hashes are {} and {}; run the shards with "
-                "the same file, model and options",
+                "{} and {} are not of one experiment: their config hashes are {} and {}{}; run the shards "
+                "with the same file, model, options and plugins",
                 shown(shards[0].file), shown(shards[i].file), printable(a.config_hash, 40),
-                printable(b.config_hash, 40));
+                printable(b.config_hash, 40),
+                library.empty() ? "" : ", and each has a " + library + " of its own");
         if (a.items != b.items)
             throw_error(
                 ErrorKind::input,
@@ -133,7 +135,7 @@ AbHeader merged_header(const std::vector<Shard> &shards, const std::vector<uint3
 
 } // namespace
 
-AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path &folder) {
+AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path &folder, bool replace) {
     if (paths.empty()) throw_error(ErrorKind::usage, "nothing to merge: name the folders of the shards");
     const std::vector<Shard> shards = open_shards(paths);
     AbMergeResult result;
@@ -149,8 +151,11 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
     fs::create_directories(folder, error);
     if (error) throw_error(ErrorKind::runtime, "{}: {}", shown(folder), error.message());
     const fs::path target = folder / "results.jsonl", half = folder / "results.jsonl.part";
-    if (fs::exists(target, error))
-        throw_error(ErrorKind::input, "{}: is there already; merge into another folder", shown(target));
+    if (fs::exists(target, error)) {
+        if (!replace)
+            throw_error(ErrorKind::input, "{}: is there already; merge into another folder", shown(target));
+        require_same_experiment(target, read_ab_header(target), result.header);
+    }
     fs::remove(half, error);
     try {
         AbWriter writer(half, result.header, AbWriter::Mode::create);

@@ -105,16 +105,16 @@ std::string difference(const AbHeader &there, const AbHeader &wanted) {
     if (builds[0] != builds[1])
         return fmt::format("made by Keel {}, this is {}", printable(builds[0], 100),
                            printable(builds[1], 100));
+    const std::string library = ab_other_library(there, wanted);
+    if (!library.empty())
+        return fmt::format("made with another {}, which was built anew or exchanged since", library);
     return fmt::format("other arms, budgets, tasks or texts, as the resolved.yaml beside it says: config "
                        "hash {}, this one's is {}",
                        printable(there.config_hash, 40), printable(wanted.config_hash, 40));
 }
 
 void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
-    if (there.config_hash != wanted.config_hash)
-        throw_error(ErrorKind::input,
-                    "{}: holds another experiment's results ({}); choose another output or remove it",
-                    shown(path), difference(there, wanted));
+    require_same_experiment(path, there, wanted);
     if (there.shard != wanted.shard || there.shards != wanted.shards)
         throw_error(ErrorKind::input,
                     "{}: holds shard {}/{}, this run is {}/{}; a shard needs an output of "
@@ -157,6 +157,27 @@ AbReadResult read_ab_records(const fs::path &path,
     result.bytes = lines.bytes();
     result.dropped_tail = lines.tail();
     return result;
+}
+
+std::string ab_other_library(const AbHeader &a, const AbHeader &b) {
+    for (const auto &[name, file] : b.libraries) {
+        bool is_there = false, is_same = false;
+        for (const auto &[other_name, other_file] : a.libraries) {
+            is_there = is_there || other_name == name;
+            is_same = is_same || (other_name == name && other_file == file);
+        }
+        if (is_there && !is_same)
+            return fmt::format("{} ({})", printable(name, 60),
+                               printable(file.substr(0, file.rfind(' ')), 60));
+    }
+    return {};
+}
+
+void require_same_experiment(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
+    if (there.config_hash != wanted.config_hash)
+        throw_error(ErrorKind::input,
+                    "{}: holds another experiment's results ({}); choose another output or remove it",
+                    shown(path), difference(there, wanted));
 }
 
 AbHeader read_ab_header(const fs::path &path) {

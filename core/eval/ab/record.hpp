@@ -38,6 +38,8 @@ struct AbHeader {
     std::string
         experiment_hash; // the same but for the program that ran it; empty: written by one that did not note it
     std::string version, commit, date;
+    // Plugins' names, and the name and hash of their files; empty: written by a program that did not note them.
+    std::vector<std::pair<std::string, std::string>> libraries;
     std::string model;   // name and hash
     std::string machine; // processor, cores, memory
     std::string title;
@@ -163,6 +165,13 @@ AbReadResult read_ab_records(const std::filesystem::path &path,
 
 // The header alone.
 AbHeader read_ab_header(const std::filesystem::path &path);
+
+// Throws Error(input) where the results in `path`, whose header is `there`, are of another experiment than `wanted`, saying what differs.
+void require_same_experiment(const std::filesystem::path &path, const AbHeader &there,
+                             const AbHeader &wanted);
+
+// A plugin of which two experiments have different files: "policy snapkv (snapkv.so)"; empty: none is known.
+std::string ab_other_library(const AbHeader &a, const AbHeader &b);
 
 // Lines as they stand in the file, without their ends.
 std::string ab_header_line(const AbHeader &header);

@@ -367,6 +367,7 @@ AbHeader parse_ab_header(std::string_view line, const std::string &place) {
     h.experiment_hash = r.name("experiment_hash", false);
     h.version = r.name("version", false);
     h.commit = r.name("commit", false);
+    h.libraries = read_pairs(r, "libraries", most_facts, ab_longest_text);
     h.date = r.name("date", false);
     h.model = r.text("model", ab_longest_text, false);
     h.machine = r.text("machine", ab_longest_text, false);
@@ -413,6 +414,12 @@ std::string ab_header_line(const AbHeader &h) {
     j["version"] = checked_name(h.version, "version", false);
     j["commit"] = checked_name(h.commit, "commit", false);
     j["date"] = checked_name(h.date, "date", false);
+    if (!h.libraries.empty()) {
+        Json libraries = Json::array();
+        for (const auto &[name, file] : h.libraries)
+            libraries.push_back({checked_name(name, "library", true), cut(file, ab_longest_text / 3)});
+        j["libraries"] = std::move(libraries);
+    }
     j["model"] = cut(h.model, ab_longest_text / 3);
     j["machine"] = cut(h.machine, ab_longest_text / 3);
     j["title"] = cut(h.title, ab_longest_text / 3);

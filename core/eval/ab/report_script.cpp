@@ -91,7 +91,7 @@ function verdictTable(host,list,bytesColumn,first){
   {name:"could see",key:c=>c.seen,text:lessThan,right:1,title:"the least effect that this many items show in 80% of experiments, among so many contrasts"},
   {name:"n",key:c=>c.n,text:c=>c.n+(c.docs!==c.n?" / "+c.docs:""),right:1,title:"items / documents"},
   {name:"in margin",key:c=>c.within,text:c=>c.within?"yes":"",title:"a loss as large as the margin of "+H.statistics.margin+" is excluded"},
-  {name:"A",key:c=>c.meanA,text:c=>num(c.meanA),right:1,title:"mean of the items that both have (geometric for speeds)"},
+  {name:"A",key:c=>c.meanA,text:c=>num(c.meanA),right:1,title:"mean of the items that both have (geometric and trimmed for speeds)"},
   {name:"B",key:c=>c.meanB,text:c=>num(c.meanB)+(c.implied?"*":""),right:1,title:"* by definition"},
   {name:"test",key:c=>c.test,text:c=>c.test+(c.size>1?", "+c.size+" contrasts":"")});
  dataTable(host,list,columns,first)}

@@ -32,7 +32,7 @@ bool is_foreign(const fs::path &folder) {
         const std::string name = i->path().filename().string();
         has_files = true;
         for (const std::string_view ours : {"results.jsonl", "resolved.yaml", "shard-", "evictions-",
-                                            "merge.lock", ".results.jsonl", ".shard-"}) {
+                                            "merge.lock", ".results.jsonl", ".shard-", ".evictions-"}) {
             if (name.starts_with(ours)) return false;
         }
     }
@@ -45,7 +45,7 @@ AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
     : experiment_(experiment), options_(options) {
     const AbConfig &c = experiment.config;
     const bool logs = c.eviction_logs && !options.cost_only;
-    if (logs) make_folder(); // before plans look whether their logs can be written
+    if (logs) lock_folder(); // before plans look whether their logs can be written
     AbArms::Options of_arms;
     of_arms.host = options.host;
     of_arms.progress = options.loading;
@@ -112,9 +112,18 @@ void AbRunner::make_folder() const {
             printable(folder.string(), 300));
 }
 
+// Two that write the same items would each find those of the other missing, and one's logs are not the other's to remove.
+void AbRunner::lock_folder() {
+    if (lock_) return;
+    make_folder();
+    lock_ = std::make_unique<AbFileLock>(
+        experiment_.config.output / ("." + options_.shard.file_name() + ".lock"), false);
+}
+
 void AbRunner::fill_header() {
     AbHeader &h = options_.header;
     h.config_hash = experiment_.hash;
+    h.libraries = experiment_.libraries;
     h.experiment_hash = experiment_.experiment_hash;
     const AbRun &reference = experiment_.reference();
     h.model =
@@ -184,13 +193,14 @@ std::set<std::string> AbRunner::finished_items() {
 }
 
 void AbRunner::open_results() {
-    make_folder();
-    // Two that write the same items would each find those of the other missing.
-    lock_ = std::make_unique<AbFileLock>(
-        experiment_.config.output / ("." + options_.shard.file_name() + ".lock"), false);
-    if (options_.shard.count > 1) reopen_ab_shard(experiment_.config.output, options_.shard);
     fill_header();
     std::error_code error;
+    if (options_.shard.count > 1) {
+        // The last shard puts the merged results there: it is known now whether it may.
+        const fs::path whole = experiment_.config.output / AbShard{}.file_name();
+        if (fs::exists(whole, error)) require_same_experiment(whole, read_ab_header(whole), options_.header);
+        reopen_ab_shard(experiment_.config.output, options_.shard);
+    }
     const bool exists = fs::exists(results(), error);
     if (exists && !options_.resume) {
         read_ab_header(results()); // what is no results file is not replaced
@@ -207,6 +217,7 @@ void AbRunner::open_results() {
     }
     if (options_.shard.index == 1)
         write_whole_file(experiment_.config.output / "resolved.yaml", experiment_.resolved);
+    arms_->begin_logs();
 }
 
 bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const {
@@ -249,24 +260,28 @@ void AbRunner::step(uint64_t runs) {
 
 // ---- the loop ------------------------------------------------------------------------------------------------------
 
-// That a prompt is too long for an arm is known before the first item.
+// That a prompt is too long for an arm is known before the first item. What keeps all has to hold the answer, too.
 void AbRunner::check_lengths() {
     for (const Task &task : tasks_) {
         const int64_t at = task.items ? 0 : *std::max_element(task.task->at.begin(), task.task->at.end());
-        const int64_t longest = task.items ? task.longest.prompt : std::max<int64_t>(at, 1);
+        const int64_t longest = task.items ? task.longest.prompt : std::max<int64_t>(at, 1),
+                      whole = task.items ? task.longest.whole : longest + task.task->decode;
         for (size_t r = 0; r < experiment_.runs.size(); ++r)
             at_task(*task.task, [&] {
+                const bool keeps_all = experiment_.runs[r].keeps_all;
+                const std::string &place = keeps_all ? task.longest.whole_at : task.longest.prompt_at;
                 try {
-                    arms_->check_prompt(r, longest);
+                    arms_->check_prompt(r, keeps_all ? whole : longest, keeps_all);
                 } catch (const Error &e) {
-                    if (task.longest.prompt_at.empty()) throw;
-                    throw Error(e.kind(), fmt::format("{}: {}", task.longest.prompt_at, e.what()));
+                    if (place.empty()) throw;
+                    throw Error(e.kind(), fmt::format("{}: {}", place, e.what()));
                 }
             });
     }
 }
 
 void AbRunner::run() {
+    lock_folder();
     check_lengths();
     open_results();
     for (const AbRun &run : experiment_.runs)
@@ -371,9 +386,11 @@ AbCost AbRunner::cost() {
     constexpr size_t sampled = 8;
     AbCost cost;
     const uint64_t prefills = arms_->prefills();
-    uint64_t per_document = 0;
-    for (const AbRun &run : experiment_.runs)
+    uint64_t per_document = 0, capped = 0;
+    for (const AbRun &run : experiment_.runs) {
         per_document += run.is_rerun ? 0 : run.seeds.size();
+        capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();
+    }
     for (const Task &task : tasks_) {
         const bool asks = task.items && task.items->has_question();
         const std::vector<AbProtocol> one = {AbProtocol::question_blind};
@@ -399,8 +416,10 @@ AbCost AbRunner::cost() {
                     const bool again = d < first_reruns;
                     const double runs = static_cast<double>(per_document + (again ? 1 : 0));
                     for (const AbUnit &unit : task.items->units(d, protocol)) {
+                        // Under a cap on the cache's bytes each further question reads the prompt again.
+                        const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
                         prefill += static_cast<double>(unit.prompt.size()) *
-                                   static_cast<double>(prefills + (again ? 1 : 0));
+                                   static_cast<double>(prefills + capped * further + (again ? 1 : 0));
                         decode += static_cast<double>(unit.continuation.size()) * runs;
                         for (const AbQuestion &q : unit.questions)
                             decode += static_cast<double>(std::ssize(q.ask) + q.max_tokens) * runs;

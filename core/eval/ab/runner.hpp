@@ -62,6 +62,7 @@ class AbRunner {
     void plan();
     void check_lengths();
     void make_folder() const;
+    void lock_folder();
     void fill_header();
     void open_results();
     std::set<std::string> finished_items();
@@ -83,9 +84,9 @@ class AbRunner {
 
     const AbExperiment &experiment_;
     AbRunOptions options_;
+    std::unique_ptr<AbFileLock> lock_; // while it writes; arms clear up after themselves under it
     std::unique_ptr<AbArms> arms_;
     std::vector<Task> tasks_;
-    std::unique_ptr<AbFileLock> lock_; // while it writes
     std::unique_ptr<AbWriter> writer_;
     std::set<std::string> finished_;
     std::set<std::string> warnings_;                 // lines that stand in the results

@@ -42,6 +42,18 @@ int32_t read_question(Session &session, std::span<const int32_t> ids) {
     return session.greedy();
 }
 
+// Behind a prompt an arm is told by its name, too, where it runs out of memory.
+template <typename Action>
+auto at_arm(const AbPlace &place, const std::string &item, Action &&action) {
+    try {
+        return action();
+    } catch (const Error &e) {
+        if (e.kind() != ErrorKind::resource) throw;
+        throw Error(e.kind(), fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm,
+                                          place.budget, item, e.what()));
+    }
+}
+
 double mean(const std::vector<double> &values) {
     double sum = 0;
     for (const double v : values)
@@ -86,11 +98,16 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
         if (!is_finished(place, unit.questions[q].item)) pending.push_back(q);
     }
     if (pending.empty()) return;
-    AbArms::Opened opened = arms_->open(run, place.seed, document, unit.prompt);
+    // Each question finds the cache as the prompt left it: in a copy of it, or, under a cap on its bytes, which copies would take from each
+    // other, in one that read the prompt again.
+    const bool copies = !experiment_.runs[run].config.kv.max_bytes();
+    AbArms::Opened opened;
     for (const size_t q : pending) {
         const AbQuestion &question = unit.questions[q];
-        // Each question finds the cache as the prompt left it.
-        const std::unique_ptr<Session> copy = q == pending.back() ? nullptr : opened.session->fork();
+        if (!copies) opened = {};
+        if (!opened.session) opened = arms_->open(run, place.seed, document, unit.prompt);
+        const std::unique_ptr<Session> copy =
+            !copies || q == pending.back() ? nullptr : opened.session->fork();
         Session &s = copy ? *copy : *opened.session;
         TimelineNotes notes(opened.notes, s);
         const bool draws = with_maps && q == 0;
@@ -102,7 +119,9 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
             }
         }
         Measured measured(*arms_, run, s, opened);
-        int32_t id = question.ask.empty() ? opened.next : read_question(s, question.ask);
+        int32_t id = question.ask.empty()
+                         ? opened.next
+                         : at_arm(place, question.item, [&] { return read_question(s, question.ask); });
         std::vector<int32_t> ids;
         std::string text;
         for (;;) {
@@ -112,7 +131,7 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
             ids.push_back(id);
             text = tokenizer.decode(ids, DecodeOptions{.skip_special = true, .continues = true});
             if (std::ssize(ids) >= question.max_tokens || task.items->ends(text)) break;
-            s.decode(id);
+            at_arm(place, question.item, [&] { s.decode(id); });
             id = s.greedy();
         }
         AbItem item;
@@ -123,7 +142,7 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
         item.answer = task.items->clean(text);
         item.expected = fmt::format("{}", fmt::join(question.expected, " | "));
         item.value = task.items->score(item.answer, question.expected);
-        item.length = unit.length;
+        item.length = std::ssize(unit.prompt) + std::ssize(question.ask);
         item.depth = question.depth;
         measured.fill(item);
         if (draws) {
@@ -176,12 +195,14 @@ void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t
     for (size_t at = 0; at < feed.size();) {
         size_t n = 1;
         if (task.one_by_one) {
-            s.decode(feed[at]);
+            at_arm(place, unit.document, [&] { s.decode(feed[at]); });
         } else {
             n = std::min<size_t>(feed.size() - at,
                                  std::min<size_t>(AbArms::logit_rows, s.pipeline().graph().max_tokens()));
-            if (!s.prefill(feed.subspan(at, n), false, static_cast<uint32_t>(n)))
-                throw_error(ErrorKind::runtime, "cancelled");
+            at_arm(place, unit.document, [&] {
+                if (!s.prefill(feed.subspan(at, n), false, static_cast<uint32_t>(n)))
+                    throw_error(ErrorKind::runtime, "cancelled");
+            });
         }
         const std::span<const float> rows = s.logits();
         if (rows.size() != n * vocab)
@@ -238,7 +259,7 @@ void AbRunner::score_continuation(const Task &task, const AbPlace &place, size_t
         item.document = unit.document;
         item.item = unit.document;
         item.value = mean(*values);
-        item.length = unit.length;
+        item.length = std::ssize(unit.prompt);
         measured.fill(item);
         write_item(item);
     }

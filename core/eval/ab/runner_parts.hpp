@@ -26,7 +26,7 @@ struct AbRunner::Measured {
         : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes) {
         // A copy counts from where it was made.
         const CacheManager &before = opened.session->cache();
-        peak_ = std::max(before.peak_bytes(), opened.peak_bytes) + opened.policy_bytes;
+        peak_ = std::max(before.peak_bytes(), opened.peak_bytes) + opened.policy_peak_bytes;
         if (&session == opened.session.get()) return;
         evictions_before_ = before.evictions();
         eviction_us_before_ = before.eviction_us();
@@ -39,7 +39,9 @@ struct AbRunner::Measured {
         full_ += static_cast<double>(arms_.full_bytes(session_.tokens()));
         own_full_ += static_cast<double>(arms_.full_bytes(run_, session_.tokens()));
         kept_ += mean_length(session_.cache().cache());
-        peak_ = std::max({peak_, bytes, session_.cache().peak_bytes() + policy});
+        peak_ = std::max(
+            {peak_, bytes,
+             session_.cache().peak_bytes() + std::max(policy, session_.cache().policy_peak_bytes())});
         ++samples_;
     }
     void fill(AbItem &item) const {

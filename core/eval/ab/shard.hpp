@@ -1,5 +1,7 @@
 #pragma once
 
+#include "eval/ab/draws.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -10,11 +12,15 @@
 
 namespace keel {
 
-// Which part of an experiment's documents this process takes: those whose number leaves `index - 1` when divided by `count`.
+// Which part of an experiment's documents this process takes: of each `count` in a row one, not always at the same place of them, since a
+// task's lengths and depths change with the number in a regular way.
 struct AbShard {
     uint32_t index = 1, count = 1; // index from 1
 
-    bool takes(uint64_t document) const { return document % count == index - 1; }
+    bool takes(uint64_t document) const {
+        const uint64_t turn = AbDraws(document / count).below(count);
+        return (document % count + turn) % count == index - 1;
+    }
     std::string file_name() const; // "results.jsonl", or "shard-2-of-4.jsonl"
     bool operator==(const AbShard &) const = default;
 };

@@ -184,6 +184,42 @@ std::optional<Interval> student_interval(const ClusterSums &c, double confidence
     return Interval{c.mean() - reach, c.mean() + reach};
 }
 
+TrimmedMean TrimmedMean::of(std::vector<double> values) {
+    check_finite(values);
+    TrimmedMean out;
+    const size_t n = values.size(), cut = n / 5;
+    if (n == 0) return out;
+    std::sort(values.begin(), values.end());
+    const std::span<const double> middle(values.data() + cut, n - 2 * cut);
+    const auto count = static_cast<double>(n), left = static_cast<double>(middle.size());
+    out.mean = std::accumulate(middle.begin(), middle.end(), 0.0) / left;
+    out.freedom = left - 1;
+    if (n < 2) return out;
+    // Winsorized: what was left out counts as its nearest neighbour that was not.
+    const auto ends = static_cast<double>(cut);
+    const double total =
+        std::accumulate(middle.begin(), middle.end(), ends * (middle.front() + middle.back()));
+    const double centre = total / count;
+    const auto square = [&](double v) { return (v - centre) * (v - centre); };
+    double squares = ends * (square(middle.front()) + square(middle.back()));
+    for (const double v : middle)
+        squares += square(v);
+    out.error = std::sqrt(squares / (left * (left - 1)));
+    return out;
+}
+
+std::optional<Interval> TrimmedMean::interval(double confidence) const {
+    if (!error) return std::nullopt;
+    const double reach = student_quantile(0.5 + 0.5 * confidence, freedom) * *error;
+    return Interval{mean - reach, mean + reach};
+}
+
+std::optional<double> TrimmedMean::test() const {
+    if (!error) return std::nullopt;
+    if (*error == 0) return mean == 0 ? 1.0 : 0.0;
+    return std::min(1.0, 2 * student_cdf(-std::abs(mean / *error), freedom));
+}
+
 Interval wilson_interval(double hits, double trials, double confidence) {
     check_finite({{hits, trials}});
     if (trials <= 0) return {0, 1};

@@ -53,6 +53,19 @@ std::optional<BootstrapInterval> cluster_bootstrap(const ClusterSums &clusters, 
 // Mean +- t * standard error, with clusters - 1 degrees of freedom. Nothing for fewer than two clusters.
 std::optional<Interval> student_interval(const ClusterSums &clusters, double confidence);
 
+// The mean of the middle: a fifth of the numbers is left out at each end (none below five), so that a disturbed one moves it little.
+// Its interval and test are Yuen's (1974) for one sample: Student's t by the winsorized spread, with the degrees of freedom of what is
+// left.
+struct TrimmedMean {
+    double mean = 0;
+    std::optional<double> error; // standard error; nothing for fewer than two numbers
+    double freedom = 0;
+
+    static TrimmedMean of(std::vector<double> values);
+    std::optional<Interval> interval(double confidence) const;
+    std::optional<double> test() const; // two-sided, of a mean of 0
+};
+
 // Wilson's score interval of a rate. `trials` may be an effective number; 0 gives [0, 1].
 Interval wilson_interval(double hits, double trials, double confidence);
 

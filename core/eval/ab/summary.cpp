@@ -98,6 +98,7 @@ class Builder {
         add_speeds();
         noise_ = AbNoise(table_, names_, statistics());
         out_.noise = noise_.contrasts();
+        settle_verdicts(out_.noise, statistics());
         add_reference_contrasts();
         add_pair_contrasts();
         settle_verdicts(out_.contrasts, statistics());

@@ -23,6 +23,7 @@ struct Row {
     double value = 0;
     int64_t length = 0;
     float depth = -1;
+    uint32_t expected = 0;
 };
 
 class Loader {
@@ -75,6 +76,7 @@ class Loader {
         row.value = i.value;
         row.length = i.length;
         row.depth = static_cast<float>(i.depth);
+        row.expected = names_.number(i.expected);
         rows_[at].push_back(row);
         ++cell.records;
         const double share = 1 / static_cast<double>(cell.records);
@@ -159,7 +161,7 @@ class Loader {
                 continue;
             }
             if (cell.points.empty() || cell.points.back().item != row.item)
-                cell.points.push_back({row.item, row.cluster, 0, row.length, row.depth, 0});
+                cell.points.push_back({row.item, row.cluster, 0, row.length, row.depth, 0, row.expected});
             AbPoint &point = cell.points.back();
             ++point.seeds;
             point.value += (row.value - point.value) / point.seeds;

@@ -34,6 +34,7 @@ struct AbPoint {
     int64_t length = 0;
     float depth = -1;
     uint32_t seeds = 0;
+    uint32_t expected = 0; // what was expected as an answer, a number of AbNames
 };
 
 struct AbCellKey {

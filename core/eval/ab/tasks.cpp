@@ -62,7 +62,6 @@ class Continuation : public AbTaskItems {
         const auto from = ids_.begin() + begin;
         AbUnit unit;
         unit.document = fmt::format("{}", document);
-        unit.length = task_.prefix;
         unit.prompt = begin_;
         unit.prompt.insert(unit.prompt.end(), from, from + before_);
         unit.continuation.assign(from + before_, from + stretch_);
@@ -119,7 +118,6 @@ class Recall : public AbTaskItems {
         std::vector<AbUnit> units;
         AbUnit unit;
         unit.document = fmt::format("{}", document);
-        unit.length = length;
         for (size_t q = 0; q < made.questions.size(); ++q) {
             const AbRecallQuestion &question = made.questions[q];
             AbQuestion asked;
@@ -154,18 +152,17 @@ class Recall : public AbTaskItems {
             longest = std::max(longest, std::ssize(encode(q.text)));
         return std::ssize(begin_) + std::ssize(encode(d.context)) + longest;
     }
-    // As much filler as the length leaves room for: the same draws give a prefix of the same text, so halving finds it.
+    // As much filler as the length leaves room for, to the word: more bytes are more tokens, but for a few, so halving finds it.
     AbRecallDocument fitted(size_t document, size_t depth, int64_t length) const {
         size_t fits = 0, too_many = static_cast<size_t>(length) * 16;
         AbRecallDocument best = make(document, depth, 0);
-        size_t guess = static_cast<size_t>(length) * 3;
-        for (int i = 0; i < 12 && too_many - fits > 8; ++i) {
+        int64_t most = tokens_of(best);
+        for (size_t guess = static_cast<size_t>(length) * 3; too_many - fits > 1 && most < length;) {
             AbRecallDocument d = make(document, depth, guess);
             const int64_t tokens = tokens_of(d);
             if (tokens <= length) {
-                best = std::move(d);
-                if (length - tokens <= length / 50)
-                    break; // ends at a sentence: no nearer is worth the search
+                if (tokens > most) best = std::move(d);
+                most = std::max(most, tokens);
                 fits = guess;
             } else {
                 too_many = guess;
@@ -216,7 +213,6 @@ void ab_join_prompt(const Tokenizer &tokenizer, const std::vector<int32_t> &begi
     asked.ask.clear();
     AbUnit unit;
     unit.document = shared.document;
-    unit.length = shared.length;
     unit.prompt = std::move(prompt);
     unit.split_changes_tokens = split_changes_tokens;
     unit.questions.push_back(std::move(asked));

@@ -24,7 +24,6 @@ struct AbQuestion {
 // A prompt, and what is measured behind its end.
 struct AbUnit {
     std::string document;              // the cluster
-    int64_t length = 0;                // tokens of the whole prompt, as the task's grid has it
     std::vector<int32_t> prompt;       // up to where the policy is told that the prompt has ended
     std::vector<AbQuestion> questions; // each is asked on the cache as it is behind the prompt
     std::vector<int32_t>

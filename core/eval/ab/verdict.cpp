@@ -39,9 +39,60 @@ PairedCounts count_pairs(const AbPairs &pairs) {
     return c;
 }
 
-// The share of clusters that may differ though none did.
-double unseen_share(size_t clusters, double confidence) {
-    return wilson_interval(0, static_cast<double>(clusters), confidence).high;
+// How far a document counts where it differs: as far as those that did, and one more that differs wholly, which may have been missed.
+double step_of_unseen(const AbContrast &c) {
+    const auto differ = static_cast<double>(c.gains + c.losses);
+    return (differ * c.step + 1) / (differ + 1);
+}
+
+// A bootstrap of documents of which few differ draws from those few, and knows nothing of the ones that it has not seen: an interval of
+// shares reaches at least as far as Wilson's bounds on how many documents may gain or lose.
+void widen(AbContrast &c, double confidence) {
+    const auto k = static_cast<double>(c.clusters);
+    const auto unseen = [&](uint64_t seen) {
+        const auto n = static_cast<double>(seen);
+        return (wilson_interval(n, k, confidence).high - n / k) * step_of_unseen(c);
+    };
+    const Interval least{c.effect - unseen(c.losses), c.effect + unseen(c.gains)};
+    if (!c.interval) {
+        c.interval = least;
+        c.interval_method = "wilson";
+    } else if (least.low < c.interval->low || least.high > c.interval->high) {
+        c.interval = Interval{std::min(least.low, c.interval->low), std::max(least.high, c.interval->high)};
+        c.interval_method += ", wilson";
+    }
+    c.interval = Interval{std::max(-1.0, c.interval->low), std::min(1.0, c.interval->high)};
+}
+
+// Speeds: rounds are few, and now and then one was disturbed by what else the machine did.
+void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &differences,
+                   const AbStatistics &s) {
+    const auto trimmed = [](const ClusterSums &sums) {
+        std::vector<double> means;
+        for (size_t i = 0; i < sums.sums.size(); ++i)
+            means.push_back(sums.sums[i] / sums.counts[i]);
+        return TrimmedMean::of(std::move(means));
+    };
+    const auto typical = [&](const std::vector<double> &values) {
+        std::vector<double> scaled = values;
+        if (c.ratio)
+            for (double &v : scaled)
+                v = std::log(v);
+        const double mean = trimmed(ClusterSums::of(scaled, pairs.clusters)).mean;
+        return c.ratio ? std::exp(mean) : mean;
+    };
+    c.mean_a = typical(pairs.a);
+    c.mean_b = typical(pairs.b);
+    const TrimmedMean middle = trimmed(differences);
+    c.effect = to_effect(middle.mean, c.ratio);
+    c.standard_error = middle.error;
+    c.freedom = middle.freedom;
+    c.p = middle.test();
+    c.test = "trimmed t";
+    if (const auto interval = middle.interval(s.confidence)) {
+        c.interval = to_effect(*interval, c.ratio);
+        c.interval_method = "trimmed t";
+    }
 }
 
 void find_interval(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const AbStatistics &s) {
@@ -57,10 +108,7 @@ void find_interval(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums,
         c.interval = newcombe_interval(count_pairs(pairs), s.confidence);
         c.interval_method = "newcombe";
     } else if (c.bounded && k > 0 && (!c.standard_error || *c.standard_error == 0)) {
-        // No spread among so many documents does not mean that there is none.
-        const double reach = unseen_share(k, s.confidence);
-        c.interval = Interval{std::max(-1.0, c.effect - reach), std::min(1.0, c.effect + reach)};
-        c.interval_method = "wilson";
+        // No spread among so many documents does not mean that there is none: see widen().
     } else if (c.bca) {
         c.interval = c.bca;
         c.interval_method = "bca";
@@ -71,6 +119,7 @@ void find_interval(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums,
         c.interval = to_effect(*student, c.ratio);
         c.interval_method = "student";
     }
+    if (c.bounded && k > 0 && c.interval_method != "newcombe") widen(c, s.confidence);
 }
 
 void find_p(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const AbStatistics &s) {
@@ -78,8 +127,7 @@ void find_p(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const 
     if (c.yes_no && k == pairs.a.size()) {
         c.p = mcnemar_exact(count_pairs(pairs));
         c.test = "McNemar exact";
-    } else if (k > most_resampled || c.meaning.kind == AbMetric::Kind::speed) {
-        // Of the few repeats of a speed, flips can show nothing; their logarithms are as near to normal as anything is.
+    } else if (k > most_resampled) {
         c.p = student_test(sums);
         c.test = "Student";
     } else {
@@ -91,20 +139,43 @@ void find_p(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const 
 
 // The least p that a test of so many documents can give, however large the effect.
 double least_p(const AbContrast &c, const AbStatistics &s) {
-    if (c.test == "Student") return 0;
+    if (c.test == "Student" || c.test == "trimmed t") return 0;
     const double exact = std::ldexp(1.0, 1 - static_cast<int>(std::min<uint64_t>(c.clusters, 1000)));
     if (c.test == "McNemar exact" || c.clusters <= most_exact_flips) return exact;
     return 1 / (10 * static_cast<double>(s.resamples) + 1);
+}
+
+// The least share of n that is reached by `least` of them four times out of five.
+double share_for(uint64_t n, uint64_t least) {
+    const auto misses = [&](double share) { // the chance of fewer
+        double term = std::pow(1 - share, static_cast<double>(n)), sum = 0;
+        for (uint64_t i = 0; i < least; ++i) {
+            sum += term;
+            term *= static_cast<double>(n - i) / static_cast<double>(i + 1) * share / (1 - share);
+        }
+        return sum;
+    };
+    double low = 0, high = 1;
+    for (int i = 0; i < 60; ++i) {
+        const double middle = 0.5 * (low + high);
+        (misses(middle) > 0.2 ? low : high) = middle;
+    }
+    return high;
 }
 
 // `level`: what p is held to.
 void find_detectable(AbContrast &c, const AbStatistics &s, double level) {
     c.detectable.reset();
     if (c.clusters < 2 || least_p(c, s) > level) return;
-    const auto k = static_cast<double>(c.clusters);
-    double error = c.standard_error.value_or(0);
-    if (error == 0 && c.bounded) error = std::sqrt(unseen_share(c.clusters, s.confidence) / k);
-    const double least = minimal_detectable_effect(error, k - 1, 1 - level);
+    double least = 0;
+    if (c.bounded && c.test != "Student") {
+        // Tests of signs need so many documents that differ, all to one side, whatever the spread was.
+        const auto needed = static_cast<uint64_t>(std::ceil(1 - std::log2(level)));
+        if (needed > c.clusters) return;
+        least = share_for(c.clusters, needed) * (c.test == "McNemar exact" ? 1 : step_of_unseen(c));
+    }
+    if (const double error = c.standard_error.value_or(0); error > 0)
+        least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
     c.detectable = std::max(c.noise, c.bounded ? std::min(1.0, least) : to_effect(least, c.ratio));
 }
 
@@ -191,10 +262,22 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     }
     const ClusterSums sums = ClusterSums::of(differences, pairs.clusters);
     c.clusters = sums.sums.size();
-    c.effect = to_effect(sums.mean(), c.ratio);
-    c.standard_error = cluster_error(sums);
-    find_interval(c, pairs, sums, s);
-    find_p(c, pairs, sums, s);
+    if (c.meaning.kind == AbMetric::Kind::speed) {
+        measure_speed(c, pairs, sums, s);
+    } else {
+        c.effect = to_effect(sums.mean(), c.ratio);
+        c.standard_error = cluster_error(sums);
+        c.freedom = static_cast<double>(c.clusters) - 1;
+        double steps = 0;
+        for (size_t i = 0; i < sums.sums.size(); ++i) {
+            c.gains += sums.sums[i] > 0 ? 1 : 0;
+            c.losses += sums.sums[i] < 0 ? 1 : 0;
+            steps += std::abs(sums.sums[i] / sums.counts[i]);
+        }
+        if (c.gains + c.losses > 0) c.step = steps / static_cast<double>(c.gains + c.losses);
+        find_interval(c, pairs, sums, s);
+        find_p(c, pairs, sums, s);
+    }
     find_detectable(c, s, 1 - s.confidence);
 }
 

@@ -44,18 +44,21 @@ struct AbContrast {
     bool implied = false; // B's numbers are what they are by definition: the reference against itself
 
     uint64_t items = 0, clusters = 0, only_a = 0, only_b = 0;
+    uint64_t gains = 0, losses = 0;            // clusters in which A's mean is above B's, below it
+    double step = 0;                           // by how much, on average where they differ
     uint64_t identical = 0;                    // pairs whose numbers are equal
     std::string missing;                       // an item that one of them lacks
     bool yes_no = false;                       // all numbers are 0 or 1
     bool bounded = false;                      // all numbers are shares of a quality, from 0 to 1
     bool ratio = false;                        // the effect is A / B - 1 by geometric means, else A - B
-    double mean_a = 0, mean_b = 0, effect = 0; // in the metric's units
-    std::optional<Interval> interval;        // of the effect, of this contrast by itself; the one to believe
-    std::string interval_method;             // "newcombe", "bca", "percentile", "student", "wilson"
+    double mean_a = 0, mean_b = 0, effect = 0; // in the metric's units; of speeds trimmed means
+    std::optional<Interval> interval; // of the effect, of this contrast by itself; the one to believe
+    std::string interval_method;      // "newcombe", "bca", "percentile", "student", "wilson", "trimmed t"
     std::optional<Interval> percentile, bca; // both bootstraps, where they were made
     std::optional<double> standard_error;    // over clusters, of the effect (of its logarithm for a ratio)
+    double freedom = 0;                      // its degrees
     std::optional<double> p;
-    std::string test; // "McNemar exact", "sign flip exact", "sign flip", "Student"
+    std::string test; // "McNemar exact", "sign flip exact", "sign flip", "Student", "trimmed t"
 
     double noise = 0; // effects up to here are seen between two runs of the reference; set before the verdict
     // Two runs of one experiment that gave the same bits wherever anything could show a difference: see compare_ab().

@@ -1,0 +1,175 @@
+// Two results held against each other: what is missing, what a filter hides, items that are not the same.
+#include "ab_results.hpp"
+#include "eval/ab/compare.hpp"
+#include "eval/ab/merge.hpp"
+#include "eval/ab/summary.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+using namespace keel;
+using test::ab_header;
+using test::ab_item;
+using test::error_text;
+using test::write_ab;
+
+namespace {
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+// Hits of an arm, all of them.
+std::vector<AbRecord> hits(int n, const std::function<void(AbItem &)> &change = {}) {
+    std::vector<AbRecord> records;
+    for (int i = 0; i < n; ++i) {
+        AbItem item = ab_item("full", "full", fmt::format("i{}", i), 1);
+        item.document = fmt::format("d{}", i);
+        item.expected = fmt::format("{}", 10'000 + i);
+        item.depth = 0.5;
+        if (change) change(item);
+        records.emplace_back(item);
+    }
+    return records;
+}
+
+std::string text_of(const std::filesystem::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+} // namespace
+
+TEST_CASE("a strict comparison fails where the second run lacks items") {
+    const test::TempFolder folder;
+    const auto all = write_ab(folder / "all", ab_header(), hits(60)),
+               some = write_ab(folder / "some", ab_header(), hits(40));
+    AbCompareOptions options;
+    options.margin = 0.2;
+    CHECK(compare_ab(all, some, options).passed());
+    options.strict = true;
+    const AbComparison lacking = compare_ab(all, some, options);
+    CHECK(lacking.unproven == 0);
+    CHECK(lacking.lost == 0);
+    CHECK(lacking.lost_items == 20);
+    CHECK_FALSE(lacking.passed());
+    CHECK(contains(ab_comparison_text(lacking),
+                   "20 numbers of the first experiment's items are not in the second"));
+    CHECK(contains(ab_comparison_text(lacking), "and so does what is missing"));
+    CHECK(ab_comparison_json(lacking).at("lost_items") == 20);
+    // More than there was is no loss.
+    const AbComparison more = compare_ab(some, all, options);
+    CHECK(more.lost_items == 0);
+    CHECK(more.passed());
+    CHECK(contains(ab_comparison_text(more), "20 numbers of items are in the second experiment alone"));
+}
+
+TEST_CASE("a filter does not make equal hits a proof") {
+    const test::TempFolder folder;
+    const auto results = [&](const std::string &name, double shift) {
+        std::vector<AbRecord> records = hits(20);
+        for (int i = 0; i < 20; ++i)
+            records.emplace_back(ab_item("full", "full", fmt::format("n{}", i), 3 + 0.1 * i + shift, "nll"));
+        return write_ab(folder / name, ab_header(), records);
+    };
+    const auto first = results("first", 0), same = results("same", 0), other = results("other", 0.5);
+    AbCompareOptions strict;
+    strict.strict = true;
+    CHECK(compare_ab(first, same, strict).passed());
+    for (const bool by_metric : {true, false}) {
+        AbCompareOptions filtered = strict;
+        (by_metric ? filtered.metrics : filtered.tasks) = {by_metric ? "hit" : "passkey"};
+        CHECK(compare_ab(first, same, filtered).passed());
+        const AbComparison c = compare_ab(first, other, filtered);
+        REQUIRE(c.contrasts.size() == 1);
+        CHECK(c.contrasts[0].verdict == AbVerdict::equal);
+        CHECK_FALSE(c.contrasts[0].is_equal_rerun);
+        CHECK(c.unproven == 1);
+        CHECK_FALSE(c.passed());
+    }
+}
+
+TEST_CASE("items of one name that are not the same are refused") {
+    const test::TempFolder folder;
+    const auto first = write_ab(folder / "first", ab_header(), hits(20));
+    const auto refusal = [&](const std::string &name, const std::function<void(AbItem &)> &change) {
+        const auto second = write_ab(folder / name, ab_header(), hits(20, change));
+        const std::string found = error_text([&] { compare_ab(first, second, {}); });
+        CHECK(contains(found, "not the same items: task 'passkey', item i"));
+        return found;
+    };
+    CHECK(contains(refusal("length", [](AbItem &i) { i.length = 1000; }),
+                   "its prompt has 512 tokens in the first, 1000 in the second"));
+    CHECK(contains(refusal("seed", [](AbItem &i) { i.expected = "99999"; }), "'99999' in the second"));
+    CHECK(contains(refusal("depth", [](AbItem &i) { i.depth = 0.25; }), "another depth"));
+    CHECK(contains(refusal("document", [](AbItem &i) { i.document += "x"; }), "another document"));
+    // Another model may write the same text in more tokens.
+    AbHeader model = ab_header();
+    model.model = "other";
+    const auto longer = write_ab(folder / "model", model, hits(20, [](AbItem &i) { i.length = 540; }));
+    CHECK(contains(ab_comparison_text(compare_ab(first, longer, {})),
+                   "20 numbers are of prompts that have another length"));
+}
+
+TEST_CASE("the reference against itself has a verdict like any other contrast") {
+    const test::TempFolder folder;
+    const auto summary = [&](const std::string &name, int others) {
+        std::vector<AbRecord> records = hits(12);
+        for (AbRecord &record : hits(12)) {
+            auto &item = std::get<AbItem>(record);
+            item.arm = "full#again";
+            item.value = others-- > 0 ? 0 : 1;
+            records.push_back(item);
+        }
+        AbNames names;
+        return summarize_ab(load_ab_table(write_ab(folder / name, ab_header(), records), names), names);
+    };
+    const AbSummary same = summary("same", 0), other = summary("other", 10);
+    REQUIRE(same.noise.size() == 1);
+    CHECK(same.noise[0].verdict == AbVerdict::equal);
+    REQUIRE(other.noise.size() == 1);
+    CHECK(other.noise[0].verdict == AbVerdict::worse);
+    CHECK(other.noise[0].p_adjusted < 0.01);
+    CHECK(other.noise[0].family_size == 1);
+}
+
+TEST_CASE("merged results take the place of their own experiment's alone") {
+    const test::TempFolder folder;
+    std::vector<std::filesystem::path> shards;
+    for (uint32_t i = 1; i <= 2; ++i) {
+        AbHeader header = ab_header();
+        header.shard = i;
+        header.shards = 2;
+        shards.push_back(write_ab(folder / fmt::format("s{}", i), header, hits(4 + static_cast<int>(i))));
+    }
+    AbHeader other = ab_header();
+    other.config_hash = "another";
+    const auto theirs = write_ab(folder / "theirs", other, hits(1)),
+               ours = write_ab(folder / "ours", ab_header(), {});
+    const std::string before = text_of(theirs / "results.jsonl");
+    CHECK(
+        contains(error_text([&] { merge_ab_shards(shards, theirs, true); }), "another experiment's results"));
+    CHECK(text_of(theirs / "results.jsonl") == before);
+    CHECK(merge_ab_shards(shards, ours, true).records == 6);
+    CHECK(contains(error_text([&] { merge_ab_shards(shards, ours); }), "is there already"));
+    // Two builds of a plugin are named.
+    AbHeader second = ab_header();
+    second.shard = second.shards = 2;
+    second.config_hash = "other";
+    second.libraries = {{"policy snapkv", "snapkv.so 2"}};
+    AbHeader first = second;
+    first.shard = 1;
+    first.config_hash = "one";
+    first.libraries = {{"policy snapkv", "snapkv.so 1"}};
+    const auto one = write_ab(folder / "one", first, {}), two = write_ab(folder / "two", second, {});
+    CHECK(read_ab_header(one / "results.jsonl").libraries == first.libraries);
+    CHECK(contains(error_text([&] {
+                       merge_ab_shards({one, two}, folder / "none");
+                   }),
+                   "policy snapkv (snapkv.so)"));
+}

@@ -1,0 +1,175 @@
+// What a run may take from its folder, and what it refuses or shares fairly before and while it runs.
+#include "ab_lab.hpp"
+#include "plugin/registry.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <map>
+#include <set>
+
+using namespace keel;
+using test::contains;
+using test::error_text;
+using test::Lab;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string one_document = "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 1}]\n";
+
+std::string text_of(const fs::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+} // namespace
+
+TEST_CASE("a plugin that was built anew makes another experiment, and is named") {
+    const Lab lab;
+    const fs::path built = find_plugin("sliding_window", {}, default_plugin_folders()),
+                   mine = lab.folder / "mine.so";
+    fs::copy_file(built, mine);
+    const std::string text = "arms: {full: {policy: none}, mine: {policy: {plugin: mine.so}}}\n"
+                             "budgets: [{tokens: 48}]\n" +
+                             one_document;
+    const AbExperiment before = lab.resolve(text);
+    const auto records = lab.run(text, "out");
+    CHECK(lab.run(text, "out") == records);
+    fs::remove(mine); // a linker writes another file, too; the one that is mapped lives on
+    fs::copy_file(built, mine);
+    CHECK(lab.resolve(text).hash == before.hash);
+    std::ofstream(mine, std::ios::app | std::ios::binary) << '\n';
+    const AbExperiment after = lab.resolve(text);
+    CHECK(after.hash != before.hash);
+    CHECK(after.experiment_hash == before.experiment_hash);
+    const std::string found = error_text([&] { lab.run(text, "out"); });
+    CHECK(contains(found, "another experiment's results"));
+    CHECK(
+        contains(found, "another policy sliding_window (mine.so), which was built anew or exchanged since"));
+    // Backends count, too.
+    const auto names = [](const AbExperiment &e) {
+        std::set<std::string> all;
+        for (const auto &[name, file] : e.libraries)
+            all.insert(name);
+        return all;
+    };
+    CHECK(names(after) == std::set<std::string>{"backend cpu", "budget allocator uniform", "policy none",
+                                                "policy sliding_window"});
+}
+
+TEST_CASE("a shard refuses a folder that holds another experiment's results, before its first item") {
+    const Lab lab;
+    lab.run("arms: {full: {policy: none}}\n" + one_document, "out");
+    const fs::path results = lab.folder / "out/results.jsonl";
+    const std::string before = text_of(results), other = "arms: {whole: {policy: none}}\n" + one_document;
+    for (const bool resume : {true, false}) {
+        AbRunOptions shard;
+        shard.shard = {1, 2};
+        shard.resume = resume;
+        CHECK(contains(error_text([&] { lab.run(other, "out", shard); }), "another experiment's results"));
+        CHECK(text_of(results) == before);
+        CHECK_FALSE(fs::exists(lab.folder / "out/shard-1-of-2.jsonl"));
+    }
+}
+
+TEST_CASE("beginning anew removes nothing before all is checked and the folder is one's own") {
+    const Lab lab;
+    const auto run = [&](const std::string &arms, AbRunOptions options) {
+        const AbExperiment e = lab.resolve(arms + "budgets: [{tokens: 48}]\n" + one_document +
+                                           "output: {directory: out, eviction_logs: true}\n");
+        options.host = lab.host;
+        AbRunner runner(e, options);
+        runner.run();
+    };
+    const std::string arms = "arms: {full: {policy: none}, window: {policy: sliding_window}}\n";
+    run(arms, {});
+    const fs::path log = lab.folder / "out/evictions-window-tokens-48-1.jsonl",
+                   results = lab.folder / "out/results.jsonl";
+    const std::string before = text_of(log), records = text_of(results);
+    REQUIRE(before.size() > 100);
+    AbRunOptions anew;
+    anew.resume = false;
+    {
+        const AbFileLock other(lab.folder / "out/.results.jsonl.lock", false);
+        CHECK(contains(error_text([&] { run(arms, anew); }, ErrorKind::usage), "another process is writing"));
+        CHECK(text_of(log) == before);
+    }
+    const std::string found = error_text([&] {
+        run("arms: {full: {policy: none}, window: {policy: sliding_window}, "
+            "small: {policy: none, kv: {max_mib: 0.375}}}\n",
+            anew);
+    });
+    CHECK(contains(found, "arm 'small' at full, a prompt with its answer of 192 tokens"));
+    CHECK(text_of(log) == before);
+    CHECK(text_of(results) == records);
+    run(arms, anew);
+    CHECK_FALSE(text_of(log).empty());
+    for (const auto &entry : fs::directory_iterator(lab.folder / "out"))
+        CHECK_FALSE(entry.path().filename().string().ends_with(".new"));
+}
+
+TEST_CASE("under a cap on the cache's bytes each question of a document has all of it") {
+    const Lab lab;
+    // 224 tokens and the longest answer fill four blocks of 64 slots in each of 6 layers and 2 heads, in f16.
+    lab.run("arms: {full: {policy: none}, capped: {policy: none, kv: {max_mib: 0.75}}}\n"
+            "protocol: [question_blind, query_aware]\n"
+            "tasks: [{kind: facts, lengths: [224], items: 2, questions: 3}]\n",
+            "out");
+    std::map<std::string, std::map<std::string, std::string>> answers;
+    std::map<std::string, std::set<int64_t>> lengths;
+    std::set<std::string> documents;
+    for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl")) {
+        answers[item.arm][item.protocol + item.item] = item.answer;
+        lengths[item.item].insert(item.length);
+        documents.insert(item.document);
+        CHECK(item.length <= 224); // of this question, not of the longest
+        CHECK(item.length > 200);
+    }
+    CHECK(documents.size() == 2);
+    CHECK(answers["full"].size() > 2 * documents.size());
+    CHECK(answers["capped"] == answers["full"]);
+    for (const auto &[item, all] : lengths)
+        CHECK(all.size() == 1);
+    // What cannot hold the longest is refused before anything runs.
+    CHECK(contains(error_text([&] {
+                       lab.run("arms: {full: {policy: none}, capped: {policy: none, kv: {max_mib: 0.5625}}}\n"
+                               "tasks: [{kind: facts, lengths: [224], items: 1}]\n",
+                               "small");
+                   }),
+                   "arm 'capped' at full, a prompt with its answer of 256 tokens"));
+    CHECK_FALSE(fs::exists(lab.folder / "small/results.jsonl"));
+}
+
+TEST_CASE("keys of an arm that no experiment looks at are refused by name") {
+    const Lab lab;
+    const auto refusal = [&](const std::string &arm) {
+        return error_text([&] { lab.resolve("arms: {full: {}, a: {" + arm + "}}\n" + one_document); });
+    };
+    for (const auto &[arm, key] : std::vector<std::pair<std::string, std::string>>{
+             {"generation: {pin: [a text]}", "generation.pin"},
+             {"generation: {max_tokens: 5}", "generation.max_tokens"},
+             {"sampling: {temperature: 0.5}", "sampling.temperature"},
+             {"policy: {protect: {system_prompt: false}}", "policy.protect.system_prompt"}}) {
+        const std::string found = refusal(arm);
+        INFO(found);
+        CHECK(contains(found, "ab.yaml:2:"));
+        CHECK(contains(found, "arm 'a': '" + key + "' has no effect in an experiment"));
+    }
+    // As the base has it, it is nothing that an arm asks for.
+    lab.resolve("arms: {full: {}, a: {policy: {protect: {system_prompt: true}}}}\n" + one_document);
+    AbResolveOptions options;
+    options.host = lab.host;
+    options.sets = {"sampling.temperature=0.5"};
+    CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), options); }),
+                   "--set sampling.temperature: 'sampling' has no effect"));
+    options.sets = {"policy.protect.system_prompt=false"};
+    CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), options); }),
+                   "'policy.protect.system_prompt' has no effect"));
+    // A pin of the base is a promise, too.
+    lab.folder.write("base.yaml", "model: {path: " + test::tiny +
+                                      "}\ngeneration: {pin: [a text]}\nbackend: {plugin: cpu}\n");
+    CHECK(contains(refusal(""), "base.yaml:2:"));
+}
