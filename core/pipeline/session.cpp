@@ -72,12 +72,14 @@ bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
     const std::vector<int32_t> kept(ids.begin(), ids.end()); // may be this session's own
     const std::optional<int32_t> pending = pending_;
     const size_t before = history_.size();
+    const uint64_t counted = stats_.prefill_tokens;
     for (;;) {
         try {
             return prefill_all(kept, is_prompt_end, rows, progress);
         } catch (const Error &error) {
             go_on_elsewhere(error, before);
             pending_ = pending;
+            stats_.prefill_tokens = counted; // all are read again; the time that was lost stays the prompt's
         }
     }
 }
@@ -188,14 +190,14 @@ void Session::forward(std::span<const int32_t> ids, std::span<const int32_t> pos
 void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     const TraceSpan span(engine().executor->stream().trace(), kind == StepKind::decode ? "decode" : "prefill",
                          "step");
-    for (const Part &part : parts_)
-        part.cache->before_append(n, kind);
     take_in(ids, kind, rows);
     forward(step_ids_, step_positions_, step_caches_, rows, taps_);
 }
 
 void Session::take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     const auto n = static_cast<int64_t>(ids.size());
+    for (const Part &part : parts_)
+        part.cache->before_append(n, kind);
     const std::span<const int32_t> positions = cache().next_positions(n);
     step_ids_.assign(ids.begin(), ids.end());
     step_positions_.assign(positions.begin(), positions.end());
@@ -208,9 +210,9 @@ void Session::take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows
     }
     step_kind_ = kind;
     rows_ = rows;
+    first_row_ = 0;
     results_ = parts_.back().engine;
     said_.reset();
-    first_row_ = 0;
     logits_read_ = false;
     settled_ = false;
     pending_.reset();
@@ -286,9 +288,9 @@ int32_t Session::greedy() {
         const std::span<const float> row = logits().last(static_cast<size_t>(pipeline_.model().vocab_size));
         return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
     }
+    if (settled_ && said_) return *said_; // of a step of several sequences
     int32_t id = -1;
     read_results([&] {
-    if (settled_ && said_) return *said_; // of a step of several sequences
         results_->graph->queue_argmax();
         results_->graph->next_id().read(&id);
         if (id < 0) find_non_finite(); // no token: a logit was not finite
@@ -301,7 +303,7 @@ int32_t Session::greedy() {
 const SessionStats &Session::stats() {
     stats_.evictions = cache().evictions();
     stats_.evicted_tokens = cache().evicted_slots();
-    stats_.evicted_bytes = stats_.policy_bytes = 0;
+    stats_.evicted_bytes = stats_.policy_bytes = stats_.policy_peak_bytes = 0;
     stats_.eviction_seconds = 0;
     uint64_t peak = 0;
     stats_.replay_parts = 0;
@@ -312,6 +314,7 @@ const SessionStats &Session::stats() {
             stats_.no_replay = part.engine->graph->why_not_recorded();
         stats_.eviction_seconds += part.cache->eviction_us() / 1e6;
         stats_.policy_bytes += part.cache->policy_bytes();
+        stats_.policy_peak_bytes += part.cache->policy_peak_bytes();
         stats_.evicted_bytes += part.cache->evicted_bytes();
         peak += part.cache->cache().arena().peak_bytes();
     }

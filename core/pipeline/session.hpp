@@ -43,9 +43,9 @@ struct SessionStats {
     uint64_t evicted_bytes = 0;                     // of blocks that became empty
     double eviction_seconds = 0; // within the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
-    uint64_t policy_bytes = 0;      // beside the cache, see CacheManager::policy_bytes
-    Stream::Counters stream;        // of all steps
-    Stream::Counters decode_stream; // of decode steps alone
+    uint64_t policy_bytes = 0, policy_peak_bytes = 0; // beside the cache, see CacheManager::policy_bytes
+    Stream::Counters stream;                          // of all steps
+    Stream::Counters decode_stream;                   // of decode steps alone
     uint64_t replay_parts = 0;      // of a decode step, that a backend could submit as a recording
     std::string no_replay;          // why it does not; empty: it does
     std::vector<BackendMove> moves; // between a hybrid's backends
@@ -62,10 +62,10 @@ class Session {
   public:
     explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.cache_plan()) {}
     Session(Pipeline &pipeline, CachePlan &plan); // `plan` is one of the pipeline's
-    ~Session();
-    Session(const Session &) = delete;
     // Beside others, whose keys and values lie in one arena: SessionBatch::make_session.
     Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> arena);
+    ~Session();
+    Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
     // Can n more tokens be taken in? If not, `why` says which limit stands in the way and which config key moves it.
@@ -135,9 +135,9 @@ class Session {
     void load_state(StateReader &in);
 
   private:
+    friend class SessionBatch;
     class Meter;
     class Repeater;
-    friend class SessionBatch;
     class Hybrid;
     // The cache of some layers, on the engine that runs them. One holds all layers, unless a hybrid splits them.
     struct Part {
@@ -173,10 +173,10 @@ class Session {
     void read_results(const Read &read);
     void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
-    void read_logits();
-    void forget_step();
     // All of a step but the forward pass: makes room, takes the tokens in. Where it throws nothing has changed but evictions.
     void take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
+    void read_logits();
+    void forget_step();
     void settle(); // the step's eviction, once its results were read
     void check_finite(std::span<const float> values);
     std::string suspects(int64_t layer) const;
@@ -208,8 +208,8 @@ class Session {
         step_caches_; // of the parts, kept from step to step as all of these: a decode step allocates nothing
     StepKind step_kind_ = StepKind::decode;
     uint32_t rows_ = 0;
+    uint32_t first_row_ = 0; // of the logits on the device: above 0 behind a step of several sequences
     bool logits_read_ = false, settled_ = true, is_broken_ = false;
 };
-uint32_t first_row_ = 0; // of the logits on the device: above 0 behind a step of several sequences
 
 } // namespace keel
