@@ -167,7 +167,6 @@ void Pipeline::make_kv_shape(Engine &engine) const {
     shape.sequences = sequences_;
 }
 
-// Below it not one token would fit.
 // What cannot be done for several sequences at once, before anything is opened.
 void Pipeline::check_batch() const {
     constexpr uint32_t most = 256;
@@ -183,6 +182,7 @@ void Pipeline::check_batch() const {
     }
 }
 
+// Below it not one token would fit.
 void Pipeline::check_cap() const {
     for (const auto &engine : engines_) {
         const KvShape &shape = engine->kv_shape;
@@ -326,12 +326,12 @@ void Pipeline::load_weights(const PipelineOptions &options) {
         graph.taps = engine->cache_plan->tap_forms();
         graph.rope_rows = std::max<int64_t>(engine->kv_shape.max_slots, chunk);
         graph.ffn = ffn_helper_.get();
-        engine->graph = std::make_unique<Graph>(*engine->executor, *engine->weights, graph);
         graph.batch = batch_;
         if (batch_ > 1) {
             engine->batch_template = std::make_unique<BatchTemplate>(engine->kv_shape, batch_);
             graph.batch_kv = engine->batch_template->view();
         }
+        engine->graph = std::make_unique<Graph>(*engine->executor, *engine->weights, graph);
     }
 }
 
