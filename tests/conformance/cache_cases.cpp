@@ -94,6 +94,8 @@ void append_cases(Suite &suite) {
                 append_case(suite, {.m = 4, .cache = cache_of({9, 4}, 16, 32, k, k), .a = a, .bad = bad});
         }
     }
+    for (const keel_dtype k : cache_dtypes)
+        append_case(suite, {.m = 5, .cache = cache_of({5, 21}, 16, 256, k, k)});
     for (int64_t dim = 1; dim <= 70; dim += suite.quick() ? 11 : 1)
         append_case(suite, {.m = 3, .cache = cache_of({3, 19}, 16, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F32)});
     append_case(suite,
@@ -278,6 +280,7 @@ void gather_cases(Suite &suite) {
                 gather_case(suite, cache_of({40, 7, 65}, 16, 32, k, v), same, 2, 4);
         }
     }
+    gather_case(suite, cache_of({40, 65}, 16, 256, KEEL_DTYPE_Q8_0, KEEL_DTYPE_F16), true, 1, 4);
     for (const uint32_t block : {16U, 32U, 64U}) {
         for (const bool same : {true, false}) {
             for (const int keep : {0, 1, 4, 7, 8})
@@ -340,6 +343,8 @@ void rerotate_cases(Suite &suite) {
                 rerotate_case(suite, cache_of({40, 7, 65}, 32, 96, k, KEEL_DTYPE_Q8_0), 32, mode, source, 5,
                               50);
             }
+            rerotate_case(suite, cache_of({40, 65}, 32, 256, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 256, mode,
+                          source, 3, 60);
             for (int64_t dim = 2; dim <= 70; dim += suite.quick() ? 16 : 2) {
                 rerotate_case(suite, cache_of({20, 33}, 16, dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32), dim, mode,
                               source, 1, 100);

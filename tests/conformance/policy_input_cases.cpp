@@ -97,6 +97,7 @@ void keys_cases(Suite &suite) {
                 if (r != 7 && suite.op() != KEEL_OP_KEY_PROJECT) continue;
                 keys_case(suite, {.dtype = dtype, .features = features, .r = r});
             }
+            keys_case(suite, {.dim = 256, .dtype = dtype, .features = features});
             keys_case(suite, {.dim = 96,
                               .dtype = dtype,
                               .features = features,

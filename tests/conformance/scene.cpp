@@ -1,11 +1,14 @@
 #include "conformance/scene.hpp"
 
+#include "conformance/larger_plan.hpp"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 namespace keel::conformance {
 
@@ -157,7 +160,7 @@ keel_weight *Stage::weight(int place) {
     desc.n_sources = static_cast<uint32_t>(pointers.size());
     desc.join = spec.join;
     desc.use = spec.use;
-    desc.max_m = spec.max_m;
+    desc.max_m = manner_.larger ? 2 * spec.max_m + 1 : spec.max_m;
     const keel_backend &table = side_.table();
     const keel_status status = table.weight_prepare == nullptr
                                    ? KEEL_E_UNSUPPORTED
@@ -190,7 +193,9 @@ keel_status Stage::run_bytes(keel_op op, void *args, uint32_t size) {
         keel_plan *plan = nullptr;
         for (keel_tensor &t : tensors_)
             t.buffer = nullptr; // a template has no buffers yet
-        const keel_status status = table.op_plan(side_.ctx(), op, header, &plan);
+        std::optional<LargerPlan> larger;
+        if (manner_.larger) larger.emplace(op, args);
+        const keel_status status = table.op_plan(side_.ctx(), op, larger ? larger->args() : header, &plan);
         for (size_t i = 0; i < tensors_.size(); ++i)
             tensors_[i].buffer = buffers_[i];
         planned_unknown_ = manner_.more_features != 0 && status == KEEL_OK;

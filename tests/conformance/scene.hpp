@@ -51,6 +51,7 @@ struct Manner {
     bool planned = false;       // op_plan first, and the call with its plan
     bool longer = false;        // the args come from a newer peer: more bytes, filled with rubbish
     uint64_t more_features = 0; // bits that the callee does not know
+    bool larger = false;        // the plan is of larger args than the call: LargerPlan
 };
 
 // A scene placed on one side, ready for calls.

@@ -112,7 +112,7 @@ void Suite::check(Case &&c) {
     c.name = fmt::format("{} case {} seed {}: {}", op_name(op_), number, options_.seed, c.name);
     ++report_.cases;
     // by turns, so that each way of handing over args meets many shapes
-    check_in(c, {.planned = number % 2 == 0, .longer = number % 3 == 0});
+    check_in(c, {.planned = number % 2 == 0, .longer = number % 3 == 0, .larger = number % 4 == 0});
     if (number % 16 == 5)
         check_unknown_feature(c, uint64_t{1} << (number % 3 == 0 ? 63 : number % 3 == 1 ? 32 : 20));
 }

@@ -93,7 +93,7 @@ typedef struct keel_buffer_desc {
     void *host; /* KEEL_BUFFER_IMPORT: the memory, aligned to keel_ctx_info.buffer_align, valid until destroyed; else NULL */
 } keel_buffer_desc;
 
-/* Out-struct, in bytes; 0: unknown. */
+/* Out-struct, in bytes; 0: unknown. Where nothing is free `free` is 1: the core takes all of `total` that is not ours for free if it is 0. */
 typedef struct keel_mem_info {
     keel_header h;
     uint64_t total, free;
@@ -169,12 +169,12 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *buffer_read)(keel_ctx *, keel_buffer *, uint64_t offset, void *dst, uint64_t n);
     /* Submits what is queued; *ticket names it. since 0.1. [ctx] */
     keel_status(KEEL_CALL *flush)(keel_ctx *, uint64_t *ticket);
-    /* Returns when all up to the ticket is done. A ticket never given is KEEL_E_INVALID_ARG. since 0.1. [ctx] */
+    /* Returns when all up to the ticket is done. A ticket that no flush gave, 0 too, is KEEL_E_INVALID_ARG. since 0.1. [ctx] */
     keel_status(KEEL_CALL *wait)(keel_ctx *, uint64_t ticket);
 
     /* ---- optional from here on ---- */
 
-    /* KEEL_OK if done, KEEL_E_NOT_READY if not. NULL: the core waits. since 0.1. [ctx] */
+    /* KEEL_OK if done, KEEL_E_NOT_READY if not. For hosts other than the core, which waits; NULL is fine. since 0.1. [ctx] */
     keel_status(KEEL_CALL *poll)(keel_ctx *, uint64_t ticket);
     /* NULL: all defaults. since 0.1. [ctx] */
     keel_status(KEEL_CALL *ctx_info)(keel_ctx *, keel_ctx_info *out);
@@ -194,10 +194,10 @@ typedef struct keel_backend {
     /* Required with weight_prepare. since 0.1. [ctx] */
     keel_status(KEEL_CALL *weight_info)(keel_ctx *, const keel_weight *, keel_weight_info *out);
 
-    /* Settles an op before it is used. `args` is the op's args struct as a template: the largest shapes, dtypes, strides, features,
-     * weights and scalars of the calls to come; buffers of its tensors may be NULL. Later calls have the same, but for buffers,
-     * offsets and a smaller m. KEEL_E_UNSUPPORTED: this op will not run here. NULL: ops are tried as they come. Required with
-     * plan_destroy and plan_info. since 0.1. [ctx] */
+    /* Settles an op before it is used. `args` is its args struct as a template of the largest call to come; buffers may be NULL. In a
+     * call each dimension that counts tokens, rows, slots, blocks or ranges may be smaller, strides outside of those differ, and so may
+     * buffers, offsets, max_length, begin, end and n_sides; the rest is the same. KEEL_E_UNSUPPORTED: this op will not run here. NULL:
+     * ops are tried as they come. Required with plan_destroy and plan_info. since 0.1. [ctx] */
     keel_status(KEEL_CALL *op_plan)(keel_ctx *, keel_op op, const keel_op_args *args, keel_plan **out);
     void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *);                                /* NULL is fine. since 0.1. [ctx] */
     keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out); /* since 0.1. [ctx] */

@@ -63,7 +63,7 @@ typedef struct keel_scores {
 #define KEEL_ATTENTION_SCORES 16u /* also write scores, as a by-product */
 /* out[i, h, :] = sum_j softmax_j(scale * q[i, h] . K[j]) V[j] over the visible slots of KV head h / (heads / kv_heads). m = 1 is
  * decode; larger m is prefill, the keys of the m tokens being in the cache already. A query that sees nothing gives zeros and an lse
- * of -inf. Slots at or beyond lengths[h] may hold anything, NaN too, and change nothing; so does the K of a slot that a query does not
+ * of -inf. Slots at or beyond lengths[h] may hold anything, NaN too, and change nothing; so do K and V of a slot that a query does not
  * see. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 4e-3 (fast), after K and V are read in their dtype; for lse
  * s is |lse|; the scores' bound is the same, s being the score itself. */
 typedef struct keel_attention_args {
@@ -89,8 +89,8 @@ typedef struct keel_kv_append_args {
 } keel_kv_append_args;
 
 /* Compaction by index lists: for each head, slot j of `to` = slot index[h][j] of `from`, for j < count[h]; K, V, positions and each
- * side array. Lists are strictly rising, so with from and to the same view moving forwards is safe. `to` may have other blocks
- * (a fork's). Lengths are not read nor written: the core writes them. Exact. */
+ * side array. Lists are strictly rising, so with from and to the same view moving forwards is safe. `to` may have other blocks (a
+ * fork's), some or all: what is in both tables is at the same place in both. Lengths are neither read nor written. Exact. */
 typedef struct keel_kv_gather_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *from, *to;

@@ -1,0 +1,256 @@
+#include "conformance/larger_plan.hpp"
+
+#include <cstring>
+
+namespace keel::conformance {
+namespace {
+
+int64_t larger(int64_t n) {
+    return 2 * n + 1;
+}
+
+// With the strides of what lies outside of it.
+void grow_dimension(keel_tensor &own, uint32_t dim) {
+    const int64_t more = larger(own.shape[dim]) - own.shape[dim];
+    int64_t bytes = dim + 1 < own.rank
+                        ? more * own.stride[dim]
+                        : static_cast<int64_t>(keel_dtype_row_bytes(own.dtype, static_cast<uint64_t>(more)));
+    own.shape[dim] += more;
+    for (uint32_t outer = dim; outer-- > 0;) {
+        own.stride[outer] += bytes;
+        bytes *= own.shape[outer];
+    }
+}
+
+} // namespace
+
+template <typename Args>
+Args &LargerPlan::start(const void *args) {
+    args_.assign((sizeof(Args) + 7) / 8, 0);
+    std::memcpy(args_.data(), args, sizeof(Args));
+    auto &own = *reinterpret_cast<Args *>(args_.data());
+    own.h = {sizeof(Args), KEEL_ABI_VERSION};
+    own.plan = nullptr;
+    return own;
+}
+
+const keel_tensor *LargerPlan::copy(const keel_tensor *t) {
+    if (t == nullptr) return nullptr;
+    const auto found = grown_.find(t);
+    if (found != grown_.end()) return found->second;
+    keel_tensor own = *t;
+    own.buffer = nullptr;
+    own.offset = 0;
+    tensors_.push_back(own);
+    return grown_[t] = &tensors_.back();
+}
+
+const keel_tensor *LargerPlan::grow(const keel_tensor *t, uint32_t dim) {
+    if (t == nullptr || grown_.count(t) != 0) return copy(t);
+    copy(t);
+    grow_dimension(tensors_.back(), dim);
+    return &tensors_.back();
+}
+
+const keel_tensor *LargerPlan::grow_all(const keel_tensor *t) {
+    if (t == nullptr || grown_.count(t) != 0) return copy(t);
+    copy(t);
+    keel_tensor &own = tensors_.back();
+    for (uint32_t dim = 0; dim < own.rank; ++dim)
+        if (dim + 1 < own.rank || keel_dtype_block(own.dtype) == 1) grow_dimension(own, dim);
+    return &own;
+}
+
+const keel_tensor *LargerPlan::grow_rows(const keel_tensor *t) {
+    return t != nullptr && t->rank > 1 ? grow(t, 0) : copy(t);
+}
+
+const keel_kv_view *LargerPlan::grow(const keel_kv_view *view) {
+    const auto found = grown_views_.find(view);
+    if (found != grown_views_.end()) return found->second;
+    keel_kv_view own = *view;
+    own.k = grow(view->k, 0);
+    own.v = grow(view->v, 0);
+    own.block_table = grow(view->block_table, 1);
+    own.positions = grow(view->positions, 1);
+    own.lengths = copy(view->lengths);
+    own.max_length = larger(view->max_length);
+    views_.push_back(own);
+    return grown_views_[view] = &views_.back();
+}
+
+const keel_scores *LargerPlan::grow(const keel_scores *scores) {
+    if (scores == nullptr) return nullptr;
+    keel_scores own = *scores;
+    own.out = grow(scores->out, 1);
+    scores_.push_back(own);
+    return &scores_.back();
+}
+
+LargerPlan::LargerPlan(keel_op op, const void *args) {
+    switch (op) {
+    case KEEL_OP_MATMUL: {
+        auto &a = start<keel_matmul_args>(args);
+        a.x = grow(a.x, 0);
+        a.out = grow(a.out, 0);
+        a.w = copy(a.w);
+        a.bias = copy(a.bias);
+        return;
+    }
+    case KEEL_OP_EMBED: {
+        auto &a = start<keel_embed_args>(args);
+        a.ids = grow(a.ids, 0);
+        a.out = grow(a.out, 0);
+        a.w = copy(a.w);
+        return;
+    }
+    case KEEL_OP_RMS_NORM:
+    case KEEL_OP_ADD_RMS_NORM:
+    case KEEL_OP_LAYER_NORM: {
+        auto &a = start<keel_norm_args>(args);
+        a.x = grow(a.x, 0);
+        a.residual = grow(a.residual, 0);
+        a.out = grow(a.out, 0);
+        a.weight = copy(a.weight);
+        a.bias = copy(a.bias);
+        return;
+    }
+    case KEEL_OP_SILU_MUL:
+    case KEEL_OP_GELU_MUL: {
+        auto &a = start<keel_gate_args>(args);
+        a.gate = grow(a.gate, 0);
+        a.up = grow(a.up, 0);
+        a.out = grow(a.out, 0);
+        return;
+    }
+    case KEEL_OP_ADD:
+    case KEEL_OP_ADD_BIAS:
+    case KEEL_OP_SCALE:
+    case KEEL_OP_SCALED_ADD: {
+        auto &a = start<keel_elementwise_args>(args);
+        a.a = grow_rows(a.a);
+        a.b = op == KEEL_OP_ADD_BIAS ? copy(a.b) : grow_rows(a.b);
+        a.out = grow_rows(a.out);
+        return;
+    }
+    case KEEL_OP_TRANSPOSE: {
+        auto &a = start<keel_move_args>(args);
+        a.x = grow(a.x, 0);
+        a.out = grow(a.out, 1);
+        return;
+    }
+    case KEEL_OP_COPY:
+    case KEEL_OP_ZERO: {
+        auto &a = start<keel_move_args>(args);
+        a.x = grow_all(a.x);
+        a.out = grow_all(a.out);
+        return;
+    }
+    case KEEL_OP_SOFTMAX:
+    case KEEL_OP_CAST: {
+        auto &a = start<keel_move_args>(args);
+        a.x = grow_rows(a.x);
+        a.out = grow_rows(a.out);
+        return;
+    }
+    case KEEL_OP_ROPE: {
+        auto &a = start<keel_rope_args>(args);
+        a.x = grow(a.x, 0);
+        a.positions = grow(a.positions, 0);
+        a.out = grow(a.out, 0);
+        return;
+    }
+    case KEEL_OP_QKV_PREPARE: {
+        auto &a = start<keel_qkv_args>(args);
+        for (const keel_tensor **t :
+             {&a.q, &a.k, &a.v, &a.positions, &a.q_out, &a.q_unrotated, &a.k_unrotated})
+            *t = grow(*t, 0);
+        a.kv = grow(a.kv);
+        return;
+    }
+    case KEEL_OP_ATTENTION: {
+        auto &a = start<keel_attention_args>(args);
+        for (const keel_tensor **t : {&a.q, &a.out, &a.q_positions, &a.lse})
+            *t = grow(*t, 0);
+        a.kv = grow(a.kv);
+        a.scores = grow(a.scores);
+        return;
+    }
+    case KEEL_OP_ATTENTION_SCORES: {
+        auto &a = start<keel_attention_scores_args>(args);
+        a.q = grow(a.q, 0);
+        a.ranges = grow(a.ranges, 0);
+        a.weights = grow(a.weights, 1);
+        a.kv = grow(a.kv);
+        a.scores = grow(a.scores);
+        return;
+    }
+    case KEEL_OP_KEY_PROJECT:
+    case KEEL_OP_KEY_SUM:
+    case KEEL_OP_VALUE_NORMS: {
+        auto &a = start<keel_keys_args>(args);
+        a.kv = grow(a.kv);
+        a.projection = copy(a.projection);
+        a.out = op == KEEL_OP_KEY_SUM ? copy(a.out) : grow(a.out, 1);
+        a.begin = 0;
+        a.end = larger(a.end);
+        return;
+    }
+    case KEEL_OP_QUERY_STATS: {
+        auto &a = start<keel_query_stats_args>(args);
+        a.q = grow(a.q, 0);
+        a.sum = copy(a.sum);
+        a.second = copy(a.second);
+        return;
+    }
+    case KEEL_OP_KV_APPEND: {
+        auto &a = start<keel_kv_append_args>(args);
+        for (const keel_tensor **t : {&a.k, &a.v, &a.positions})
+            *t = grow(*t, 0);
+        a.kv = grow(a.kv);
+        return;
+    }
+    case KEEL_OP_KV_GATHER: {
+        auto &a = start<keel_kv_gather_args>(args);
+        a.from = grow(a.from);
+        a.to = grow(a.to);
+        a.index = grow(a.index, 1);
+        a.count = copy(a.count);
+        for (uint32_t i = 0; i < a.n_sides; ++i)
+            sides_.push_back(grow(a.sides[i], 1));
+        tensors_.push_back(*a.index); // and one more
+        tensors_.back().dtype = KEEL_DTYPE_F32;
+        sides_.push_back(&tensors_.back());
+        a.sides = sides_.data();
+        ++a.n_sides;
+        return;
+    }
+    case KEEL_OP_KV_REROTATE: {
+        auto &a = start<keel_kv_rerotate_args>(args);
+        a.kv = grow(a.kv);
+        a.row = grow(a.row, 1);
+        a.new_positions = grow(a.new_positions, 1);
+        if (a.source == nullptr) { // else the source says how many slots
+            a.begin = 0;
+            a.end = larger(a.end);
+            return;
+        }
+        a.source = grow(a.source, 1);
+        a.begin = 0;
+        a.end = a.source->shape[1];
+        return;
+    }
+    case KEEL_OP_ARGMAX_ROWS:
+    case KEEL_OP_TOP_K_ROWS: {
+        auto &a = start<keel_rows_args>(args);
+        a.x = grow(a.x, 0);
+        a.values = grow(a.values, 0);
+        a.index = grow(a.index, 0);
+        return;
+    }
+    default:
+        throw Unusable{"an op without a larger plan"};
+    }
+}
+
+} // namespace keel::conformance
