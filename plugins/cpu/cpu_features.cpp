@@ -14,7 +14,8 @@
 namespace keel_cpu {
 
 const char *isa_name(Isa isa) {
-    constexpr const char *names[isa_count] = {"scalar", "avx2", "avx512", "neon", "dotprod", "fp16", "i8mm"};
+    constexpr const char *names[isa_count] = {"scalar", "avx2",    "avx512", "vnni",
+                                              "neon",   "dotprod", "fp16",   "i8mm"};
     return names[static_cast<uint32_t>(isa)];
 }
 
@@ -54,7 +55,9 @@ CpuFeatures cpu_features() {
     const Leaf seven = cpuid(7, 0);
     f.avx2 = ymm && bit(one.c, 28) && bit(one.c, 12) && bit(one.c, 29) && bit(seven.b, 5);
     f.avx512 = f.avx2 && zmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
+    f.vnni = f.avx512 && bit(seven.c, 11);
 #if defined(KEEL_CPU_EMULATED_AVX512)
+    f.vnni = false;
     f.avx512 = f.avx2; // a test build, whose AVX-512 kernels are made of narrower instructions
 #endif
     return f;
@@ -143,7 +146,7 @@ void cpu_name(char out[49]) {
 #endif
 
 bool isa_available(const CpuFeatures &f, Isa isa) {
-    const bool there[isa_count] = {true, f.avx2, f.avx512, f.neon, f.dotprod, f.fp16, f.i8mm};
+    const bool there[isa_count] = {true, f.avx2, f.avx512, f.vnni, f.neon, f.dotprod, f.fp16, f.i8mm};
     return there[static_cast<uint32_t>(isa)];
 }
 

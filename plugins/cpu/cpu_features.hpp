@@ -6,8 +6,17 @@
 namespace keel_cpu {
 
 // Instruction sets that kernels are compiled for: `scalar` anywhere, then each architecture's in rising order of speed.
-enum class Isa : uint32_t { scalar = 0, avx2 = 1, avx512 = 2, neon = 3, dotprod = 4, fp16 = 5, i8mm = 6 };
-constexpr uint32_t isa_count = 7;
+enum class Isa : uint32_t {
+    scalar = 0,
+    avx2 = 1,
+    avx512 = 2,
+    vnni = 3,
+    neon = 4,
+    dotprod = 5,
+    fp16 = 6,
+    i8mm = 7
+};
+constexpr uint32_t isa_count = 8;
 
 const char *isa_name(Isa isa);
 
@@ -15,6 +24,7 @@ const char *isa_name(Isa isa);
 struct CpuFeatures {
     bool avx2;    // AVX2 + FMA + F16C, and the system saves the upper halves
     bool avx512;  // avx2 and F, BW, VL, DQ, and the system saves the masks and 32 wide registers
+    bool vnni;    // avx512, and products of four bytes, summed (AVX512_VNNI)
     bool neon;    // ARM64: always there
     bool dotprod; // products of four signed bytes, summed (FEAT_DotProd)
     bool fp16;    // dotprod, f16 arithmetic, and f16 products summed in f32 (FEAT_FP16, FEAT_FHM)

@@ -7,8 +7,8 @@ namespace {
 using namespace keel_cpu;
 
 // The same everywhere, so that a config that names another architecture's is refused with what this machine has.
-constexpr const char *isa_choices[] = {"auto",    "scalar", "avx2", "avx512", "neon",
-                                       "dotprod", "fp16",   "i8mm", nullptr};
+constexpr const char *isa_choices[] = {"auto", "scalar",  "avx2", "avx512", "vnni",
+                                       "neon", "dotprod", "fp16", "i8mm",   nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
 
 constexpr keel_param_spec threads_param =

@@ -18,7 +18,7 @@ const Library &cpu_library() {
 // The instruction sets of this machine.
 std::vector<std::string> isas() {
     std::vector<std::string> all;
-    for (const char *isa : {"scalar", "avx2", "avx512", "neon", "dotprod", "fp16", "i8mm"}) {
+    for (const char *isa : {"scalar", "avx2", "avx512", "vnni", "neon", "dotprod", "fp16", "i8mm"}) {
         try {
             Side side(cpu_library(), {{"isa", isa}});
             all.emplace_back(isa);

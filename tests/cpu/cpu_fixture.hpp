@@ -51,7 +51,7 @@ inline keel_status open(const keel_backend &backend, const std::string &isa, con
 }
 
 // All that params.isa may name beside auto, each architecture's in rising order of speed.
-constexpr const char *isa_names[] = {"scalar", "avx2", "avx512", "neon", "dotprod", "fp16", "i8mm"};
+constexpr const char *isa_names[] = {"scalar", "avx2", "avx512", "vnni", "neon", "dotprod", "fp16", "i8mm"};
 
 // Every instruction set that can be run here: those of the machine, and AVX-512 emulated.
 inline std::vector<Variant> variants() {

@@ -11,6 +11,10 @@ const LinearKernels *linear_kernels(Isa isa) {
         return linear_kernels_avx2();
     case Isa::avx512:
         return linear_kernels_avx512();
+#if !defined(KEEL_CPU_EMULATED_AVX512)
+    case Isa::vnni:
+        return linear_kernels_vnni();
+#endif
 #elif defined(KEEL_CPU_ARM64_KERNELS)
     case Isa::neon:
         return linear_kernels_neon();
@@ -32,6 +36,7 @@ const AttentionKernels *attention_kernels(Isa isa) {
     case Isa::avx2:
         return attention_kernels_avx2();
     case Isa::avx512:
+    case Isa::vnni: // nothing in a cache is multiplied by bytes
         return attention_kernels_avx512();
 #elif defined(KEEL_CPU_ARM64_KERNELS)
     // Sums in f32 of what the cache holds: what the later sets add is for bytes and for rounded operands.

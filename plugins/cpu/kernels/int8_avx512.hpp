@@ -3,7 +3,7 @@
 
 #include "simd_avx512.hpp"
 
-namespace keel_cpu::avx512 {
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 using I = __m512i;
 
@@ -37,6 +37,19 @@ KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I turned = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(),
                                           a); // there is no sign instruction
     return _mm512_add_epi32(sum, pairs16(_mm512_maddubs_epi16(w_abs, turned)));
+}
+#if defined(KEEL_CPU_VNNI)
+#define KEEL_INT8_DOT4 // what follows is there
+// sum + the products of four neighbouring bytes, u unsigned and s signed.
+KEEL_SIMD I dot4(I sum, I u, I s) {
+    return _mm512_dpbusd_epi32(sum, u, s);
+}
+KEEL_SIMD I flip_signs(I x) { // signed bytes become unsigned ones that are 128 more
+    return _mm512_xor_si512(x, _mm512_set1_epi8(-128));
+}
+#endif
+KEEL_SIMD I add32(I a, I b) {
+    return _mm512_add_epi32(a, b);
 }
 KEEL_SIMD I sub32(I a, I b) {
     return _mm512_sub_epi32(a, b);
@@ -88,4 +101,4 @@ KEEL_SIMD void group_store(float *p, G x) {
     store(p, x);
 }
 
-} // namespace keel_cpu::avx512
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE

@@ -122,6 +122,7 @@ struct LinearKernels {
 const LinearKernels *linear_kernels_scalar();
 const LinearKernels *linear_kernels_avx2();
 const LinearKernels *linear_kernels_avx512();
+const LinearKernels *linear_kernels_vnni();
 const LinearKernels *linear_kernels_neon();
 const LinearKernels *linear_kernels_dotprod();
 const LinearKernels *linear_kernels_fp16();

@@ -11,14 +11,20 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
+#if defined(KEEL_CPU_VNNI) // a file of kernels that has AVX-512 VNNI beside it: byte products alone differ
+#define KEEL_ISA_NAMESPACE vnni
+#else
 #define KEEL_ISA_NAMESPACE avx512
+#endif
 
-namespace keel_cpu::avx512 {
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 using F = __m512;
 constexpr int W = 16;
 #if defined(KEEL_CPU_EMULATED_AVX512)
 constexpr const char *isa_word = "avx512-emulated";
+#elif defined(KEEL_CPU_VNNI)
+constexpr const char *isa_word = "vnni";
 #else
 constexpr const char *isa_word = "avx512";
 #endif
@@ -182,4 +188,4 @@ KEEL_SIMD F exp(F x) {
     return mul(mul(p, first), second);
 }
 
-} // namespace keel_cpu::avx512
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE

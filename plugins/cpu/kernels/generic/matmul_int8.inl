@@ -19,11 +19,56 @@ KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulat
 
 #if defined(KEEL_ARM_LEVEL)
 #include "int8_arm.inl"
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+constexpr int rows_at_once = 4;
+}
 #endif
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-#if !defined(KEEL_ARM_LEVEL)
+#if defined(KEEL_INT8_DOT4)
+
+constexpr int rows_at_once = 8; // of x: weights are unpacked once for all of them, and sums have the registers that they take
+
+// 32 columns of R rows of q4_0, times up to eight rows of x; few of them have two chains of sums each.
+template <int M>
+KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    constexpr int chains = M < 4 ? 2 : 1;
+    I sum[M][chains];
+    for (int m = 0; m < M; ++m)
+        for (int c = 0; c < chains; ++c)
+            sum[m][c] = zero_i();
+    for (int piece = 0; piece < 4; ++piece) {
+        const I both = load_bytes(bytes + piece * 4 * R);
+        const I low = low_nibbles(both), high = high_nibbles(both);
+        for (int m = 0; m < M; ++m) {
+            sum[m][0] = dot4(sum[m][0], low, spread4(q[m]->q + 4 * piece));
+            sum[m][chains - 1] = dot4(sum[m][chains - 1], high, spread4(q[m]->q + 16 + 4 * piece));
+        }
+    }
+    for (int m = 0; m < M; ++m) {
+        dot[m] = chains == 2 ? add32(sum[m][0], sum[m][chains - 1]) : sum[m][0];
+        dot[m] = sub32(dot[m], set32(q[m]->shift));
+    }
+}
+
+// Weights as unsigned bytes: 128 too many, of which 16 times ActBlock::shift is to be taken away.
+template <int M>
+KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    for (int m = 0; m < M; ++m)
+        dot[m] = zero_i();
+    for (int piece = 0; piece < 8; ++piece) {
+        const I w = flip_signs(load_bytes(bytes + piece * 4 * R));
+        for (int m = 0; m < M; ++m)
+            dot[m] = dot4(dot[m], w, spread4(q[m]->q + 4 * piece));
+    }
+    for (int m = 0; m < M; ++m)
+        dot[m] = sub32(dot[m], set32(16 * q[m]->shift));
+}
+
+#elif !defined(KEEL_ARM_LEVEL)
+
+constexpr int rows_at_once = 4;
 
 // 32 columns of R rows of q4_0, times one to four rows of x. 16-bit sums hold: 8 * (2 * 15 * 127) < 2^15.
 template <int M>
@@ -99,15 +144,22 @@ KEEL_SIMD void int8_rows(const MatmulTask &t, int64_t g, int64_t m0) {
         int8_group<M, Q4>(t, g, m0);
 }
 
+// The last rows of x, fewer than rows_at_once.
+template <int M, bool Q4>
+static void int8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows) {
+    if constexpr (M > 0) {
+        if (rows == M) return int8_rows<M, Q4>(t, g, m0);
+        int8_rest<M - 1, Q4>(t, g, m0, rows);
+    }
+}
+
 template <bool Q4>
 static void int8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     for (int64_t g = g0; g < g1; ++g) {
         int64_t m = m0; // the group stays in the nearest cache while x goes by
-        for (; m + 4 <= m1; m += 4)
-            int8_rows<4, Q4>(t, g, m);
-        if (m1 - m == 3) int8_rows<3, Q4>(t, g, m);
-        if (m1 - m == 2) int8_rows<2, Q4>(t, g, m);
-        if (m1 - m == 1) int8_rows<1, Q4>(t, g, m);
+        for (; m + rows_at_once <= m1; m += rows_at_once)
+            int8_rows<rows_at_once, Q4>(t, g, m);
+        int8_rest<rows_at_once - 1, Q4>(t, g, m, m1 - m);
     }
 }
 
