@@ -38,9 +38,12 @@ inline uint32_t contributing(const keel_scores *scores, uint32_t m) {
     return scores->window == 0 || scores->window > m ? m : scores->window;
 }
 
+// Builds the kernels of the two below, so that no call does.
+void build_scores(keel_ctx &ctx, const KvConstants &kv, bool with_stats);
 void run_score_stats(keel_ctx &ctx, const ScoresJob &job); // fills stats, of the rows that contribute
 void run_scores(keel_ctx &ctx, const ScoresJob &job);
 
+void build_copy_queries(keel_ctx &ctx);
 // Copies `from` to where `to` says in `memory`.
 void copy_queries(keel_ctx &ctx, const keel_tensor &from, const keel_tensor &to, cl_mem memory);
 

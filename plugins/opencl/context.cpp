@@ -32,7 +32,9 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     check(ctx.host, code, "clCreateBuffer");
     ctx.programs = std::make_unique<Programs>(ctx.host, ctx.context.get(), ctx.device,
                                               cache_folder(word(desc, "cache", "auto")));
-    ctx.staging = std::make_unique<Staging>(ctx.host, ctx.context.get(), ctx.queue.get());
+    ctx.staging = std::make_unique<Staging>(ctx, ctx.host, ctx.context.get(), ctx.queue.get());
+    const keel_param *seconds = find_param(desc, "wait_seconds");
+    if (seconds != nullptr) ctx.wait_seconds = static_cast<uint32_t>(seconds->i);
 }
 
 void choose_forms(keel_ctx &ctx, const keel_ctx_desc &desc) {
@@ -53,7 +55,14 @@ void choose_forms(keel_ctx &ctx, const keel_ctx_desc &desc) {
         form = local ? Form::local : Form::plain;
 }
 
-// Releases what is done and returns whether `ticket` is.
+void need_ticket(keel_ctx &ctx, uint64_t ticket) {
+    if (ticket == 0 || ticket > ctx.ticket)
+        refuse(ctx.host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
+               static_cast<unsigned long long>(ticket), static_cast<unsigned long long>(ctx.ticket));
+}
+
+} // namespace
+
 bool is_done(keel_ctx &ctx, uint64_t ticket) {
     while (!ctx.marks.empty()) {
         cl_int state = CL_QUEUED;
@@ -68,14 +77,6 @@ bool is_done(keel_ctx &ctx, uint64_t ticket) {
     return ctx.marks.empty() || ctx.marks.front().ticket > ticket;
 }
 
-void need_ticket(keel_ctx &ctx, uint64_t ticket) {
-    if (ticket == 0 || ticket > ctx.ticket)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
-               static_cast<unsigned long long>(ticket), static_cast<unsigned long long>(ctx.ticket));
-}
-
-} // namespace
-
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
     if (bytes <= ctx.scratch_bytes) return ctx.scratch.get();
     cl_int code = CL_SUCCESS;
@@ -87,8 +88,17 @@ cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
 }
 
 void finish(keel_ctx &ctx) {
-    check(ctx.host, clFinish(ctx.queue.get()), "clFinish", true);
-    is_done(ctx, ctx.ticket);
+    require_alive(ctx);
+    if (ctx.queued || !is_done(ctx, ctx.ticket)) {
+        cl_event event = nullptr;
+        check(ctx.host, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event),
+              "clEnqueueMarkerWithWaitList");
+        const Event marker(event);
+        wait_for(ctx, event, "queued work");
+        ctx.queued = false;
+        is_done(ctx, ctx.ticket);
+    }
+    give_to_host(ctx);
 }
 
 void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size) {
@@ -104,6 +114,9 @@ void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
         std::copy_n(grid.local, 3, launch.local);
         return;
     }
+    require_alive(ctx);
+    give_to_device(ctx);
+    ctx.queued = true;
     cl_event event = nullptr;
     check(ctx.host,
           clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr,
@@ -132,6 +145,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
 
 void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
+    if (!settle(*ctx))
+        return; // a device that may still run keeps what it runs on: that much is lost, and nothing crashes
     clFinish(ctx->queue.get());
     delete ctx;
 }
@@ -163,12 +178,15 @@ keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
     *ticket = 0;
     return guarded(ctx->host, [&] {
         need_no_recording(*ctx, "flush");
+        require_alive(*ctx);
         is_done(*ctx, ctx->ticket);
         cl_event event = nullptr;
         check(ctx->host, clEnqueueMarkerWithWaitList(ctx->queue.get(), 0, nullptr, &event),
               "clEnqueueMarkerWithWaitList");
-        ctx->marks.push_back({ctx->ticket + 1, Event(event)});
+        Event marker(event);
         check(ctx->host, clFlush(ctx->queue.get()), "clFlush");
+        ctx->marks.push_back({ctx->ticket + 1, std::move(marker)});
+        ctx->queued = false;
         *ticket = ++ctx->ticket;
     });
 }
@@ -177,14 +195,16 @@ keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
     return guarded(ctx->host, [&] {
         need_no_recording(*ctx, "wait");
         need_ticket(*ctx, ticket);
-        if (is_done(*ctx, ticket)) return;
-        for (const keel_ctx::Mark &mark : ctx->marks) {
-            if (mark.ticket != ticket) continue;
-            const cl_event event = mark.event.get();
-            check(ctx->host, clWaitForEvents(1, &event), "clWaitForEvents", true);
-            break;
+        require_alive(*ctx);
+        if (!is_done(*ctx, ticket)) {
+            for (const keel_ctx::Mark &mark : ctx->marks) {
+                if (mark.ticket != ticket) continue;
+                wait_for(*ctx, mark.event.get(), "clWaitForEvents");
+                break;
+            }
+            is_done(*ctx, ticket);
         }
-        is_done(*ctx, ticket);
+        if (!ctx->host_has) finish(*ctx); // the host may touch what is shared now
     });
 }
 
@@ -192,7 +212,9 @@ keel_status KEEL_CALL poll(keel_ctx *ctx, uint64_t ticket) noexcept {
     bool done = false;
     const keel_status status = guarded(ctx->host, [&] {
         need_ticket(*ctx, ticket);
+        require_alive(*ctx);
         done = is_done(*ctx, ticket);
+        if (done && !ctx->host_has) finish(*ctx);
     });
     return status == KEEL_OK && !done ? KEEL_E_NOT_READY : status;
 }

@@ -7,6 +7,7 @@
 #include "replay.hpp"
 #include "staging.hpp"
 #include "timing.hpp"
+#include "waiting.hpp"
 
 #include <deque>
 #include <memory>
@@ -52,6 +53,13 @@ struct keel_ctx {
     keel_opencl::Memory scratch; // shared by all ops: they run one after the other
     uint64_t scratch_bytes = 0, buffer_bytes = 0, weight_bytes = 0;
 
+    uint32_t wait_seconds = 300;       // of silence, after which the device counts as lost
+    bool timed_out = false;            // it does: no call is taken any more
+    bool gone = false;                 // and did not come back when it was waited for again
+    std::vector<keel_buffer *> shared; // HOST_VISIBLE and IMPORT buffers,
+    bool host_has = true;              // which are mapped
+
+    bool queued = false; // something, since the last flush
     uint64_t ticket = 0; // the last one given
     struct Mark {
         uint64_t ticket;
@@ -65,7 +73,7 @@ struct keel_buffer {
     keel_opencl::Memory memory;
     uint64_t size = 0;
     keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
-    void *mapped = nullptr; // HOST_VISIBLE, IMPORT: the host's address
+    void *mapped = nullptr; // HOST_VISIBLE, IMPORT: the host's address, the same each time that it is mapped
 };
 
 struct keel_plan {
@@ -92,7 +100,10 @@ Form form_of(keel_ctx &ctx, Family family);
 // Makes the scratch at least `bytes` large; its contents are lost when it grows.
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes);
 
-// Waits for all that was queued; surfaces errors of it.
+// Whether what was queued up to a ticket is done; surfaces errors of it.
+bool is_done(keel_ctx &ctx, uint64_t ticket);
+
+// Waits for all that was queued; surfaces errors of it. What is shared is the host's then.
 void finish(keel_ctx &ctx);
 
 // The size of a kernel's own memory for a head of n elements: few sizes, because each is compiled for.

@@ -60,8 +60,15 @@ int rank(const DeviceFacts &f) {
     return f.is_cpu() ? 3 : 2;
 }
 
+// "OpenCL 1.1 ...": what the loader would call there is not there.
+bool is_old(cl_device_id device) {
+    int major = 0, minor = 0;
+    return sscanf(text(device, CL_DEVICE_VERSION).c_str(), "OpenCL %d.%d", &major, &minor) == 2 &&
+           (major < 1 || (major == 1 && minor < 2));
+}
+
 bool usable(cl_device_id device) {
-    return ask<cl_bool>(device, CL_DEVICE_AVAILABLE, CL_FALSE) != CL_FALSE &&
+    return !is_old(device) && ask<cl_bool>(device, CL_DEVICE_AVAILABLE, CL_FALSE) != CL_FALSE &&
            ask<cl_bool>(device, CL_DEVICE_COMPILER_AVAILABLE, CL_FALSE) != CL_FALSE &&
            ask<cl_bool>(device, CL_DEVICE_ENDIAN_LITTLE, CL_FALSE) != CL_FALSE;
 }

@@ -111,11 +111,13 @@ double measure(keel_ctx &ctx, Family family, Form form) {
 // The form that is made for devices of this kind, unless the other one is faster by a fifth: a busy machine measures badly.
 Form choose(keel_ctx &ctx, Family family) {
     const bool cpu = ctx.device.is_cpu();
-    const double plain = measure(ctx, family, Form::plain);
     try {
+        const double plain = measure(ctx, family, Form::plain);
         const double local = measure(ctx, family, Form::local);
         return local < (cpu ? 0.8 : 1.25) * plain ? Form::local : Form::plain;
-    } catch (const Refusal &refusal) { // a driver that does not take the local form has the other
+    } catch (
+        const Refusal &
+            refusal) { // a driver that does not take the local form has the other, as one without memory to measure with
         if (refusal.status == KEEL_E_DEVICE_LOST) throw;
         return Form::plain;
     }
@@ -136,9 +138,15 @@ Form form_of(keel_ctx &ctx, Family family) {
         cache.key(names[place], types_text, source_texts[static_cast<size_t>(sources[place])].text);
     const std::vector<unsigned char> kept = cache.load(key);
     if (kept.size() == 1 && kept[0] <= 1) return ctx.forms[place] = kept[0] == 1 ? Form::local : Form::plain;
-    std::unique_ptr<keel_recording> recording = std::exchange(ctx.recording, nullptr); // is not of this
-    const Form form = choose(ctx, family);
-    ctx.recording = std::move(recording);
+    struct NotRecorded { // what is being recorded is not of this
+        keel_ctx &ctx;
+        std::unique_ptr<keel_recording> recording = std::exchange(ctx.recording, nullptr);
+        ~NotRecorded() { ctx.recording = std::move(recording); }
+    };
+    const Form form = [&] {
+        const NotRecorded pause{ctx};
+        return choose(ctx, family);
+    }();
     cache.store(key, {static_cast<unsigned char>(form == Form::local ? 1 : 0)});
     return ctx.forms[place] = form;
 }

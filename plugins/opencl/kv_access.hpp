@@ -15,11 +15,17 @@ inline cl_kernel kv_kernel(keel_ctx &ctx, const char *name, Form form, uint32_t 
     return ctx.programs->kernel(Source::kv, name, {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
-// Names the op; builds the program, so that no call does.
-inline void name_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv) {
+inline uint32_t dim_of(const keel_kv_view *kv) {
+    return static_cast<uint32_t>(std::max(kv->k->shape[2], kv->v->shape[2]));
+}
+
+// Names the op; builds its kernels, so that no call does.
+inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv,
+                     std::initializer_list<const char *> kernels, uint32_t dim) {
     if (!choice.named) return;
     const Form form = form_of(ctx, Family::rows);
-    kv_kernel(ctx, "prepare", form, static_cast<uint32_t>(std::max(kv->k->shape[2], kv->v->shape[2])));
+    for (const char *name : kernels)
+        kv_kernel(ctx, name, form, dim);
     name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
                 form_name(form));
 }

@@ -25,6 +25,13 @@ cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, cons
                                  {"MAX_DIM", dim_class(std::max(c.k_dim, c.v_dim))}});
 }
 
+// The local form keeps 8 queries of up to 1024 elements in local memory: more than all devices have that can have the form otherwise.
+Form attention_form(keel_ctx &ctx, const KvConstants &c) {
+    const bool fits = dim_class(std::max(c.k_dim, c.v_dim)) <= 256 || ctx.device.local_memory >= (40 << 10);
+    const Form form = form_of(ctx, Family::attention);
+    return fits ? form : Form::plain;
+}
+
 // How the slots of a row are split, so that all units of the device have work when there are few rows.
 struct Splits {
     uint32_t n, slots;
@@ -77,6 +84,12 @@ void run_scores(keel_ctx &ctx, const ScoresJob &job) {
         job.scores->reduce_queries, job.scores->reduce_group, job.scores->accumulate, job.scores->out, out);
 }
 
+void build_scores(keel_ctx &ctx, const KvConstants &c, bool with_stats) {
+    const Form form = form_of(ctx, Family::attention);
+    kernel(ctx, Source::attention_reduce, "scores", form, c);
+    if (with_stats) kernel(ctx, Source::attention_reduce, "score_stats", form, c);
+}
+
 void run_score_stats(keel_ctx &ctx, const ScoresJob &job) {
     const KvConstants &c = job.kv;
     const Form form = form_of(ctx, Family::attention);
@@ -95,10 +108,14 @@ void plan(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
     const KvConstants c = kv_constants(ctx.host, a.kv, "attention");
-    const Form form = form_of(ctx, Family::attention);
+    const Form form = attention_form(ctx, c);
     choice.scratch_bytes = 4 * room_of(ctx, form, a, c).end;
     kernel(ctx, Source::attention, "attention", form, c); // what does not build fails here, not in a step
-    if ((a.features & KEEL_ATTENTION_SCORES) != 0) kernel(ctx, Source::attention_reduce, "scores", form, c);
+    kernel(ctx, Source::attention, "attention_join", form, c);
+    if ((a.features & KEEL_ATTENTION_SCORES) != 0) {
+        build_scores(ctx, c, false);
+        build_copy_queries(ctx);
+    }
     name_kernel(choice, "attention %s/%s %s", type_name(static_cast<Type>(c.k_type)),
                 type_name(static_cast<Type>(c.v_type)), form_name(form));
 }
@@ -111,7 +128,7 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
     if (q.shape[1] == 0 || heads == 0 || c.kv_heads == 0) return;
     const bool scored = (a.features & KEEL_ATTENTION_SCORES) != 0,
                windowed = (a.features & KEEL_ATTENTION_WINDOW) != 0;
-    const Form form = form_of(ctx, Family::attention);
+    const Form form = attention_form(ctx, c);
     const Room room = room_of(ctx, form, a, c);
     const cl_mem stats = scratch(ctx, 4 * room.end);
     cl_mem queries = memory_of(ctx, a.q);

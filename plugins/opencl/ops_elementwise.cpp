@@ -7,12 +7,15 @@ namespace {
 enum Act : uint32_t { act_silu, act_gelu, act_gelu_tanh };
 enum What : uint32_t { do_add, do_add_bias, do_scale, do_scaled_add };
 
-void name(keel_ctx &ctx, PlanChoice &choice, const char *op) {
-    if (choice.named) name_kernel(choice, "%s %s", op, form_name(form_of(ctx, Family::rows)));
-}
-
 cl_kernel kernel(keel_ctx &ctx, const char *kernel_name, Form form) {
     return ctx.programs->kernel(Source::elementwise, kernel_name, {{"LANES", lanes_of(form)}});
+}
+
+void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *kernel_name) {
+    if (!choice.named) return;
+    const Form form = form_of(ctx, Family::rows);
+    kernel(ctx, kernel_name, form);
+    name_kernel(choice, "%s %s", op, form_name(form));
 }
 
 uint64_t width(Form form) { // W of kernels/types.cl
@@ -23,7 +26,7 @@ void plan_gate(keel_ctx &ctx, const keel_gate_args &a, const char *op, PlanChoic
     view_of(ctx.host, a.gate, "gate");
     view_of(ctx.host, a.out, "out");
     if (a.up != nullptr) view_of(ctx.host, a.up, "up");
-    name(ctx, choice, op);
+    build(ctx, choice, op, "gate_mul");
 }
 
 void run_gate(keel_ctx &ctx, const keel_gate_args &a, Act act) {
@@ -42,7 +45,7 @@ void plan_combine(keel_ctx &ctx, const keel_elementwise_args &a, bool two, const
     view_of(ctx.host, a.a, "a");
     view_of(ctx.host, a.out, "out");
     if (two) view_of(ctx.host, a.b, "b");
-    name(ctx, choice, op);
+    build(ctx, choice, op, "combine");
 }
 
 void run_combine(keel_ctx &ctx, const keel_elementwise_args &a, What what) {
@@ -115,7 +118,7 @@ void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
     check_softmax(ctx.host, a);
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
-    name(ctx, choice, "softmax");
+    build(ctx, choice, "softmax", "softmax");
 }
 
 void run_softmax(keel_ctx &ctx, const keel_move_args &a) {

@@ -5,12 +5,11 @@
 #include <algorithm>
 
 namespace keel_opencl {
-
 void plan_kv_append(keel_ctx &ctx, const keel_kv_append_args &a, PlanChoice &choice) {
     check_kv_append(ctx.host, a);
     view_of(ctx.host, a.k, "k");
     view_of(ctx.host, a.v, "v");
-    name_kv(ctx, choice, "kv_append", a.kv);
+    build_kv(ctx, choice, "kv_append", a.kv, {"prepare"}, dim_of(a.kv));
 }
 
 namespace {
@@ -39,7 +38,7 @@ void plan_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a, PlanChoice &cho
     view_of(ctx.host, a.index, "index");
     for (uint32_t i = 0; i < a.n_sides; ++i)
         view_of(ctx.host, a.sides[i], "a side array");
-    name_kv(ctx, choice, "kv_gather", a.from);
+    build_kv(ctx, choice, "kv_gather", a.from, {"gather_rows", "gather_values"}, 128);
 }
 
 void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
@@ -74,7 +73,7 @@ void plan_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a, PlanChoice 
     view_of(ctx.host, a.row, "row");
     view_of(ctx.host, a.new_positions, "new_positions");
     if (a.source != nullptr) view_of(ctx.host, a.source, "source");
-    name_kv(ctx, choice, "kv_rerotate", a.kv);
+    build_kv(ctx, choice, "kv_rerotate", a.kv, {"rerotate"}, static_cast<uint32_t>(a.kv->k->shape[2]));
 }
 
 void run_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a) {

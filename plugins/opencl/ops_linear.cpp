@@ -117,6 +117,7 @@ void plan_embed(keel_ctx &ctx, const keel_embed_args &a, PlanChoice &choice) {
     const WeightSource s = source_of(ctx, a.weight, a.w, "embed");
     view_of(ctx.host, a.out, "out");
     view_of(ctx.host, a.ids, "ids");
+    if (choice.named) linear_kernel(ctx, "embed", s, form_of(ctx, Family::rows), tile_of(ctx, true));
     name_kernel(choice, "embed %s %s", type_name(s.shape.type), s.split ? "split" : "rows");
 }
 

@@ -8,11 +8,19 @@ cl_kernel kernel(keel_ctx &ctx, const char *name, uint32_t unit) {
     return ctx.programs->kernel(Source::move, name, {{"LANES", 1}, {"UNIT", static_cast<int>(unit)}});
 }
 
+// Builds the kernel, so that no call does.
+void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *name, uint32_t unit) {
+    if (!choice.named) return;
+    form_of(ctx, Family::rows);
+    kernel(ctx, name, unit);
+    name_kernel(choice, "%s", op);
+}
+
 void plan_bytes(keel_ctx &ctx, const keel_move_args &a, const char *name, PlanChoice &choice) {
     const uint32_t unit = common_unit(a.out, a.x);
     bytes_view(ctx.host, a.out, unit, "out");
     if (a.x != nullptr) bytes_view(ctx.host, a.x, unit, "x");
-    name_kernel(choice, "%s", name);
+    build(ctx, choice, name, "move", unit);
 }
 
 void run_bytes(keel_ctx &ctx, const keel_move_args &a, bool swapped) {
@@ -30,7 +38,7 @@ void plan_cast(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
     check_cast(ctx.host, a);
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
-    name_kernel(choice, "cast");
+    build(ctx, choice, "cast", "cast", 4);
 }
 
 void run_cast(keel_ctx &ctx, const keel_move_args &a) {
@@ -72,6 +80,10 @@ void run_zero(keel_ctx &ctx, const keel_move_args &a) {
     keel_move_args only_out = a;
     only_out.x = nullptr;
     run_bytes(ctx, only_out, false);
+}
+
+void build_copy_queries(keel_ctx &ctx) {
+    kernel(ctx, "move", 4);
 }
 
 void copy_queries(keel_ctx &ctx, const keel_tensor &from, const keel_tensor &to, cl_mem memory) {

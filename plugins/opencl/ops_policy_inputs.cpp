@@ -11,8 +11,11 @@ cl_kernel kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
                                 {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
-void name(keel_ctx &ctx, PlanChoice &choice, const char *op, Family family) {
-    if (choice.named) name_kernel(choice, "%s %s", op, form_name(form_of(ctx, family)));
+void build(keel_ctx &ctx, PlanChoice &choice, const char *op, uint32_t dim) {
+    if (!choice.named) return;
+    const Form form = form_of(ctx, Family::rows);
+    kernel(ctx, op, form, dim); // is named like the op
+    name_kernel(choice, "%s %s", op, form_name(form));
 }
 
 // Slots begin..end-1 that any head may have.
@@ -28,7 +31,10 @@ void plan_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a, P
     view_of(ctx.host, a.q, "q");
     view_of(ctx.host, a.scores->out, "scores.out");
     choice.scratch_bytes = 8 * static_cast<uint64_t>(a.q->shape[0] * a.q->shape[1]);
-    name(ctx, choice, "attention_scores", Family::attention);
+    if (!choice.named) return;
+    build_scores(ctx, kv_constants(ctx.host, a.kv, "attention_scores"),
+                 (a.features & KEEL_SCORES_LOGITS) == 0);
+    name_kernel(choice, "attention_scores %s", form_name(form_of(ctx, Family::attention)));
 }
 
 void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
@@ -53,6 +59,7 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
     job.weights = has(KEEL_SCORES_WEIGHTS) ? a.weights : nullptr;
     job.scores = a.scores;
     job.contributing = contributing(a.scores, m);
+    form_of(ctx, Family::attention); // may measure, which takes the scratch: before this op does
     job.stats = scratch(ctx, 8 * uint64_t{m} * heads);
     if (!has(KEEL_SCORES_LOGITS)) run_score_stats(ctx, job);
     run_scores(ctx, job);
@@ -61,7 +68,7 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
 void plan_key_project(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
     check_key_project(ctx.host, a);
     view_of(ctx.host, a.out, "out");
-    name(ctx, choice, "key_project", Family::rows);
+    build(ctx, choice, "key_project", static_cast<uint32_t>(a.kv->k->shape[2]));
 }
 
 void run_key_project(keel_ctx &ctx, const keel_keys_args &a) {
@@ -86,7 +93,7 @@ void run_key_project(keel_ctx &ctx, const keel_keys_args &a) {
 void plan_key_sum(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
     check_key_sum(ctx.host, a);
     view_of(ctx.host, a.out, "out");
-    name(ctx, choice, "key_sum", Family::rows);
+    build(ctx, choice, "key_sum", static_cast<uint32_t>(a.kv->k->shape[2]));
 }
 
 void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
@@ -102,7 +109,7 @@ void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
 void plan_value_norms(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
     check_value_norms(ctx.host, a);
     view_of(ctx.host, a.out, "out");
-    name(ctx, choice, "value_norms", Family::rows);
+    build(ctx, choice, "value_norms", 128);
 }
 
 void run_value_norms(keel_ctx &ctx, const keel_keys_args &a) {
@@ -120,7 +127,7 @@ void plan_query_stats(keel_ctx &ctx, const keel_query_stats_args &a, PlanChoice 
     view_of(ctx.host, a.q, "q");
     view_of(ctx.host, a.sum, "sum");
     if (a.second != nullptr) view_of(ctx.host, a.second, "second");
-    name(ctx, choice, "query_stats", Family::rows);
+    build(ctx, choice, "query_stats", 128);
 }
 
 void run_query_stats(keel_ctx &ctx, const keel_query_stats_args &a) {

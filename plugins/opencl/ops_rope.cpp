@@ -9,6 +9,11 @@ namespace {
 
 enum PrepareFlags : uint32_t { flag_norm = 1, flag_q_copy = 2, flag_k_copy = 4 };
 
+cl_kernel rope_kernel(keel_ctx &ctx, Form form, uint32_t dim) {
+    return ctx.programs->kernel(Source::rope, "rope",
+                                {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+}
+
 uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t) {
     return t != nullptr ? view_of(ctx.host, t, "norm").offset : 0;
 }
@@ -19,7 +24,10 @@ void plan_rope(keel_ctx &ctx, const keel_rope_args &a, PlanChoice &choice) {
     check_rope(ctx.host, a);
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
-    if (choice.named) name_kernel(choice, "rope %s", form_name(form_of(ctx, Family::rows)));
+    if (!choice.named) return;
+    const Form form = form_of(ctx, Family::rows);
+    rope_kernel(ctx, form, static_cast<uint32_t>(last_dim(a.x)));
+    name_kernel(choice, "rope %s", form_name(form));
 }
 
 void run_rope(keel_ctx &ctx, const keel_rope_args &a) {
@@ -29,12 +37,10 @@ void run_rope(keel_ctx &ctx, const keel_rope_args &a) {
     const uint32_t group = a.positions->rank == 2 && a.positions->shape[1] != 0
                                ? x.shape[2] / static_cast<uint32_t>(a.positions->shape[1])
                                : 1;
-    launch(
-        ctx,
-        ctx.programs->kernel(Source::rope, "rope", {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(x.n)}}),
-        row_grid(form, x.rows()), a.x, x, a.positions, position_constants(ctx.host, a.positions, "rope"),
-        group, rope_constants(ctx.host, a.tables, x.n, "rope"), a.tables->cos, a.tables->sin,
-        (a.features & KEEL_ROPE_INVERSE) != 0 ? -1.0F : 1.0F, a.out, out);
+    launch(ctx, rope_kernel(ctx, form, x.n), row_grid(form, x.rows()), a.x, x, a.positions,
+           position_constants(ctx.host, a.positions, "rope"), group,
+           rope_constants(ctx.host, a.tables, x.n, "rope"), a.tables->cos, a.tables->sin,
+           (a.features & KEEL_ROPE_INVERSE) != 0 ? -1.0F : 1.0F, a.out, out);
 }
 
 void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Seats *seats) {
@@ -67,7 +73,7 @@ void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice)
     check_qkv_prepare(ctx.host, a);
     for (const keel_tensor *t : {a.q, a.k, a.v, a.q_out})
         view_of(ctx.host, t, "q, k, v or q_out");
-    name_kv(ctx, choice, "qkv_prepare", a.kv);
+    build_kv(ctx, choice, "qkv_prepare", a.kv, {"prepare"}, dim_of(a.kv));
 }
 
 void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {

@@ -12,7 +12,10 @@ void plan_rows(keel_ctx &ctx, const keel_rows_args &a, const char *name, PlanCho
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.index, "index");
     if (a.values != nullptr) view_of(ctx.host, a.values, "values");
-    if (choice.named) name_kernel(choice, "%s %s", name, form_name(form_of(ctx, Family::rows)));
+    if (!choice.named) return;
+    const Form form = form_of(ctx, Family::rows);
+    kernel(ctx, name, form); // is named like the op
+    name_kernel(choice, "%s %s", name, form_name(form));
 }
 
 } // namespace

@@ -29,7 +29,9 @@ constexpr keel_param_spec cache_param = {
     0,
     "auto",
     cache_words};
-constexpr const keel_param_spec *params[] = {&kernels_param, &memory_param, &cache_param};
+constexpr keel_param_spec wait_param = KEEL_INT_PARAM(
+    "wait_seconds", "300", 1, 86400, "Seconds without any progress after which the device counts as lost.");
+constexpr const keel_param_spec *params[] = {&kernels_param, &memory_param, &cache_param, &wait_param};
 
 constexpr keel_backend table = keel_gpu::make_table();
 

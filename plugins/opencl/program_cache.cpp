@@ -100,7 +100,7 @@ void ProgramCache::store(Key key, const std::vector<unsigned char> &data) const 
 
 std::string cache_folder(const char *word) {
     if (keel_same(word, "off")) return {};
-    if (!keel_same(word, "auto")) return word;
+    if (word[0] != 0 && !keel_same(word, "auto")) return word;
     const char *cache = getenv("XDG_CACHE_HOME");
     if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/keel/opencl";
     const char *home = getenv("HOME");

@@ -54,6 +54,9 @@ keel_status KEEL_CALL replay_end(keel_ctx *ctx, keel_recording **out) noexcept {
 keel_status KEEL_CALL replay_submit(keel_ctx *ctx, keel_recording *recording) noexcept {
     return guarded(ctx->host, [&] {
         need_no_recording(*ctx, "submitting a recording");
+        require_alive(*ctx);
+        give_to_device(*ctx);
+        ctx->queued = true;
         for (const keel_recording::Launch &launch : recording->launches)
             check(ctx->host,
                   clEnqueueNDRangeKernel(ctx->queue.get(), launch.kernel.get(), 3, nullptr, launch.global,

@@ -1,5 +1,7 @@
 #include "staging.hpp"
 
+#include "waiting.hpp"
+
 #include <string.h>
 
 namespace keel_opencl {
@@ -36,8 +38,7 @@ unsigned char *Staging::room(uint64_t n) {
         Piece &next = pieces_[current_];
         if (next.done) {
             const cl_event wait = next.done.get();
-            check(host_, clFlush(queue_), "clFlush");
-            check(host_, clWaitForEvents(1, &wait), "waiting for staging memory", true);
+            wait_for(ctx_, wait, "waiting for staging memory");
             next.done.reset();
         }
     }

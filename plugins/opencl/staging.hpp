@@ -11,8 +11,8 @@ namespace keel_opencl {
 // A ring of pieces of pinned host memory that never grows.
 class Staging {
   public:
-    Staging(const keel_host *host, cl_context context, cl_command_queue queue)
-        : host_(host), context_(context), queue_(queue) {
+    Staging(keel_ctx &ctx, const keel_host *host, cl_context context, cl_command_queue queue)
+        : ctx_(ctx), host_(host), context_(context), queue_(queue) {
         open();
     }
     ~Staging();
@@ -35,6 +35,7 @@ class Staging {
 
     void open();
     unsigned char *room(uint64_t n); // waits if the ring is full
+    keel_ctx &ctx_;
     const keel_host *host_;
     cl_context context_;
     cl_command_queue queue_;

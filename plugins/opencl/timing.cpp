@@ -93,7 +93,7 @@ keel_status KEEL_CALL times_now(keel_ctx *ctx, uint64_t *ns) noexcept {
         check(ctx->host, clEnqueueMarkerWithWaitList(ctx->queue.get(), 0, nullptr, &marker),
               "clEnqueueMarkerWithWaitList");
         const Event event(marker);
-        check(ctx->host, clWaitForEvents(1, &marker), "clWaitForEvents", true);
+        wait_for(*ctx, marker, "clWaitForEvents");
         if (!time_of(event, CL_PROFILING_COMMAND_END, *ns) || *ns == 0)
             refuse(ctx->host, KEEL_E_UNSUPPORTED, "the driver does not time markers");
     });

@@ -98,7 +98,8 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
 
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
-    if (w->in_place) clFinish(ctx->queue.get()); // the mapping may go now
+    // The mapping may go when this returns: what a device that does not come back reads of it stays with it.
+    if (w->in_place && !settle(*ctx)) return;
     ctx->weight_bytes -= w->bytes;
     delete w;
 }

@@ -6,7 +6,7 @@
 #define KT K_TYPE
 #endif
 
-inline int in_ranges(uint slot, Ints ranges, View rangesv) {
+static inline int in_ranges(uint slot, Ints ranges, View rangesv) {
     for (uint i = 0; i < rangesv.shape[2]; ++i) {
         Ints range = ranges + rangesv.offset + i * rangesv.stride[2];
         if ((int)slot >= range[0] && (int)slot < range[1]) return 1;
@@ -55,7 +55,7 @@ __kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints len
     stats[STAT_AT(head, r) + 1] = sum;
 }
 
-inline float larger(float a, float b) { // a NaN wins
+static inline float larger(float a, float b) { // a NaN wins
     return isnan(a) || a > b ? a : b;
 }
 

@@ -3,14 +3,14 @@
 #define ACT_GELU 1u
 #define ACT_GELU_TANH 2u
 
-inline floatW activate(floatW g, uint act) {
+static inline floatW activate(floatW g, uint act) {
     if (act == ACT_SILU) return g / (1.0f + exp(-g));
     if (act == ACT_GELU) return 0.5f * g * (1.0f + erf(g * 0.70710678118654752440f));
     return g / (1.0f + exp(-1.59576912160573071176f *
                            (g + 0.044715f * g * g * g))); // 1 + tanh(u) = 2 / (1 + exp(-2u))
 }
 
-inline float activate_one(float g, uint act) {
+static inline float activate_one(float g, uint act) {
     if (act == ACT_SILU) return g / (1.0f + exp(-g));
     if (act == ACT_GELU) return 0.5f * g * (1.0f + erf(g * 0.70710678118654752440f));
     return g / (1.0f + exp(-1.59576912160573071176f *

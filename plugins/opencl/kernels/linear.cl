@@ -17,11 +17,11 @@ typedef struct {
 
 #if BLOCKS
 #if SPLIT
-inline float scale_of(Bytes w, Weight m, uint row, uint b) {
+static inline float scale_of(Bytes w, Weight m, uint row, uint b) {
     return half_at(w + m.scales + 2 * ((ulong)row * (m.cols / 32) + b));
 }
 #else
-inline float scale_of(Bytes w, Weight m, uint row, uint b) {
+static inline float scale_of(Bytes w, Weight m, uint row, uint b) {
     return half_at(w + m.offset + (ulong)row * m.row_bytes + b * (W_TYPE == 3 ? 34 : 18));
 }
 #endif
@@ -29,17 +29,17 @@ inline float scale_of(Bytes w, Weight m, uint row, uint b) {
 // Where a row's codes begin, and from one block to the next. Taken out of the loops, because address arithmetic shows in them.
 #if SPLIT
 #define BLOCK_BYTES (W_TYPE == 3 ? 32 : 16)
-inline Bytes codes_of(Bytes w, Weight m, uint row) {
+static inline Bytes codes_of(Bytes w, Weight m, uint row) {
     return w + m.offset + (ulong)row * (m.cols / 32) * BLOCK_BYTES;
 }
 #else
 #define BLOCK_BYTES (W_TYPE == 3 ? 34 : 18)
-inline Bytes codes_of(Bytes w, Weight m, uint row) {
+static inline Bytes codes_of(Bytes w, Weight m, uint row) {
     return w + m.offset + (ulong)row * m.row_bytes + 2;
 }
 #endif
 
-inline Block load_block(Bytes row_codes, uint b) {
+static inline Block load_block(Bytes row_codes, uint b) {
     Block out;
     Bytes codes = row_codes + (size_t)b * BLOCK_BYTES;
 #if W_TYPE == 3
@@ -59,7 +59,7 @@ inline Block load_block(Bytes row_codes, uint b) {
 
 // The plain form goes through a row block by block, and converts sixteen scales at a time.
 #if LANES == 1
-inline void load_scales(Bytes w, Weight m, uint row, uint b, float *scales) {
+static inline void load_scales(Bytes w, Weight m, uint row, uint b, float *scales) {
     const uint blocks = m.cols / 32;
 #if SPLIT
     if (b + 16 <= blocks) {
@@ -80,10 +80,10 @@ inline void load_scales(Bytes w, Weight m, uint row, uint b, float *scales) {
 #define SCALE(scales, r, b) scale_of(w, m, rows[r], b)
 #endif
 #else
-inline Bytes row_of(Bytes w, Weight m, uint row) {
+static inline Bytes row_of(Bytes w, Weight m, uint row) {
     return w + m.offset + (ulong)row * m.row_bytes;
 }
-inline float16 load_plain(Bytes row, uint e) {
+static inline float16 load_plain(Bytes row, uint e) {
 #if W_TYPE == 0
     return vload16(0, (Floats)row + e);
 #elif W_TYPE == 1
@@ -94,14 +94,14 @@ inline float16 load_plain(Bytes row, uint e) {
 }
 #endif
 
-inline float sum16(float16 v) {
+static inline float sum16(float16 v) {
     const float8 a = v.lo + v.hi;
     const float4 b = a.lo + a.hi;
     const float2 c = b.lo + b.hi;
     return c.x + c.y;
 }
 
-inline void put(__global float *out, float sum, Floats bias, uint flags, uint n) {
+static inline void put(__global float *out, float sum, Floats bias, uint flags, uint n) {
     if (flags & FLAG_BIAS) sum += bias[n];
     if (flags & FLAG_ACCUMULATE) sum += *out;
     *out = sum;

@@ -1,13 +1,13 @@
 // argmax_rows, top_k_rows: LANES work-items share a row. A value and its place make one 64-bit key: values compare as integers (so that
 // subnormal ones count on every device), and of equal values the lower place is the larger key.
-inline ulong key_of(float x, uint place) {
+static inline ulong key_of(float x, uint place) {
     uint bits = as_uint(x);
     if ((bits & 0x7FFFFFFFu) == 0) bits = 0; // -0 is 0
     bits = (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
     return (ulong)bits << 32 | (0xFFFFFFFFu - place);
 }
 
-inline uint place_of(ulong key) {
+static inline uint place_of(ulong key) {
     return 0xFFFFFFFFu - (uint)key;
 }
 
@@ -17,7 +17,7 @@ inline uint place_of(ulong key) {
 #else
 #define KEY_ROOM(name) __local ulong name[LANES]
 #define ALL_LARGEST(x, room) all_largest(x, room)
-inline ulong all_largest(ulong x, __local ulong *room) {
+static inline ulong all_largest(ulong x, __local ulong *room) {
     room[LANE] = x;
     SYNC;
     ulong largest = 0;

@@ -63,12 +63,12 @@ typedef struct {
 enum { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4 };
 
 // Unit at which row `row` begins, rows counted in order.
-inline uint row_at(View v, uint row) {
+static inline uint row_at(View v, uint row) {
     const uint k = row % v.shape[2], rest = row / v.shape[2];
     return v.offset + rest / v.shape[1] * v.stride[0] + rest % v.shape[1] * v.stride[1] + k * v.stride[2];
 }
 
-inline float sum_of(floatW v) {
+static inline float sum_of(floatW v) {
 #if W == 16
     const float8 a = v.lo + v.hi;
     const float4 b = a.lo + a.hi;
@@ -82,7 +82,7 @@ inline float sum_of(floatW v) {
 // ---- element types: `row` is where a row begins ----
 
 // Sixteen f16 as floats, exactly. For processors, whose drivers convert them one by one; GPUs have an instruction.
-inline float16 halves_float(ushort16 halves) {
+static inline float16 halves_float(ushort16 halves) {
     const uint16 bits = convert_uint16(halves), magnitude = bits & 0x7FFFu;
     uint16 f = (magnitude << 13) + 0x38000000u;
     f = select(f, as_uint16(convert_float16(magnitude) * 0x1p-24f), magnitude < 0x400u); // subnormal
@@ -91,7 +91,7 @@ inline float16 halves_float(ushort16 halves) {
 }
 
 // Sixteen f16 from element e on.
-inline float16 load_halves(Bytes row, uint e) {
+static inline float16 load_halves(Bytes row, uint e) {
 #if LANES == 1
     return halves_float(vload16(0, (__global const ushort *)row + e));
 #else
@@ -99,7 +99,7 @@ inline float16 load_halves(Bytes row, uint e) {
 #endif
 }
 
-inline float half_float(ushort bits) {
+static inline float half_float(ushort bits) {
     const uint magnitude = bits & 0x7FFFu;
     uint f = magnitude < 0x400u ? as_uint((float)magnitude * 0x1p-24f) : (magnitude << 13) + 0x38000000u;
     f = magnitude >= 0x7C00u ? (magnitude << 13) | 0x7F800000u : f;
@@ -107,7 +107,7 @@ inline float half_float(ushort bits) {
 }
 
 // One f16.
-inline float half_at(Bytes p) {
+static inline float half_at(Bytes p) {
 #if LANES == 1
     return half_float(*(__global const ushort *)p);
 #else
@@ -115,18 +115,18 @@ inline float half_at(Bytes p) {
 #endif
 }
 
-inline float bf16_float(ushort bits) {
+static inline float bf16_float(ushort bits) {
     return as_float((uint)bits << 16);
 }
 
-inline ushort float_bf16(float x) {
+static inline ushort float_bf16(float x) {
     const uint bits = as_uint(x);
     return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (ushort)(bits >> 16 | 0x40u)
                                               : (ushort)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
 // Element e.
-inline float load_one(Bytes row, uint type, uint e) {
+static inline float load_one(Bytes row, uint type, uint e) {
     switch (type) {
     case F32:
         return ((Floats)row)[e];
@@ -147,7 +147,7 @@ inline float load_one(Bytes row, uint type, uint e) {
 }
 
 // Elements e..e+W-1; e is a multiple of W and all are in the row.
-inline floatW load_some(Bytes row, uint type, uint e) {
+static inline floatW load_some(Bytes row, uint type, uint e) {
     switch (type) {
     case F32:
         return vloadW(0, (Floats)row + e);
@@ -173,7 +173,7 @@ inline floatW load_some(Bytes row, uint type, uint e) {
 }
 
 // A block of 32 as GGML's reference quantizer makes it; what it cannot hold reads as NaN.
-inline void store_block(const float *x, uint type, OutBytes out) {
+static inline void store_block(const float *x, uint type, OutBytes out) {
 #pragma OPENCL FP_CONTRACT OFF
     int largest = 0;
     for (int i = 0; i < 32; ++i)
@@ -201,7 +201,7 @@ inline void store_block(const float *x, uint type, OutBytes out) {
 }
 
 // A row of n floats to a row of any type, shared out over the lanes.
-inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
+static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
     switch (type) {
     case F32:
         for (uint e = LANE; e < n; e += LANES)
@@ -236,7 +236,7 @@ inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
 #define ALL_SUM(x, room) all_sum(x, room)
 #define ALL_MAX(x, room) all_max(x, room)
 // Each lane adds all up itself: two barriers, none in a loop (PoCL 3.1 has faults there).
-inline float all_sum(float x, __local float *room) {
+static inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
     SYNC;
     float4 many = 0.0f;
@@ -245,7 +245,7 @@ inline float all_sum(float x, __local float *room) {
     SYNC;
     return (many.x + many.y) + (many.z + many.w);
 }
-inline float all_max(float x, __local float *room) { // a NaN is passed over
+static inline float all_max(float x, __local float *room) { // a NaN is passed over
     room[LANE] = x;
     SYNC;
     float4 many = -INFINITY;
@@ -259,37 +259,37 @@ inline float all_max(float x, __local float *room) { // a NaN is passed over
 // ---- the cache ----
 
 // Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads, and the row of its books.
-inline uint sequence_of(Kv kv, uint head) {
+static inline uint sequence_of(Kv kv, uint head) {
     return kv.seat_heads == 0 ? 0 : head / kv.seat_heads;
 }
-inline uint own_head(Kv kv, uint head) {
+static inline uint own_head(Kv kv, uint head) {
     return kv.seat_heads == 0 ? head : head % kv.seat_heads;
 }
-inline uint book_of(Kv kv, Ints seats, uint head) {
+static inline uint book_of(Kv kv, Ints seats, uint head) {
     if (kv.seat_heads == 0) return head;
     const int seat = clamp(seats[kv.seats_offset + head / kv.seat_heads], 0, (int)kv.seats_held - 1);
     return (uint)seat * kv.seat_rows + head % kv.seat_heads;
 }
 
 // The functions below take the row of the books.
-inline uint kv_length(Kv kv, Ints lengths, uint head) {
+static inline uint kv_length(Kv kv, Ints lengths, uint head) {
     return (uint)clamp(lengths[kv.lengths_offset + head], 0, (int)kv.max_length);
 }
 
 // The block of a slot, -1 if there is none.
-inline int kv_block(Kv kv, Ints table, uint head, uint slot) {
+static inline int kv_block(Kv kv, Ints table, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;
     const int block = table[kv.table_offset + head * kv.table_stride + place];
     return block >= 0 && block < (int)kv.blocks ? block : -1;
 }
 
-inline ulong k_place(Kv kv, int block, uint slot) {
+static inline ulong k_place(Kv kv, int block, uint slot) {
     const uint in_block = slot & ((1u << kv.block_shift) - 1u);
     return 2 * ((ulong)kv.k_offset + (ulong)block * kv.k_block + (ulong)in_block * kv.k_slot);
 }
 
-inline ulong v_place(Kv kv, int block, uint slot) {
+static inline ulong v_place(Kv kv, int block, uint slot) {
     const uint in_block = slot & ((1u << kv.block_shift) - 1u);
     return 2 * ((ulong)kv.v_offset + (ulong)block * kv.v_block + (ulong)in_block * kv.v_slot);
 }
@@ -298,7 +298,7 @@ inline ulong v_place(Kv kv, int block, uint slot) {
 
 // Rotates `pairs` pairs of a row in place by row `at` of the tables; sign -1 rotates back. Lanes share the pairs; sync before and after.
 // (Structs that are a kernel's arguments are never written to: the work-items of a group share them in PoCL 3.1.)
-inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table, Floats sin_table, uint at,
+static inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table, Floats sin_table, uint at,
                        float sign) {
     Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;
     Floats s = sin_table + rope.sin_offset + at * rope.sin_stride;
@@ -310,7 +310,7 @@ inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table,
     }
 }
 
-inline uint table_row(Rope rope, int position) {
+static inline uint table_row(Rope rope, int position) {
     const int rest = position % (int)rope.rows;
     return (uint)(rest < 0 ? rest + (int)rope.rows : rest);
 }
@@ -334,16 +334,16 @@ typedef struct {
 } Rules;
 
 // The slots that row r of a head sees end here; with CAUSAL slot j is seen when j <= length - tokens + token.
-inline uint seen_end(Rules rules, uint length, uint token) {
+static inline uint seen_end(Rules rules, uint length, uint token) {
     if (!(rules.flags & CAUSAL)) return length;
     return (uint)clamp((int)length - (int)rules.tokens + (int)token + 1, 0, (int)length);
 }
 
-inline float capped(Rules rules, float logit) {
+static inline float capped(Rules rules, float logit) {
     return rules.flags & SOFTCAP ? rules.softcap * tanh(logit / rules.softcap) : logit;
 }
 
-inline float dot_row(Floats q, Bytes row, uint type, uint n) {
+static inline float dot_row(Floats q, Bytes row, uint type, uint n) {
     floatW many = 0.0f;
     uint e = 0;
     for (; e + W <= n; e += W)
