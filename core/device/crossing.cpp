@@ -1,6 +1,7 @@
 #include "device/crossing.hpp"
 
 #include "device/executor.hpp"
+#include "platform/memory.hpp"
 
 #include <algorithm>
 
@@ -13,7 +14,7 @@ constexpr uint64_t staged_align = 64; // a staged region keeps the source's offs
 
 Crossing::Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to)
     : from_(std::move(from)), to_(std::move(to)) {
-    shares_ =
+    may_share_ =
         from_->table().buffer_map != nullptr && (to_->device_info().flags & KEEL_DEVICE_IMPORTS_HOST) != 0;
     from_->add_watch(this);
 }
@@ -22,16 +23,30 @@ Crossing::~Crossing() {
     from_->remove_watch(this);
 }
 
+bool Crossing::shares(bool whole_pages) {
+    if (!may_share_) return false;
+    std::optional<bool> &known = shares_[whole_pages ? 1 : 0];
+    if (!known) {
+        const uint64_t bytes = 4 * page_size() + (whole_pages ? 0 : staged_align);
+        known = import_all(*from_->allocate(bytes, KEEL_BUFFER_HOST_VISIBLE)) != nullptr;
+    }
+    return *known;
+}
+
 // The same bytes as a buffer of the other device, or NULL where that cannot be.
+BufferPtr Crossing::import_all(const Buffer &buffer) {
+    void *host = buffer.map();
+    const bool fits = host != nullptr && reinterpret_cast<uintptr_t>(host) % to_->info().buffer_align == 0;
+    return fits ? to_->import_host(host, buffer.size()) : nullptr;
+}
+
 BufferPtr Crossing::import(keel_buffer *handle) {
-    if (!shares_) return nullptr;
+    if (!may_share_) return nullptr;
     const auto found = imports_.find(handle);
     if (found != imports_.end()) return found->second;
     const Buffer *buffer = from_->find(handle);
     if (buffer == nullptr) return nullptr;
-    void *host = buffer->map();
-    const bool fits = host != nullptr && reinterpret_cast<uintptr_t>(host) % to_->info().buffer_align == 0;
-    BufferPtr imported = fits ? to_->import_host(host, buffer->size()) : nullptr;
+    BufferPtr imported = import_all(*buffer);
     imports_.emplace(handle, imported);
     return imported;
 }
@@ -43,7 +58,8 @@ std::vector<Crossing::Region> Crossing::regions_of(const ArgsCopy &copy) {
         const ArgsCopy::Slot &slot = copy.tensors()[i];
         const keel_tensor &t = **slot.tensor;
         const uint64_t extent = extent_bytes(t);
-        if (extent == 0 || (t.buffer == nullptr ? shares_ : import(t.buffer) != nullptr)) continue;
+        if (extent == 0) continue;
+        if (t.buffer == nullptr ? shares(extent % page_size() == 0) : import(t.buffer) != nullptr) continue;
         Region region{t.buffer, t.offset, t.offset + extent, false, slot.role != ArgsCopy::Role::in, {i}, &t};
         // What lies in the gaps between an output's rows has to survive the way back.
         region.fill = slot.role != ArgsCopy::Role::out || !is_contiguous(t);

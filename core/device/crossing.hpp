@@ -5,6 +5,7 @@
 #include "device/weight.hpp"
 
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace keel {
@@ -19,10 +20,12 @@ class Crossing final : private BufferWatch {
     Crossing &operator=(const Crossing &) = delete;
 
     Device &to() const { return *to_; }
-    // True if buffers that the first device maps need not be copied.
-    bool shares() const { return shares_; }
+    // True if a buffer that the first device maps need not be copied; of a size that is whole pages, or one that is not. Tried with
+    // such a buffer at the first call: slots and flags tell what a backend can do, not what its driver does. Throws as allocating and
+    // importing do.
+    bool shares(bool whole_pages = true);
     // Bytes that one call with these args copies, there and back. Tensors without a buffer (a template's) are taken to lie where the
-    // devices share memory, if they share any, and apart from each other.
+    // devices share memory, if they share any of that size, and apart from each other.
     uint64_t bytes(keel_op op, const keel_op_args *args);
     keel_status run(keel_op op, const keel_op_args *args, const Weight *weight, keel_plan *plan);
     uint64_t copied_bytes() const { return copied_; }
@@ -43,10 +46,12 @@ class Crossing final : private BufferWatch {
     void copy_over(const Region &, Buffer &target, uint64_t pad);
     void copy_back(const Region &, const Buffer &staged, uint64_t pad);
     BufferPtr import(keel_buffer *handle);
+    BufferPtr import_all(const Buffer &buffer);
     void before_destroy(const keel_buffer *buffer) noexcept override { imports_.erase(buffer); }
 
     std::shared_ptr<Device> from_, to_;
-    bool shares_;
+    bool may_share_;                // as the backends tell
+    std::optional<bool> shares_[2]; // as was tried: of parts of pages, of whole pages
     uint64_t copied_ = 0;
     // The first device's buffers as the second's; NULL: cannot be imported. Gone before the first device destroys the memory.
     std::map<const keel_buffer *, BufferPtr> imports_;

@@ -122,15 +122,22 @@ void Device::read_info() {
     if (table().ctx_info != nullptr) check("ctx_info", [&] { return table().ctx_info(ctx_, &info_); });
     info_.description[sizeof info_.description - 1] = 0;
     if (info_.activation_dtype == KEEL_DTYPE_NONE) info_.activation_dtype = KEEL_DTYPE_F32;
-    if (info_.activation_dtype > KEEL_DTYPE_BF16) {
-        throw_error(ErrorKind::plugin,
-                    "{}backend {}: its activation dtype is {}, expected f32, f16 or bf16; {}",
-                    PluginPlaces::prefix(spec_.places.plugin), plugin(), info_.activation_dtype,
+    if (info_.kv_block_slots == 0) info_.kv_block_slots = 64;
+    if (info_.prefill_chunk == 0) info_.prefill_chunk = 512;
+    if (info_.buffer_align == 0) info_.buffer_align = 64;
+    const auto require = [&](bool fits, const char *what, uint32_t found, const char *expected) {
+        if (fits) return;
+        throw_error(ErrorKind::plugin, "{}backend {}: its {} is {}, expected {}; {}",
+                    PluginPlaces::prefix(spec_.places.plugin), plugin(), what, found, expected,
                     "this is a fault of the plugin: report it to its author");
-    }
-    if (!is_power_of_two(info_.kv_block_slots) || info_.kv_block_slots > 4096) info_.kv_block_slots = 64;
-    if (info_.prefill_chunk == 0 || info_.prefill_chunk > 65536) info_.prefill_chunk = 512;
-    if (info_.buffer_align < 64 || !is_power_of_two(info_.buffer_align)) info_.buffer_align = 64;
+    };
+    require(info_.activation_dtype <= KEEL_DTYPE_BF16, "activation dtype", info_.activation_dtype,
+            "f32, f16 or bf16");
+    require(is_power_of_two(info_.kv_block_slots) && info_.kv_block_slots <= 4096, "kv_block_slots",
+            info_.kv_block_slots, "a power of two up to 4096");
+    require(info_.prefill_chunk <= 65536, "prefill_chunk", info_.prefill_chunk, "1 to 65536");
+    require(info_.buffer_align >= 64 && is_power_of_two(info_.buffer_align), "buffer_align",
+            info_.buffer_align, "a power of two from 64");
 }
 
 keel_mem_info Device::mem_info() const {

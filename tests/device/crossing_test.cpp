@@ -1,10 +1,12 @@
 #include "device/executor.hpp"
+#include "platform/memory.hpp"
 #include "support/wrapping_backend.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <memory>
 #include <numeric>
+#include <utility>
 
 using namespace keel;
 using namespace keel::test;
@@ -197,4 +199,39 @@ TEST_CASE(
     p.executor->run(*scale, elementwise(x, x, 10));
     p.executor->run(*sum, add);
     CHECK(x.read<float>() == std::vector<float>{21, 42, 63, 84, 105, 126, 147, 168});
+}
+
+TEST_CASE(
+    "the bytes of a plan are those that its calls copy, whatever the backends' slots and flags promise") {
+    const Tensor like = Tensor::shape(KEEL_DTYPE_F32, {4, 8}); // of a plan: it has no buffer yet
+    const uint64_t all = 2 * 4 * 8 * 4;
+    const auto crosses = [&](Pair &p) {
+        const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(like, like, 2), "scale");
+        const uint64_t planned = op->crossing_bytes();
+        const Tensor x = Tensor::allocate(*p.device, KEEL_DTYPE_F32, {4, 8}, p.executor->placement());
+        const std::vector<float> ones(32, 1.0F);
+        x.write(ones.data());
+        p.executor->run(*op, elementwise(x, x, 2));
+        CHECK(x.read<float>() == std::vector<float>(32, 2.0F));
+        return std::pair(planned, p.executor->crossed_bytes());
+    };
+    {
+        INFO("shared");
+        Pair p("scale", true);
+        CHECK(crosses(p) == std::pair<uint64_t, uint64_t>(0, 0));
+        CHECK(p.executor->placement() == KEEL_BUFFER_HOST_VISIBLE);
+    }
+    {
+        INFO("a backend that maps buffers, on a device that has none to map");
+        Pair p("scale", true);
+        p.first.has_host_visible = false;
+        CHECK(crosses(p) == std::pair(all, all));
+        CHECK(p.executor->placement() == KEEL_BUFFER_DEVICE);
+    }
+    {
+        INFO("one that imports whole pages only");
+        Pair p("scale", true);
+        p.second.import_unit = page_size();
+        CHECK(crosses(p) == std::pair(all, all));
+    }
 }

@@ -64,6 +64,17 @@ TEST_CASE("unknown numbers of a context become the core's defaults") {
     CHECK(device->mem_info().ours == 0);
 }
 
+TEST_CASE("a backend that asks for what cannot be is told so, and gets no default in its place") {
+    WrappingBackend blocks, chunk;
+    blocks.kv_block_slots = 96;
+    CHECK_THAT(error_text([&] { blocks.open(); }, ErrorKind::plugin),
+               Contains("backend wrapping: its kv_block_slots is 96, expected a power of two up to 4096") &&
+                   Contains("a fault of the plugin"));
+    chunk.prefill_chunk = 1 << 17;
+    CHECK_THAT(error_text([&] { chunk.open(); }, ErrorKind::plugin), Contains("its prefill_chunk is 131072"));
+    CHECK(chunk.live().none());
+}
+
 TEST_CASE("an error names the config's line: the selector's, a parameter's, else the plugin's") {
     WrappingBackend w;
     w.devices = {"Integrated GPU"};

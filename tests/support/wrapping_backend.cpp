@@ -87,6 +87,7 @@ struct WrappingBackend::Slots {
             std::snprintf(info.name, sizeof info.name, "%s", w.devices[index].c_str());
         }
         info.flags = w.device_flags.value_or(info.flags);
+        info.type = w.device_type.value_or(info.type);
         keel_emit(out, &info, sizeof info);
         return KEEL_OK;
     }
@@ -117,6 +118,8 @@ struct WrappingBackend::Slots {
         WrappingBackend &w = c.owner;
         *out = nullptr;
         if (const keel_status s = w.enter("buffer_create", 0, desc->size)) return s;
+        if (desc->kind == KEEL_BUFFER_HOST_VISIBLE && !w.has_host_visible) return KEEL_E_UNSUPPORTED;
+        if (desc->kind == KEEL_BUFFER_IMPORT && desc->size % w.import_unit != 0) return KEEL_E_UNSUPPORTED;
         const bool ours = desc->kind == KEEL_BUFFER_DEVICE || desc->kind == KEEL_BUFFER_HOST_VISIBLE;
         if (ours && (desc->size > w.max_buffer_bytes || desc->size > w.memory_limit - w.bytes_))
             return KEEL_E_OUT_OF_MEMORY;
@@ -194,12 +197,18 @@ struct WrappingBackend::Slots {
         }
         info.sync = c.owner.sync;
         info.sync_ops = c.owner.sync_ops;
+        if (c.owner.prefill_chunk != 0) info.prefill_chunk = c.owner.prefill_chunk;
+        if (c.owner.kv_block_slots != 0) info.kv_block_slots = c.owner.kv_block_slots;
         keel_emit(out, &info, sizeof info);
         return KEEL_OK;
     }
     static keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("mem_info")) return s;
+        if (c.owner.memory) {
+            keel_emit(out, &*c.owner.memory, sizeof *c.owner.memory);
+            return KEEL_OK;
+        }
         return in(c).mem_info(c.inner, out);
     }
     static keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *buffer, void **out) {

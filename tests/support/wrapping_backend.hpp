@@ -48,6 +48,11 @@ class WrappingBackend {
     std::vector<std::string> devices;                         // names; empty: the inner backend's one device
     std::optional<uint32_t> device_count;                     // what device_count() says
     std::optional<uint32_t> device_flags;                     // keel_device_flags_e instead of the inner's
+    std::optional<keel_device_type> device_type;              // instead of the inner's
+    std::optional<keel_mem_info> memory;                      // what mem_info() says
+    uint32_t prefill_chunk = 0, kv_block_slots = 0;           // what ctx_info says; 0: as the inner does
+    bool has_host_visible = true;                             // false: no buffers that the host sees
+    uint64_t import_unit = 1;                                 // imports only memory of a multiple of it
     keel_sync sync = KEEL_SYNC_LAZY;                          // what ctx_info asks for
     uint32_t sync_ops = 0;
     // Ops, writes and commits only run when a read or a wait for their ticket makes them.
