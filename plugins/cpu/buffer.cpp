@@ -48,8 +48,13 @@ keel_status get_memory(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer 
 
 } // namespace
 
-keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer **out) noexcept {
+keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs,
+                                    keel_buffer **out) noexcept {
     *out = nullptr;
+    keel_buffer_desc mine;
+    if (keel_adopt(&mine, sizeof mine, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
+    const keel_buffer_desc *desc = &mine;
     if (desc->size == 0) return fail(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
     void *place = ctx->host->alloc(ctx->host, sizeof(keel_buffer), 64);
     if (place == nullptr) return no_memory(ctx, desc->size);

@@ -66,11 +66,16 @@ keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
 
 } // namespace
 
-keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
+                                 keel_ctx **out) noexcept {
     *out = nullptr;
     keel_host services; // the core may be older: look before any use at how far its table reaches
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;
+    keel_ctx_desc mine;
+    if (keel_adopt(&mine, sizeof mine, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
+        return fail(host, KEEL_E_VERSION, "a context description of another ABI version");
+    const keel_ctx_desc *desc = &mine;
     if (desc->device != 0)
         return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only", desc->device);
     Isa isa = Isa::scalar;

@@ -158,9 +158,13 @@ bool view_tensor(const keel_tensor *w, RowSource &source, WeightView &view) {
     return true;
 }
 
-keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *desc,
+keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs,
                                      keel_weight **out) noexcept {
     *out = nullptr;
+    keel_weight_desc mine;
+    if (keel_adopt(&mine, sizeof mine, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+    const keel_weight_desc *desc = &mine;
     WeightType type = WeightType::f32;
     keel_status status = check(ctx, desc, type);
     if (status != KEEL_OK) return status;

@@ -5,6 +5,18 @@ namespace {
 
 constexpr int64_t most = int64_t{1} << 32;
 
+// Whether all that the view reaches lies below 2^32 units: elements are addressed modulo that, so what is beyond would be somewhere else.
+bool reaches_only(const View &view, const int64_t (&strides)[3]) {
+    int64_t low = view.offset, high = low + view.n;
+    for (int i = 0; i < 3; ++i) {
+        if (view.shape[i] == 0) return true; // nothing
+        const int64_t steps = int64_t{view.shape[i]} - 1, stride = strides[i];
+        if (steps != 0 && (stride >= 0 ? stride : -stride) > most / steps) return false;
+        (stride >= 0 ? high : low) += steps * stride;
+    }
+    return low >= 0 && high <= most;
+}
+
 bool divides(uint32_t unit, const keel_tensor *t) {
     if (t->offset % unit != 0 || row_bytes(t) % unit != 0) return false;
     for (uint32_t i = 0; i + 1 < t->rank; ++i)
@@ -15,6 +27,7 @@ bool divides(uint32_t unit, const keel_tensor *t) {
 View flatten(const keel_host *host, const keel_tensor *t, uint32_t unit, uint64_t n, const char *name) {
     if (t == nullptr || t->rank < 1 || t->rank > KEEL_MAX_RANK)
         refuse(host, KEEL_E_INVALID_ARG, "%s is missing, or its rank is not in 1..4", name);
+    int64_t strides[3] = {};
     View view = {{1, 1, 1}, {0, 0, 0}, static_cast<uint32_t>(n), static_cast<uint32_t>(t->offset / unit)};
     bool fits = t->offset % unit == 0 && t->offset / unit < static_cast<uint64_t>(most) &&
                 n < static_cast<uint64_t>(most);
@@ -24,8 +37,9 @@ View flatten(const keel_host *host, const keel_tensor *t, uint32_t unit, uint64_
         fits = fits && t->stride[i] % unit == 0 && stride > -most / 2 && stride < most && t->shape[i] < most;
         view.shape[place] = static_cast<uint32_t>(t->shape[i]);
         view.stride[place] = static_cast<uint32_t>(stride);
+        strides[place] = stride;
     }
-    if (!fits)
+    if (!fits || !reaches_only(view, strides))
         refuse(host, KEEL_E_UNSUPPORTED,
                "%s: an offset or stride of it is no multiple of %u bytes, or beyond 32 bits", name, unit);
     return view;

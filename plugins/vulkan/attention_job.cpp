@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint32_t kGroup = 128, kMergeGroup = 64, kReduceGroup = 64;
 constexpr uint32_t kTileFloats = 2048; // of queries in shared memory: 8 of the 16 KiB that every device has
-constexpr uint32_t kPartSlots = 256;   // parts of a split cache are no shorter than this
+constexpr uint32_t kMostTileRows = 16;
+constexpr uint32_t kPartSlots = 256; // parts of a split cache are no shorter than this
 constexpr uint32_t kMostParts = 64;
 constexpr uint64_t kLoopSlots = 4096; // of a part where loops are limited
 
@@ -22,7 +23,7 @@ uint32_t k_room(const AttentionJob &job) {
 
 uint32_t tile_rows(const AttentionJob &job) {
     const uint32_t most = std::max(kTileFloats / k_room(job), 1u);
-    return std::min(job.m * job.group <= 4 ? 4u : 16u, most);
+    return std::min(job.m * job.group <= 4 ? 4u : kMostTileRows, most);
 }
 
 // Caches of two types are rare: one pipeline for each type of keys asks for that of values as it goes.
@@ -97,6 +98,11 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
                       : 0;
     job.stats_bytes = scores != nullptr && !logits ? (all * 8 + 255) / 256 * 256 : 0;
     job.saved_bytes = scores != nullptr && output ? all * static_cast<uint64_t>(kv->k->shape[2]) * 4 : 0;
+    // Fewer rows may be split where these are not. Then all parts of all tiles are no more than the groups that are wanted.
+    const uint64_t split_rows = longest >= 2 * kPartSlots ? uint64_t{wanted_groups(ctx)} * kMostTileRows : 0;
+    const uint64_t split_bytes = split_rows * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4;
+    job.planned_bytes =
+        std::max(job.parts_bytes, (split_bytes + 255) / 256 * 256) + job.stats_bytes + job.saved_bytes;
 }
 
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job) {

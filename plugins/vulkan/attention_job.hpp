@@ -25,6 +25,7 @@ struct AttentionJob {
 
     uint32_t heads() const { return kv->kv_heads * (seats != nullptr ? seats->n : 1); }
     uint64_t scratch_bytes() const { return parts_bytes + stats_bytes + saved_bytes; }
+    uint64_t planned_bytes = 0; // that no call with fewer queries or a shorter cache exceeds
 };
 
 // Settles everything that hangs on shapes alone; buffers may be NULL. q: f32 [m, heads, head_dim].

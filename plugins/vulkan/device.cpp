@@ -32,6 +32,7 @@ keel_device_type type_of(VkPhysicalDeviceType type) {
     case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
         return KEEL_DEVICE_INTEGRATED;
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: // a card, or a part of one, as clouds lend them
         return KEEL_DEVICE_DISCRETE;
     default:
         return KEEL_DEVICE_OTHER;

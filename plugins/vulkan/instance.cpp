@@ -171,6 +171,10 @@ void Instance::open(const keel_host *host, bool validation, Messages *messages) 
     const char *extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
     const bool listens =
         present && messages != nullptr && has_extension(instance_extensions(kValidationLayer), extensions[0]);
+    if (validation && messages != nullptr && !listens)
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "validation: the layer %s that is installed cannot report (it lacks %s)", kValidationLayer,
+               extensions[0]);
     if (listens) {
         info.enabledExtensionCount = 1;
         info.ppEnabledExtensionNames = extensions;

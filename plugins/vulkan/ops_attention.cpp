@@ -19,7 +19,7 @@ void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &cho
     AttentionJob job;
     settle_attention(ctx, a.q, a.kv, true, scores_of(a), false, job);
     prepare_attention(ctx, job);
-    choice.scratch_bytes = job.scratch_bytes();
+    choice.scratch_bytes = job.planned_bytes;
     name_kernel(choice, "attention %s/%s%s", keel_dtype_name(a.kv->k->dtype), keel_dtype_name(a.kv->v->dtype),
                 job.parts > 1 ? " split" : "");
 }
@@ -60,7 +60,7 @@ void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Sea
     AttentionJob job;
     settle_attention(ctx, a.q, a.kv, true, nullptr, false, job, &seats);
     prepare_attention(ctx, job);
-    choice.scratch_bytes = job.scratch_bytes();
+    choice.scratch_bytes = job.planned_bytes;
 }
 
 void run_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &seats) {

@@ -65,7 +65,7 @@ void plan_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a, P
     AttentionJob job;
     settle_attention(ctx, a.q, a.kv, false, a.scores, (a.features & KEEL_SCORES_LOGITS) != 0, job);
     prepare_attention(ctx, job);
-    choice.scratch_bytes = job.scratch_bytes();
+    choice.scratch_bytes = job.planned_bytes;
     name_kernel(choice, "attention_scores %s", keel_dtype_name(a.kv->k->dtype));
 }
 

@@ -242,7 +242,7 @@ bool Stream::settle() noexcept {
 }
 
 void Stream::wait(uint64_t ticket) {
-    if (ticket > last_)
+    if (ticket == 0 || ticket > last_)
         refuse(host_, KEEL_E_INVALID_ARG, "wait: ticket %llu was never given",
                static_cast<unsigned long long>(ticket));
     require_alive();
@@ -251,7 +251,7 @@ void Stream::wait(uint64_t ticket) {
 }
 
 bool Stream::poll(uint64_t ticket) {
-    if (ticket > last_)
+    if (ticket == 0 || ticket > last_)
         refuse(host_, KEEL_E_INVALID_ARG, "poll: ticket %llu was never given",
                static_cast<unsigned long long>(ticket));
     require_alive();

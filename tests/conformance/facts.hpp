@@ -38,6 +38,7 @@ void check_plugin(Facts &facts, const keel_plugin &plugin);
 void check_out_structs(Facts &facts, Side &side);
 void check_hosts(Facts &facts, const Library &library, const Params &params);
 void check_devices(Facts &facts, const Library &library, const Params &params, Side &side);
+void check_descriptions(Facts &facts, const Library &library, const Params &params, Side &side);
 void check_buffers(Facts &facts, Side &side);
 void check_mapped(Facts &facts, Side &side);
 void check_stream(Facts &facts, Side &side);

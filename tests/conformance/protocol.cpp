@@ -76,6 +76,7 @@ Report check_protocol(const Library &library, const Params &params, const Option
         Side side(library, params);
         check_devices(facts, library, params, side);
         check_out_structs(facts, side);
+        check_descriptions(facts, library, params, side);
         check_buffers(facts, side);
         check_mapped(facts, side);
         check_stream(facts, side);

@@ -153,4 +153,79 @@ void check_devices(Facts &facts, const Library &library, const Params &params, S
                  "ctx_create of a device that is not there says OK");
 }
 
+namespace {
+
+// Calls create() with the description of an older peer, which ends behind its first `size` bytes and at the end of a page, and with that
+// of another major. An older one may be refused; to read on behind it ends the program.
+template <class Desc, class Create>
+void check_description(Facts &facts, const char *name, const Desc &desc, uint32_t size,
+                       const Create &create) {
+    GuardedPage guard;
+    auto *older = static_cast<Desc *>(guard.last(size));
+    std::memcpy(static_cast<void *>(older), &desc, size);
+    older->h.struct_size = size;
+    create(older);
+    Desc other = desc;
+    other.h.abi_version = (KEEL_ABI_MAJOR + 1) << 16;
+    facts.expect(create(&other) != KEEL_OK, fmt::format("a {} of another major is accepted", name));
+    facts.expect(create(&desc) == KEEL_OK, fmt::format("a {} is refused", name));
+}
+
+} // namespace
+
+void check_descriptions(Facts &facts, const Library &library, const Params &params, Side &side) {
+    const keel_backend &t = library.table();
+    const test::ParamValues values(library.plugin(), params);
+    const keel_ctx_desc context = {KEEL_HEADER(keel_ctx_desc), 0, values.size(), values.data()};
+    check_description(facts, "keel_ctx_desc", context, KEEL_PREFIX(keel_ctx_desc, device),
+                      [&](const keel_ctx_desc *desc) {
+                          keel_ctx *ctx = nullptr;
+                          const keel_status status = t.ctx_create(side.host().table(), desc, &ctx);
+                          if (status == KEEL_OK) t.ctx_destroy(ctx);
+                          return status;
+                      });
+    keel_buffer_desc bytes = {};
+    bytes.h = KEEL_HEADER(keel_buffer_desc);
+    bytes.size = 256;
+    check_description(facts, "keel_buffer_desc", bytes, KEEL_PREFIX(keel_buffer_desc, kind),
+                      [&](const keel_buffer_desc *desc) {
+                          keel_buffer *buffer = nullptr;
+                          const keel_status status = t.buffer_create(side.ctx(), desc, &buffer);
+                          if (status == KEEL_OK) t.buffer_destroy(side.ctx(), buffer);
+                          return status;
+                      });
+    GuardedPage guard; // `host` of an import is behind the end of what an older peer knows
+    bytes.kind = KEEL_BUFFER_IMPORT;
+    bytes.h.struct_size = KEEL_PREFIX(keel_buffer_desc, kind);
+    void *import = guard.last(bytes.h.struct_size);
+    std::memcpy(import, &bytes, bytes.h.struct_size);
+    keel_buffer *nothing = nullptr;
+    facts.expect(t.buffer_create(side.ctx(), static_cast<const keel_buffer_desc *>(import), &nothing) !=
+                     KEEL_OK,
+                 "an import by an older peer, that names no memory, is accepted");
+    if (t.weight_prepare == nullptr) return;
+    const std::vector<float> rows(4 * 32, 1.0F);
+    keel_weight_source source = {};
+    source.h = KEEL_HEADER(keel_weight_source);
+    source.mapping = rows.data();
+    source.mapping_bytes = 4 * rows.size();
+    source.dtype = KEEL_DTYPE_F32;
+    source.rows = 4;
+    source.cols = 32;
+    const keel_weight_source *sources[] = {&source};
+    keel_weight_desc joined = {};
+    joined.h = KEEL_HEADER(keel_weight_desc);
+    joined.sources = sources;
+    joined.n_sources = 1;
+    joined.use = KEEL_USE_MATMUL;
+    joined.max_m = 1;
+    check_description(facts, "keel_weight_desc", joined, KEEL_PREFIX(keel_weight_desc, use),
+                      [&](const keel_weight_desc *desc) {
+                          keel_weight *weight = nullptr;
+                          const keel_status status = t.weight_prepare(side.ctx(), desc, &weight);
+                          if (status == KEEL_OK) t.weight_destroy(side.ctx(), weight);
+                          return status == KEEL_E_UNSUPPORTED ? keel_status{KEEL_OK} : status;
+                      });
+}
+
 } // namespace keel::conformance

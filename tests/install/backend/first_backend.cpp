@@ -42,13 +42,23 @@ static keel_status device_info(const keel_host *, uint32_t index, keel_device_in
     return KEEL_OK;
 }
 
-static keel_status ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) {
+// The host's structs may be shorter than ours, or longer: they are adopted, and what is missing is 0.
+template <class Struct>
+static Struct adopted(const Struct *theirs, uint32_t required) {
+    Struct mine;
+    if (keel_adopt(&mine, sizeof mine, theirs, required) != KEEL_OK)
+        throw sdk::Failure(KEEL_E_VERSION, "a struct of another ABI version");
+    return mine;
+}
+
+static keel_status ctx_create(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out) {
     keel_host known; // an older host, without what we call, is refused rather than read beyond its end
     if (keel_adopt(&known, sizeof known, host, KEEL_PREFIX(keel_host, parallel_region)) != KEEL_OK)
         return KEEL_E_VERSION;
-    if (desc->device != 0)
-        throw sdk::Failure(KEEL_E_NOT_FOUND, "device %u: there is only device 0", desc->device);
-    const sdk::Params params(desc->params, desc->n_params);
+    const keel_ctx_desc desc = adopted(theirs, KEEL_PREFIX(keel_ctx_desc, params));
+    if (desc.device != 0)
+        throw sdk::Failure(KEEL_E_NOT_FOUND, "device %u: there is only device 0", desc.device);
+    const sdk::Params params(desc.params, desc.n_params);
     *out = new keel_ctx{host, static_cast<uint32_t>(params.integer("threads"))};
     return KEEL_OK;
 }
@@ -59,9 +69,10 @@ static void ctx_destroy(keel_ctx *ctx) {
 
 // ---- buffers ----
 
-static keel_status buffer_create(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer **out) {
-    if (desc->kind != KEEL_BUFFER_DEVICE && desc->kind != KEEL_BUFFER_HOST_VISIBLE) return KEEL_E_UNSUPPORTED;
-    *out = new keel_buffer{sdk::HostArray<unsigned char>(ctx->host, desc->size)};
+static keel_status buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_buffer **out) {
+    const keel_buffer_desc desc = adopted(theirs, KEEL_PREFIX(keel_buffer_desc, kind));
+    if (desc.kind != KEEL_BUFFER_DEVICE && desc.kind != KEEL_BUFFER_HOST_VISIBLE) return KEEL_E_UNSUPPORTED;
+    *out = new keel_buffer{sdk::HostArray<unsigned char>(ctx->host, desc.size)};
     return KEEL_OK;
 }
 
