@@ -3,6 +3,7 @@
 //   namespace keel_gpu { namespace backend = keel_...; }
 // Beside what KEEL_GPU_DECLARE_BACKEND declares, the namespace has
 //   void set_aside(keel_ctx &, uint64_t bytes)       makes the scratch that all ops share at least so large
+//   PlanInUse(keel_ctx &, keel_plan *)               while it lives, an op may keep in the plan (NULL: there is none) what it looks up
 //   void after_op(keel_ctx &)                        refuses if somebody complained of the op
 #pragma once
 
@@ -18,6 +19,7 @@ template <class Args, void (*plan)(keel_ctx &, const Args &, PlanChoice &),
 keel_status KEEL_CALL op_call(keel_ctx *ctx, const Args *theirs) noexcept {
     return guarded(ctx->host, [&] {
         const Args args = adopt_args(ctx->host, theirs);
+        const backend::PlanInUse in_use(*ctx, args.plan);
         PlanChoice choice;
         plan(*ctx, args, choice);
         run(*ctx, args);
@@ -45,9 +47,10 @@ inline keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_ar
     return guarded(ctx->host, [&] {
         PlanChoice choice;
         choice.named = true;
+        auto plan = std::make_unique<keel_plan>();
+        const backend::PlanInUse in_use(*ctx, plan.get());
         plan_op(*ctx, op, args, choice);
         if (choice.scratch_bytes != 0) backend::set_aside(*ctx, choice.scratch_bytes);
-        auto plan = std::make_unique<keel_plan>();
         plan->op = op;
         plan->scratch_bytes = choice.scratch_bytes;
         memcpy(plan->kernel, choice.kernel, sizeof plan->kernel);

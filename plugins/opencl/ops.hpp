@@ -11,6 +11,9 @@ using namespace keel_gpu; // checks, views and constants: what both GPU backends
 KEEL_GPU_DECLARE_BACKEND
 
 // For gpu/table.hpp.
+struct PlanInUse { // kernels are found by a hash of few words; a plan has nothing to keep
+    PlanInUse(keel_ctx &, keel_plan *) {}
+};
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
     scratch(ctx, bytes);
 }

@@ -21,7 +21,7 @@ cl_kernel Programs::kernel(Source source, const char *name, Defines defines) {
     if (found != kernels_.end()) return found->second.get();
     cl_int code = CL_SUCCESS;
     Kernel made(clCreateKernel(program(source, defines), name, &code));
-    check(host_, code, name);
+    check(host_, code, (std::string("kernel ") + name).c_str());
     return kernels_.emplace(key, std::move(made)).first->second.get();
 }
 
@@ -78,8 +78,8 @@ Program Programs::build_source(Source source, const std::string &options) {
     for (char &c : whole)
         if (c == '\n') c = ' ';
     refuse(host_, code == CL_BUILD_PROGRAM_FAILURE ? KEEL_E_INTERNAL : status_of(code),
-           "%s does not build (%s) for %s: %.1500s", text.name, options.c_str(), device_.name.c_str(),
-           whole.c_str());
+           "kernel file %s does not build (%s) for %s: %.1500s", text.name, options.c_str(),
+           device_.name.c_str(), whole.c_str());
 }
 
 } // namespace keel_opencl

@@ -40,6 +40,7 @@ struct keel_plan {
     keel_op op;
     uint64_t scratch_bytes;
     char kernel[64];
+    keel_vulkan::KeptPipelines pipelines;
 };
 
 namespace keel_vulkan {

@@ -3,6 +3,7 @@
 #include "context.hpp"
 
 #include <algorithm>
+#include <stdio.h>
 
 namespace keel_vulkan {
 namespace {
@@ -89,7 +90,10 @@ void Memory::bind(Block &block, void *import) {
     const VkResult result = vkAllocateMemory(device, &info, nullptr, &block.memory);
     if (import != nullptr && result == VK_ERROR_INVALID_EXTERNAL_HANDLE)
         refuse(host_, KEEL_E_UNSUPPORTED, "the driver does not take that host memory");
-    check(host_, result, "vkAllocateMemory");
+    char what[64];
+    snprintf(what, sizeof what, "vkAllocateMemory of %llu bytes",
+             static_cast<unsigned long long>(info.allocationSize));
+    check(host_, result, what);
     check(host_, vkBindBufferMemory(device, block.buffer, block.memory, 0), "vkBindBufferMemory");
     const bool visible =
         (types_.memoryTypes[info.memoryTypeIndex].propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) != 0;

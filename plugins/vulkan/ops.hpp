@@ -13,6 +13,18 @@ using namespace keel_gpu; // checks, views and constants: what both GPU backends
 KEEL_GPU_DECLARE_BACKEND
 
 // For gpu/table.hpp.
+class PlanInUse {
+  public:
+    PlanInUse(keel_ctx &ctx, keel_plan *plan) : pipelines_(ctx.pipelines) {
+        pipelines_.keep_in(plan != nullptr ? &plan->pipelines : nullptr);
+    }
+    ~PlanInUse() { pipelines_.keep_in(nullptr); }
+    PlanInUse(const PlanInUse &) = delete;
+    PlanInUse &operator=(const PlanInUse &) = delete;
+
+  private:
+    Pipelines &pipelines_;
+};
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
     scratch(&ctx, bytes);
 }

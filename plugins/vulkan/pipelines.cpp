@@ -3,6 +3,8 @@
 #include "gpu/report.hpp"
 #include "pipeline_cache.hpp"
 
+#include <stdio.h>
+
 namespace keel_vulkan {
 
 Pipelines::~Pipelines() {
@@ -66,6 +68,15 @@ VkPipeline Pipelines::get(Kernel kernel, std::initializer_list<uint32_t> constan
     size_t i = 1;
     for (const uint32_t value : constants)
         key[i++] = value;
+    if (kept_ == nullptr) return find(key, kernel, constants);
+    for (size_t row = 0; row < kept_->n; ++row)
+        if (kept_->rows[row].key == key) return kept_->rows[row].pipeline;
+    const VkPipeline pipeline = find(key, kernel, constants);
+    if (kept_->n < KeptPipelines::kMost) kept_->rows[kept_->n++] = {key, pipeline};
+    return pipeline;
+}
+
+VkPipeline Pipelines::find(const Key &key, Kernel kernel, std::initializer_list<uint32_t> constants) {
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     VkPipeline &place =
@@ -83,11 +94,13 @@ VkPipeline Pipelines::make(Kernel kernel, std::initializer_list<uint32_t> consta
     const auto index = static_cast<size_t>(kernel);
     const Spirv &spirv = (subgroups_ ? kSubgroupKernels : kSharedKernels)[index];
     VkShaderModule &module = modules_[index];
+    char what[64];
+    snprintf(what, sizeof what, "kernel %s", spirv.name);
     if (module == VK_NULL_HANDLE) {
         VkShaderModuleCreateInfo info = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
         info.codeSize = spirv.bytes;
         info.pCode = spirv.words;
-        check(host_, vkCreateShaderModule(device_->handle(), &info, nullptr, &module), spirv.name);
+        check(host_, vkCreateShaderModule(device_->handle(), &info, nullptr, &module), what);
     }
     std::array<VkSpecializationMapEntry, kMostConstants> entries;
     uint32_t n = 0;
@@ -104,8 +117,7 @@ VkPipeline Pipelines::make(Kernel kernel, std::initializer_list<uint32_t> consta
                   &special};
     info.layout = layout_;
     VkPipeline pipeline = VK_NULL_HANDLE;
-    check(host_, vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline),
-          spirv.name);
+    check(host_, vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline), what);
     dirty_ = true;
     return pipeline;
 }

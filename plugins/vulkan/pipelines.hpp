@@ -51,6 +51,18 @@ struct Spirv {
 };
 extern const Spirv kSubgroupKernels[], kSharedKernels[];
 
+// The pipelines that a plan's op asked for, so that its calls find them at once. Plain data; it lives as long as its plan.
+struct KeptPipelines {
+    static constexpr size_t kMostConstants = 11, kMost = 6;
+    using Key = std::array<uint32_t, kMostConstants + 1>; // the kernel and its constants
+    struct Row {
+        Key key;
+        VkPipeline pipeline;
+    };
+    std::array<Row, kMost> rows;
+    size_t n = 0;
+};
+
 class Pipelines {
   public:
     Pipelines() = default;
@@ -62,15 +74,18 @@ class Pipelines {
     void open(const keel_host *host, const Device *device, bool subgroups, const char *cache_folder);
     void close() noexcept; // writes the cache file if there is something new
     VkPipelineLayout layout() const { return layout_; }
+    // Until the next call: get() looks into `kept` first, and leaves there what it had to look for. NULL: nothing is kept.
+    void keep_in(KeptPipelines *kept) { kept_ = kept; }
     // The pipeline with constants 0, 1, ... set so; constant 0 is the workgroup's size.
     VkPipeline get(Kernel kernel, std::initializer_list<uint32_t> constants);
     // How many were made so far.
     size_t count() const { return pipelines_.size(); }
 
   private:
-    static constexpr size_t kMostConstants = 11;
-    using Key = std::array<uint32_t, kMostConstants + 1>;
+    static constexpr size_t kMostConstants = KeptPipelines::kMostConstants;
+    using Key = KeptPipelines::Key;
 
+    VkPipeline find(const Key &key, Kernel kernel, std::initializer_list<uint32_t> constants);
     VkPipeline make(Kernel kernel, std::initializer_list<uint32_t> constants);
 
     const keel_host *host_ = nullptr;
@@ -81,6 +96,7 @@ class Pipelines {
     std::string cache_path_; // empty: none
     std::array<VkShaderModule, static_cast<size_t>(Kernel::count)> modules_ = {};
     std::map<Key, VkPipeline> pipelines_;
+    KeptPipelines *kept_ = nullptr;
 };
 
 } // namespace keel_vulkan

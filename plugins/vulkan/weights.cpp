@@ -9,11 +9,40 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint64_t kPieceBytes = 4u << 20;
+constexpr uint64_t kPieceBytes = 4u << 20, kPageBytes = 4096;
 
 void look_for_cancel(keel_ctx &ctx) {
     if (ctx.services.cancelled != nullptr && ctx.services.cancelled(ctx.host) != 0)
         refuse(ctx.host, KEEL_E_CANCELLED, "stopped while a weight was loaded");
+}
+
+// Whether kernels can read the one source where it lies: rows as they take them, in memory that both sides share. Whole pages are
+// imported, and what lies beside the weight in them is mapped too.
+bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
+    const keel_weight_source &s = *desc.sources[0];
+    const DeviceFacts &facts = ctx.device.facts();
+    const auto at = reinterpret_cast<uintptr_t>(s.mapping) + s.offset;
+    return facts.unified && facts.imports && facts.import_align <= kPageBytes && desc.n_sources == 1 &&
+           w.bytes != 0 && !is_block(w.shape.type) && w.row_stride == w.shape.row_bytes() && at % 16 == 0 &&
+           ctx.memory.allocations() < facts.properties.limits.maxMemoryAllocationCount / 2;
+}
+
+// False if the driver does not take these pages: then they are copied.
+bool use_in_place(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
+    const uint64_t align = ctx.device.facts().import_align;
+    const auto at = reinterpret_cast<uintptr_t>(desc.sources[0]->mapping) + desc.sources[0]->offset;
+    const uintptr_t first = at / align * align;
+    const uint64_t bytes = (at + w.bytes - first + align - 1) / align * align;
+    if (bytes > ctx.device.facts().max_allocation) return false;
+    try {
+        // The mapping is read only; so are the weights of all kernels.
+        w.imported = ctx.memory.import(reinterpret_cast<void *>(first), bytes);
+    } catch (const Refusal &refusal) {
+        if (refusal.status == KEEL_E_DEVICE_LOST) throw;
+        return false;
+    }
+    w.range = {w.imported, at - first, w.bytes};
+    return true;
 }
 
 // Rows by pieces through host memory of our own, which the stream copies.
@@ -45,30 +74,46 @@ void upload(keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
 
 } // namespace
 
-keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *desc,
+keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs,
                                      keel_weight **out) noexcept {
     *out = nullptr;
     return guarded(ctx->host, [&] {
+        keel_weight_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
         auto w = std::make_unique<keel_weight>();
-        w->shape = check_weight(ctx->host, *desc);
+        w->shape = check_weight(ctx->host, desc);
         const bool splits = is_block(w->shape.type);
         w->row_stride = splits ? w->shape.code_bytes() : (w->shape.row_bytes() + 15) / 16 * 16;
         w->bytes = splits ? w->shape.split_bytes() : w->row_stride * static_cast<uint64_t>(w->shape.rows);
-        w->range = ctx->memory.take(MemoryUse::device, w->bytes);
+        if (!fits_in_place(*ctx, desc, *w) || !use_in_place(*ctx, desc, *w)) {
+            w->range = take_memory(*ctx, MemoryUse::device, w->bytes);
+            try {
+                upload(*ctx, desc, *w);
+            } catch (...) {
+                ctx->stream.give_back_later(w->range);
+                throw;
+            }
+            ctx->weight_bytes += w->bytes;
+        }
+        keel_weight *made = w.release();
         try {
-            upload(*ctx, *desc, *w);
+            check_messages(ctx, "weight_prepare");
         } catch (...) {
-            ctx->stream.give_back_later(w->range);
+            weight_destroy(ctx, made);
             throw;
         }
-        ctx->weight_bytes += w->bytes;
-        *out = w.release();
-        check_messages(ctx, "weight_prepare");
+        *out = made;
     });
 }
 
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
+    if (w->imported != nullptr) {
+        close_import(*ctx, w->imported); // the mapping may go now
+        delete w;
+        return;
+    }
     guarded(ctx->host, [&] {
         ctx->weight_bytes -= w->bytes;
         ctx->stream.give_back_later(w->range);
@@ -82,8 +127,11 @@ keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *w, keel_weight_
     info.cols = w->shape.cols;
     info.bytes = w->bytes;
     info.dtype = dtype_of(w->shape.type);
+    info.source_needed = w->imported != nullptr ? 1 : 0;
     snprintf(info.layout, sizeof info.layout, "%s, %s", type_name(w->shape.type),
-             is_block(w->shape.type) ? "codes and scales apart" : "rows aligned to 16 bytes");
+             is_block(w->shape.type)  ? "codes and scales apart"
+             : w->imported != nullptr ? "in place"
+                                      : "rows aligned to 16 bytes");
     keel_emit(out, &info, sizeof info);
     return KEEL_OK;
 }
