@@ -1,5 +1,5 @@
-// Buffers are OpenCL memory objects. On unified memory HOST_VISIBLE ones are mapped once for their life, IMPORT ones are the host's own
-// memory. There is no RESERVE: OpenCL cannot put memory behind a part of a buffer.
+// Buffers are OpenCL memory objects. On unified memory HOST_VISIBLE and IMPORT ones, which are the host's own memory, are shared
+// (waiting.hpp). There is no RESERVE: OpenCL cannot put memory behind a part of a buffer.
 #include "ops.hpp"
 
 #include <stdio.h>
@@ -50,9 +50,12 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     b.size = desc.size;
     b.kind = desc.kind;
     if (desc.kind == KEEL_BUFFER_DEVICE) return;
-    b.mapped = clEnqueueMapBuffer(ctx.queue.get(), b.memory.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                  desc.size, 0, nullptr, nullptr, &code);
-    check(ctx.host, code, "clEnqueueMapBuffer");
+    share(ctx, b);
+}
+
+// Nothing is queued and nothing runs.
+bool is_idle(keel_ctx &ctx) {
+    return !ctx.queued && is_done(ctx, ctx.ticket);
 }
 
 } // namespace
@@ -74,9 +77,13 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
 
 void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
     if (b == nullptr) return;
-    if (b->mapped != nullptr) {
-        clEnqueueUnmapMemObject(ctx->queue.get(), b->memory.get(), b->mapped, 0, nullptr, nullptr);
-        clFinish(ctx->queue.get()); // the host may use its memory for something else now
+    if (b->mapped != nullptr) { // the host may use its memory for something else when this returns
+        guarded(ctx->host, [&] { finish(*ctx); });
+        if (!settle(*ctx)) return; // may still be touched: it stays
+        std::erase(ctx->shared, b);
+        if (ctx->host_has)
+            clEnqueueUnmapMemObject(ctx->queue.get(), b->memory.get(), b->mapped, 0, nullptr, nullptr);
+        clFinish(ctx->queue.get());
     }
     if (b->kind != KEEL_BUFFER_IMPORT) ctx->buffer_bytes -= b->size;
     delete b; // queued work that uses the memory object keeps it
@@ -87,7 +94,15 @@ keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offse
     return guarded(ctx->host, [&] {
         need_range(*ctx, *b, offset, n);
         need_no_recording(*ctx, "buffer_write");
-        if (n != 0) ctx->staging->write(b->memory.get(), offset, src, n);
+        require_alive(*ctx);
+        if (n == 0) return;
+        if (b->mapped != nullptr && ctx->host_has && is_idle(*ctx)) {
+            memcpy(static_cast<uint8_t *>(b->mapped) + offset, src, n);
+            return;
+        }
+        give_to_device(*ctx);
+        ctx->queued = true;
+        ctx->staging->write(b->memory.get(), offset, src, n);
     });
 }
 
@@ -96,7 +111,12 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
     return guarded(ctx->host, [&] {
         need_range(*ctx, *b, offset, n);
         need_no_recording(*ctx, "buffer_read");
-        if (n == 0) return finish(*ctx);
+        finish(*ctx); // within limits; the copy that follows has nothing to wait for
+        if (n == 0) return;
+        if (b->mapped != nullptr) {
+            memcpy(dst, static_cast<const uint8_t *>(b->mapped) + offset, n);
+            return;
+        }
         check(ctx->host,
               clEnqueueReadBuffer(ctx->queue.get(), b->memory.get(), CL_TRUE, offset, n, dst, 0, nullptr,
                                   nullptr),

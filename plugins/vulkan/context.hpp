@@ -55,7 +55,6 @@ using keel_gpu::refuse;
 // calls it again (and finds it large enough, when it was planned).
 VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes);
 
-// Once no recording is left that may name them.
 // Memory of the device; waits for what was given back and is still in use before it says that there is none.
 Range take_memory(keel_ctx &ctx, MemoryUse use, uint64_t bytes);
 
@@ -63,6 +62,7 @@ Range take_memory(keel_ctx &ctx, MemoryUse use, uint64_t bytes);
 // limits may still touch it: then its block stays.
 void close_import(keel_ctx &ctx, Block *block) noexcept;
 
+// Once no recording is left that may name them.
 void give_back_old_scratch(keel_ctx &ctx) noexcept;
 
 // Refuses if the validation layers complained since the last look.
