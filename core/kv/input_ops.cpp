@@ -110,6 +110,9 @@ struct Planner {
             const int64_t moved = std::max<int64_t>(1, int64_t{g.window} - 1) * row;
             ops.shift_queries = copy(all.columns(all.dim(1) - moved, moved), all.columns(0, moved),
                                      "kv: last queries move up");
+            if (executor.can_record())
+                ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}), all.columns(0, row),
+                                         "kv: a step's queries");
         }
         if (g.stats) {
             const Tensor q =
@@ -175,9 +178,9 @@ InputOps InputOps::plan(Executor &executor, const KvShape &shape, const keel_pol
 
 std::vector<const PlannedOp *> InputOps::list() const {
     std::vector<const PlannedOp *> out;
-    for (const OpHandle *op :
-         {&key_norms, &value_norms, &key_sum, &key_anchor, &key_project, &keys, &window_scores, &read_sums,
-          &keep_queries, &shift_queries, &query_stats, &piece_scores, &head_scores, &clear_sums}) {
+    for (const OpHandle *op : {&key_norms, &value_norms, &key_sum, &key_anchor, &key_project, &keys,
+                               &window_scores, &read_sums, &keep_queries, &shift_queries, &place_queries,
+                               &query_stats, &piece_scores, &head_scores, &clear_sums}) {
         if (*op) out.push_back(op->get());
     }
     return out;

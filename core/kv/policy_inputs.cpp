@@ -14,8 +14,9 @@ PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement) : plan_(
     const InputOps &ops = plan.inputs();
     Executor &ex = plan.executor();
     if (g.window > 0) {
-        ring_ = std::make_unique<QueryRing>(ex, ops.shift_queries.get(), ex.device().info().activation_dtype,
-                                            s.layers, g.window, s.heads, s.head_dim, placement);
+        ring_ = std::make_unique<QueryRing>(ex, ops.shift_queries.get(), ops.place_queries.get(),
+                                            ex.device().info().activation_dtype, s.layers, g.window, s.heads,
+                                            s.head_dim, placement);
     }
     if (g.stats)
         stats_ = std::make_unique<QueryStats>(ex, s, ops.query_stats.get(), g.stats->skip, placement);
@@ -54,7 +55,7 @@ StepTap *PolicyInputs::begin_step(const KvCache &cache, int64_t first, int64_t n
 StepTap::Places PolicyInputs::places(uint32_t layer) {
     Places places;
     if (ring_ && step_ == 1) {
-        step_row_ = ring_->last(layer, 1);
+        step_row_ = ring_->next(layer);
         places.queries = &step_row_;
     }
     if (stats_) places.unrotated = stats_->place(layer);
@@ -189,6 +190,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
     layers_ = layers;
     stride_ = stride;
     seen_ = seen;
+    if (ring_) ring_->settle();
     // A query's own token and those after it have to be there: what it sees is told by its distance from the end.
     queries_ = ops.window_scores ? std::min({int64_t{plan_.needs().window}, ring_->held(), tail}) : 0;
     for (uint32_t l = 0; l < layers; ++l)

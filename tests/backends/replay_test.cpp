@@ -7,7 +7,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -37,6 +40,7 @@ pipeline::PipelineConfig config_of(const std::string &backend, const std::string
                                      "sampling.temperature=0",
                                      "sampling.repetition_penalty=1"};
     if (policy != "none") sets.insert(sets.end(), {"policy.budget.tokens=24", "policy.budget.slack=4"});
+    if (policy == "snapkv") sets.push_back("policy.params.window=8");
     sets.insert(sets.end(), more.begin(), more.end());
     return pipeline::config_from_overrides(sets);
 }
@@ -75,6 +79,13 @@ bool is_here(const std::string &backend) {
         WARN(error.what());
         return false;
     }
+}
+
+// Of processor time of this thread: drivers compute on others.
+double thread_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 std::vector<std::string> backends() {
@@ -175,5 +186,44 @@ TEST_CASE("a trace has a line for the device, and its ops end before the host re
         CHECK_FALSE(on_host.empty());
         CHECK(on_device == on_host);
         CHECK(last_op <= last_read + 1000); // microseconds: two clocks
+    }
+}
+
+// Not run by itself: backend_replay_tests "[measure]" prints what the table in docs/opencl.md and docs/vulkan.md was made of.
+TEST_CASE("what a decode step costs the host, op by op and replayed", "[.][measure]") {
+    constexpr int runs = 9, tokens = 60;
+    for (const std::string &backend : backends()) {
+        Pipeline apart(config_of(backend, "f16", "none", {"sync.replay=off", "sync=lazy"})),
+            replayed(config_of(backend, "f16", "none", {"sync=lazy"}));
+        std::vector<double> host[2], wall[2]; // us per token
+        for (int run = 0; run <= runs; ++run) {
+            for (int side = 0; side < 2; ++side) { // in turns: a busy machine is busy for both
+                Session session(side == 0 ? apart : replayed);
+                session.prefill(apart.tokenizer()->encode(opening));
+                int32_t id = session.greedy();
+                const auto start = std::chrono::steady_clock::now();
+                const double before = thread_seconds();
+                for (int i = 0; i < tokens; ++i) {
+                    session.decode(id);
+                    id = session.greedy();
+                }
+                const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+                if (run == 0) continue; // compiles, and warms up
+                host[side].push_back(1e6 * (thread_seconds() - before) / tokens);
+                wall[side].push_back(1e6 * took.count() / tokens);
+            }
+        }
+        const auto median = [](std::vector<double> values) {
+            std::sort(values.begin(), values.end());
+            return values[values.size() / 2];
+        };
+        std::vector<double> ratio;
+        for (int run = 0; run < runs; ++run)
+            ratio.push_back(wall[0][static_cast<size_t>(run)] / wall[1][static_cast<size_t>(run)]);
+        WARN(fmt::format(
+            "{}: the host's thread {:.0f} us a token op by op, {:.0f} us replayed; a token takes {:.0f} us "
+            "and {:.0f} us, replayed {:.2f} times as fast (medians of {} paired runs of {} tokens)",
+            backend, median(host[0]), median(host[1]), median(wall[0]), median(wall[1]), median(ratio), runs,
+            tokens));
     }
 }
