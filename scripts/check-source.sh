@@ -30,5 +30,9 @@ named=$(git ls-files 'core/*.h' 'core/*.hpp' 'core/*.cpp' | xargs -r grep -nliE 
 cut=$(git ls-files 'tests/*.cpp' | xargs -r grep -nE '^(TEST_CASE\(|    )"[^"]*;[^"]*"\) \{')
 [ -z "$cut" ] || complain "names of tests with a semicolon, which ctest cannot run: $cut"
 
+# Other C libraries (Android's, musl) lack these; core/platform may ask for them where they are.
+glibc=$(git ls-files '*.c' '*.h' '*.cpp' '*.hpp' '*.inl' | grep -v '^core/platform/' | xargs -r grep -nE '\b(malloc_trim|mallinfo2?|mallopt|malloc_usable_size|pthread_[sg]etaffinity_np|pthread_(timed|try)join_np|secure_getenv|program_invocation_(short_)?name|backtrace(_symbols)?|canonicalize_file_name|get_current_dir_name|strverscmp|fopencookie|gnu_get_libc_version|error_at_line|str(error|sig)(name|desc|abbrev)_np|qsort_r) *\(|#include <(execinfo|argp|obstack|error|gnu/[a-z-]+|gconv|printf)\.h>|__GLIBC__')
+[ -z "$glibc" ] || complain "calls of glibc outside core/platform: $glibc"
+
 [ $failed = 0 ] && echo "source rules: ok"
 exit $failed

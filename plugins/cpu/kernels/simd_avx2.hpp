@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
+#define KEEL_UNROLL // see simd_neon.hpp
 #define KEEL_ISA_NAMESPACE avx2
 
 namespace keel_cpu::avx2 {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
+#define KEEL_UNROLL        // see simd_neon.hpp
 #if defined(KEEL_CPU_VNNI) // a file of kernels that has AVX-512 VNNI beside it: byte products alone differ
 #define KEEL_ISA_NAMESPACE vnni
 #else

@@ -7,6 +7,13 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
+// Before every loop over the registers of a tile, the innermost ones too: left to itself GCC unrolls some of them so late that the sums
+// are kept in memory as well as in registers, and are written there on each turn.
+#if defined(__clang__)
+#define KEEL_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define KEEL_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #define KEEL_ARM_NEON 0
 #define KEEL_ARM_DOTPROD 1

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
+#define KEEL_UNROLL // see simd_neon.hpp
 #define KEEL_ISA_NAMESPACE scalar
 
 namespace keel_cpu::scalar {

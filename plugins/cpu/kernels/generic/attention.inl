@@ -18,20 +18,27 @@ template <class Row, int R, int J>
 KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int64_t k_stride, int64_t dim,
                          float *s, int64_t s_stride) {
     F sum[R][J];
+    KEEL_UNROLL
     for (int r = 0; r < R; ++r)
+        KEEL_UNROLL
         for (int j = 0; j < J; ++j)
             sum[r][j] = zero();
     const int64_t whole = dim / kBlock * kBlock;
     for (int64_t c = 0; c < whole; c += kBlock) {
         typename Row::Scale d[J];
+        KEEL_UNROLL
         for (int j = 0; j < J; ++j)
             d[j] = Row::scale(k + j * k_stride, c / kBlock);
+        KEEL_UNROLL
         for (int i = 0; i < kSteps; ++i) {
             F x[R];
+            KEEL_UNROLL
             for (int r = 0; r < R; ++r)
                 x[r] = load(q + r * q_stride + c + i * W);
+            KEEL_UNROLL
             for (int j = 0; j < J; ++j) {
                 const F y = Row::vec(k + j * k_stride, Row::blocks ? c : c + i * W, i, d[j]);
+                KEEL_UNROLL
                 for (int r = 0; r < R; ++r)
                     sum[r][j] = fma(x[r], y, sum[r][j]);
             }
@@ -39,11 +46,14 @@ KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int
     }
     if constexpr (!Row::blocks)
         for (int64_t e = whole; e < dim; e += W)
+            KEEL_UNROLL
             for (int j = 0; j < J; ++j) {
                 const F y = tail<Row>(k + j * k_stride, e, dim - e);
+                KEEL_UNROLL
                 for (int r = 0; r < R; ++r)
                     sum[r][j] = fma(load(q + r * q_stride + e), y, sum[r][j]);
             }
+    KEEL_UNROLL
     for (int r = 0; r < R; ++r) {
         if constexpr (J == 4)
             reduce_add4(s + r * s_stride, sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
@@ -82,22 +92,29 @@ template <class Row, int R, int P>
 KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride, int64_t n,
                         int64_t c, int first, float *acc, int64_t acc_stride) {
     F sum[R][P];
+    KEEL_UNROLL
     for (int r = 0; r < R; ++r)
+        KEEL_UNROLL
         for (int i = 0; i < P; ++i)
             sum[r][i] = load(acc + r * acc_stride + c + (first + i) * W);
     for (int64_t j = 0; j < n; ++j) {
         const uint8_t *row = v + j * v_stride;
         const auto d = Row::scale(row, c / kBlock);
         F y[P];
+        KEEL_UNROLL
         for (int i = 0; i < P; ++i)
             y[i] = Row::vec(row, Row::blocks ? c : c + (first + i) * W, first + i, d);
+        KEEL_UNROLL
         for (int r = 0; r < R; ++r) {
             const F x = set1(p[r * p_stride + j]);
+            KEEL_UNROLL
             for (int i = 0; i < P; ++i)
                 sum[r][i] = fma(x, y[i], sum[r][i]);
         }
     }
+    KEEL_UNROLL
     for (int r = 0; r < R; ++r)
+        KEEL_UNROLL
         for (int i = 0; i < P; ++i)
             store(acc + r * acc_stride + c + (first + i) * W, sum[r][i]);
 }
@@ -140,20 +157,27 @@ template <int R, int P>
 KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t depth,
                          float *c, int64_t c_stride, bool accumulate) {
     F sum[R][P];
+    KEEL_UNROLL
     for (int r = 0; r < R; ++r)
+        KEEL_UNROLL
         for (int i = 0; i < P; ++i)
             sum[r][i] = zero();
     for (int64_t k = 0; k < depth; ++k) {
         F y[P];
+        KEEL_UNROLL
         for (int i = 0; i < P; ++i)
             y[i] = load(b + k * b_stride + i * W);
+        KEEL_UNROLL
         for (int r = 0; r < R; ++r) {
             const F x = set1(a[r * a_stride + k]);
+            KEEL_UNROLL
             for (int i = 0; i < P; ++i)
                 sum[r][i] = fma(x, y[i], sum[r][i]);
         }
     }
+    KEEL_UNROLL
     for (int r = 0; r < R; ++r)
+        KEEL_UNROLL
         for (int i = 0; i < P; ++i) { // short sums are added to a long one last: less is rounded away
             float *to = c + r * c_stride + i * W;
             store(to, accumulate ? keel_cpu::KEEL_ISA_NAMESPACE::add(load(to), sum[r][i]) : sum[r][i]);

@@ -22,6 +22,7 @@ KEEL_SIMD int8x16_t high_half(int8x16_t x) {
 
 template <int P, int M>
 KEEL_SIMD void add_piece(int8x16_t a, int8x16_t b, const int8x16_t *x, I *dot) {
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m] = {vdotq_laneq_s32(dot[m].a, a, x[m], P), vdotq_laneq_s32(dot[m].b, b, x[m], P)};
 }
@@ -36,6 +37,7 @@ KEEL_SIMD void add_nibbles(const uint8_t *bytes, const int8x16_t *low, const int
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     int8x16_t low[M], high[M];
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
         low[m] = vld1q_s8(q[m]->q), high[m] = vld1q_s8(q[m]->q + 16);
         dot[m].a = dot[m].b = vdupq_n_s32(-q[m]->shift);
@@ -54,10 +56,13 @@ KEEL_SIMD void add_bytes(const uint8_t *bytes, const int8x16_t *x, I *dot) {
 
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m].a = dot[m].b = vdupq_n_s32(0);
+    KEEL_UNROLL
     for (int half = 0; half < 2; ++half) {
         int8x16_t x[M];
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m)
             x[m] = vld1q_s8(q[m]->q + 16 * half);
         add_bytes<0, M>(bytes + 128 * half, x, dot);
@@ -87,16 +92,21 @@ KEEL_SIMD void add_products(int8x16_t a, int8x16_t b, int8x16_t x, int16x8_t *su
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     int16x8_t sum[M][4];
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
+        KEEL_UNROLL
         for (int i = 0; i < 4; ++i)
             sum[m][i] = vdupq_n_s16(0);
+    KEEL_UNROLL
     for (int p = 0; p < 4; ++p) {
         const Piece w = piece_at(bytes, p);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
             add_products(low_half(w.a), low_half(w.b), spread4(q[m]->q + 4 * p), sum[m]);
             add_products(high_half(w.a), high_half(w.b), spread4(q[m]->q + 16 + 4 * p), sum[m]);
         }
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
         const int32x4_t shift = vdupq_n_s32(q[m]->shift);
         dot[m].a = vsubq_s32(vpaddq_s32(vpaddlq_s16(sum[m][0]), vpaddlq_s16(sum[m][1])), shift);
@@ -108,20 +118,25 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     int32x4_t sum[M][4];
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
+        KEEL_UNROLL
         for (int i = 0; i < 4; ++i)
             sum[m][i] = vdupq_n_s32(0);
     for (int p = 0; p < 8; p += 2) {
         const Piece first = piece_at(bytes, p), second = piece_at(bytes, p + 1);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
             const int8x16_t x = spread4(q[m]->q + 4 * p);
             int16x8_t two[4] = {vmull_s8(vget_low_s8(first.a), vget_low_s8(x)), vmull_high_s8(first.a, x),
                                 vmull_s8(vget_low_s8(first.b), vget_low_s8(x)), vmull_high_s8(first.b, x)};
             add_products(second.a, second.b, spread4(q[m]->q + 4 * p + 4), two);
+            KEEL_UNROLL
             for (int i = 0; i < 4; ++i)
                 sum[m][i] = vpadalq_s16(sum[m][i], two[i]);
         }
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m] = {vpaddq_s32(sum[m][0], sum[m][1]), vpaddq_s32(sum[m][2], sum[m][3])};
 }
@@ -145,7 +160,9 @@ KEEL_SIMD RowPairs zip(Piece first, Piece second) {
 // Sums of P pairs of x's rows with four pairs of W's: lanes are (row, m), (row, m + 1), (row + 1, m), (row + 1, m + 1).
 template <int P>
 KEEL_SIMD void add_pairs(const RowPairs &w, const int8x16_t *x, int32x4_t (*dot)[4]) {
+    KEEL_UNROLL
     for (int r = 0; r < 4; ++r)
+        KEEL_UNROLL
         for (int p = 0; p < P; ++p)
             dot[p][r] = vmmlaq_s32(dot[p][r], w.pair[r], x[p]);
 }
@@ -157,22 +174,28 @@ KEEL_SIMD int8x16_t two_rows(const ActBlock *first, const ActBlock *second, int 
 
 template <int P, bool Q4>
 KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32x4_t (*dot)[4]) {
+    KEEL_UNROLL
     for (int p = 0; p < P; ++p) {
         const int32_t s[4] = {-q[2 * p]->shift, -q[2 * p + 1]->shift, -q[2 * p]->shift,
                               -q[2 * p + 1]->shift};
+        KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             dot[p][r] = Q4 ? vld1q_s32(s) : vdupq_n_s32(0);
     }
+    KEEL_UNROLL
     for (int i = 0; i < (Q4 ? 2 : 4); ++i) {
         const RowPairs w = zip(piece_at(bytes, 2 * i), piece_at(bytes, 2 * i + 1));
         int8x16_t x[P];
+        KEEL_UNROLL
         for (int p = 0; p < P; ++p)
             x[p] = two_rows(q[2 * p], q[2 * p + 1], 8 * i);
         if constexpr (Q4) {
             RowPairs low, high;
+            KEEL_UNROLL
             for (int r = 0; r < 4; ++r)
                 low.pair[r] = low_half(w.pair[r]), high.pair[r] = high_half(w.pair[r]);
             add_pairs<P>(low, x, dot);
+            KEEL_UNROLL
             for (int p = 0; p < P; ++p)
                 x[p] = two_rows(q[2 * p], q[2 * p + 1], 16 + 8 * i);
             add_pairs<P>(high, x, dot);
@@ -191,9 +214,12 @@ static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
     const uint8_t *w = t.w.packed + g * t.w.group_bytes;
     const ActBlock *q[2 * P];
     float32x4_t sums[P][4];
+    KEEL_UNROLL
     for (int m = 0; m < 2 * P; ++m)
         q[m] = t.q + (m0 + (m < M ? m : M - 1)) * blocks;
+    KEEL_UNROLL
     for (int p = 0; p < P; ++p)
+        KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             sums[p][r] = vdupq_n_f32(0);
     for (int64_t b = 0; b < blocks; ++b, w += block_bytes) {
@@ -204,17 +230,21 @@ static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
         const F scales = load_f16(reinterpret_cast<const uint16_t *>(w));
         const float32x4_t of_rows[4] = {vzip1q_f32(scales.a, scales.a), vzip2q_f32(scales.a, scales.a),
                                         vzip1q_f32(scales.b, scales.b), vzip2q_f32(scales.b, scales.b)};
+        KEEL_UNROLL
         for (int p = 0; p < P; ++p) {
             const float32x2_t two = vld1_lane_f32(&q[2 * p + 1]->d, vld1_dup_f32(&q[2 * p]->d), 1);
             const float32x4_t of_x = vcombine_f32(two, two);
+            KEEL_UNROLL
             for (int r = 0; r < 4; ++r)
                 sums[p][r] =
                     vfmaq_f32(sums[p][r], vmulq_f32(of_rows[r], of_x), vcvtq_f32_s32(dot[p][r]));
         }
+        KEEL_UNROLL
         for (int m = 0; m < 2 * P; ++m)
             ++q[m];
     }
     const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
         const float32x4_t *s = sums[m / 2];
         const F of_m = m % 2 == 0 ? F{vuzp1q_f32(s[0], s[1]), vuzp1q_f32(s[2], s[3])}

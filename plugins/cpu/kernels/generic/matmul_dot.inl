@@ -48,29 +48,37 @@ KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float
     constexpr int chains = W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
     constexpr int64_t step = chains * W;
     F sum[M][chains];
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
+        KEEL_UNROLL
         for (int c = 0; c < chains; ++c)
             sum[m][c] = zero();
     int64_t i = 0;
     for (; i + step <= k; i += step) {
         const uint8_t *p = w + i * size;
+        KEEL_UNROLL
         for (int c = 0; c < chains; ++c) {
             const F v = load_weights<T>(p + c * W * size);
+            KEEL_UNROLL
             for (int m = 0; m < M; ++m)
                 sum[m][c] = fma(v, load(x[m] + i + c * W), sum[m][c]);
         }
     }
     for (; i + W <= k; i += W) {
         const F v = load_weights<T>(w + i * size);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m)
             sum[m][0] = fma(v, load(x[m] + i), sum[m][0]);
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
+        KEEL_UNROLL
         for (int c = 1; c < chains; ++c)
             sum[m][0] = add(sum[m][0], sum[m][c]);
         y[m] = reduce_add(sum[m][0]);
     }
     for (; i < k; ++i)
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m)
             y[m] += one_weight<T>(w + i * size) * x[m][i];
 }

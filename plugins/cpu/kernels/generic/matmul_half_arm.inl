@@ -81,23 +81,30 @@ template <WeightType T, int M>
 static void half_row(const uint8_t *w, const uint16_t *const *x, int64_t k, float *y) {
     constexpr int chains = M == 1 ? 4 : 2;
     float32x4_t sum[M][chains];
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
+        KEEL_UNROLL
         for (int c = 0; c < chains; ++c)
             sum[m][c] = vdupq_n_f32(0);
     int64_t i = 0;
     for (; i + 8 * chains <= k; i += 8 * chains)
+        KEEL_UNROLL
         for (int c = 0; c < chains; ++c) {
             const uint16x8_t v = vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i) + 8 * c);
+            KEEL_UNROLL
             for (int m = 0; m < M; ++m)
                 sum[m][c] = add_half<T>(sum[m][c], v, vld1q_u16(x[m] + i + 8 * c));
         }
     for (; i < k; i += 8) {
         const uint16x8_t v = k - i >= 8 ? vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i))
                                         : load_rest(w + 2 * i, k - i);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m)
             sum[m][0] = add_half<T>(sum[m][0], v, vld1q_u16(x[m] + i));
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
+        KEEL_UNROLL
         for (int c = 1; c < chains; ++c)
             sum[m][0] = vaddq_f32(sum[m][0], sum[m][c]);
         y[m] = vaddvq_f32(sum[m][0]);
@@ -184,8 +191,10 @@ static void pack_bf16(const WeightView &w, int64_t n, int64_t count, int64_t k0,
 
 template <int P>
 KEEL_SIMD void add_tile(const uint16x8_t *x, const uint16_t *w, float32x4_t (*sum)[4]) {
+    KEEL_UNROLL
     for (int r = 0; r < 4; ++r) {
         const bfloat16x8_t b = vreinterpretq_bf16_u16(vld1q_u16(w + 8 * r));
+        KEEL_UNROLL
         for (int p = 0; p < P; ++p)
             sum[p][r] = vbfmmlaq_f32(sum[p][r], vreinterpretq_bf16_u16(x[p]), b);
     }
@@ -199,11 +208,14 @@ static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0,
     float32x4_t sum[P][4];
     for (int64_t m = 0; m < 2 * P; ++m)
         x[m] = t.half.data + (m0 + (m < rows ? m : rows - 1)) * t.half.stride + k0;
+    KEEL_UNROLL
     for (int p = 0; p < P; ++p)
+        KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             sum[p][r] = vdupq_n_f32(0);
     for (int64_t i = 0; i < k; i += 8, packed += 64) {
         uint16x8_t low[P], high[P];
+        KEEL_UNROLL
         for (int p = 0; p < P; ++p) {
             const uint16x8_t a = vld1q_u16(x[2 * p] + i), b = vld1q_u16(x[2 * p + 1] + i);
             low[p] = join_low(a, b), high[p] = join_high(a, b);
@@ -214,6 +226,7 @@ static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0,
     for (int64_t m = 0; m < rows; ++m) {
         const float32x4_t *s = sum[m / 2];
         float values[8];
+        KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             vst1_f32(values + 2 * r, m % 2 == 0 ? vget_low_f32(s[r]) : vget_high_f32(s[r]));
         float *out =

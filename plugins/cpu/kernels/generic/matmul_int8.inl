@@ -35,17 +35,22 @@ template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     constexpr int chains = M < 4 ? 2 : 1;
     I sum[M][chains];
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
+        KEEL_UNROLL
         for (int c = 0; c < chains; ++c)
             sum[m][c] = zero_i();
+    KEEL_UNROLL
     for (int piece = 0; piece < 4; ++piece) {
         const I both = load_bytes(bytes + piece * 4 * R);
         const I low = low_nibbles(both), high = high_nibbles(both);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
             sum[m][0] = dot4(sum[m][0], low, spread4(q[m]->q + 4 * piece));
             sum[m][chains - 1] = dot4(sum[m][chains - 1], high, spread4(q[m]->q + 16 + 4 * piece));
         }
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
         dot[m] = chains == 2 ? add32(sum[m][0], sum[m][chains - 1]) : sum[m][0];
         dot[m] = sub32(dot[m], set32(q[m]->shift));
@@ -55,13 +60,16 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 // Weights as unsigned bytes: 128 too many, of which 16 times ActBlock::shift is to be taken away.
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m] = zero_i();
     for (int piece = 0; piece < 8; ++piece) {
         const I w = flip_signs(load_bytes(bytes + piece * 4 * R));
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m)
             dot[m] = dot4(dot[m], w, spread4(q[m]->q + 4 * piece));
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m] = sub32(dot[m], set32(16 * q[m]->shift));
 }
@@ -73,27 +81,33 @@ constexpr int rows_at_once = 4;
 // 32 columns of R rows of q4_0, times one to four rows of x. 16-bit sums hold: 8 * (2 * 15 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m] = zero_i();
+    KEEL_UNROLL
     for (int piece = 0; piece < 4; ++piece) {
         const I both = load_bytes(bytes + piece * 4 * R);
         const I low = low_nibbles(both), high = high_nibbles(both);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
             dot[m] = dot2(dot[m], low, spread4(q[m]->q + 4 * piece));
             dot[m] = dot2(dot[m], high, spread4(q[m]->q + 16 + 4 * piece));
         }
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m] = sub32(pairs16(dot[m]), set32(q[m]->shift));
 }
 
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         dot[m] = zero_i();
     for (int piece = 0; piece < 8; ++piece) {
         const I w = load_bytes(bytes + piece * 4 * R);
         const I w_abs = abs8(w);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m)
             dot[m] = dot4_signed(dot[m], w, w_abs, spread4(q[m]->q + 4 * piece));
     }
@@ -108,6 +122,7 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
     const uint8_t *w = t.w.packed + g * t.w.group_bytes;
     const ActBlock *q[M];
     G sums[M];
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         q[m] = t.q + (m0 + m) * blocks, sums[m] = group_zero();
     for (int64_t b = 0; b < blocks; ++b, w += block_bytes) {
@@ -119,12 +134,14 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
         else
             block_q8<M>(w + 2 * R, q, dot);
         const G scales = group_load_f16(reinterpret_cast<const uint16_t *>(w));
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
             sums[m] = group_fma(group_mul(scales, group_set1(q[m]->d)), to_float(dot[m]), sums[m]);
             ++q[m];
         }
     }
     const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
         float values[R];
         group_store(values, sums[m]);

@@ -18,26 +18,33 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
     float *out[M];
     F sum[M][panel_vectors];
     const bool whole = count == panel_rows, plain = k0 == 0 && !t.accumulate && t.bias == nullptr;
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
         x[m] =
             reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride) +
             k0;
         out[m] = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + n0;
+        KEEL_UNROLL
         for (int v = 0; v < panel_vectors; ++v)
             sum[m][v] = zero();
     }
     for (int64_t i = 0; i < k; ++i) {
         F w[panel_vectors];
+        KEEL_UNROLL
         for (int v = 0; v < panel_vectors; ++v)
             w[v] = load(panel + i * panel_rows + v * W);
+        KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
             const F a = set1(x[m][i]);
+            KEEL_UNROLL
             for (int v = 0; v < panel_vectors; ++v)
                 sum[m][v] = fma(a, w[v], sum[m][v]);
         }
     }
+    KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
         if (whole && (plain || k0 != 0)) {
+            KEEL_UNROLL
             for (int v = 0; v < panel_vectors; ++v) {
                 const F y = plain ? sum[m][v] : add(sum[m][v], load(out[m] + v * W));
                 store(out[m] + v * W, y);
@@ -45,6 +52,7 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
             continue;
         }
         float values[panel_rows];
+        KEEL_UNROLL
         for (int v = 0; v < panel_vectors; ++v)
             store(values + v * W, sum[m][v]);
         for (int64_t n = 0; n < count; ++n)
