@@ -72,6 +72,10 @@ TEST_CASE("an ignored feature, length or block table is found") {
     CHECK(run_op(Fault::ignores_block_table, KEEL_OP_KV_APPEND).failures > 0);
 }
 
+TEST_CASE("a plan that settles what its calls may change is found") {
+    CHECK(run_op(Fault::settles_rows, KEEL_OP_SCALE).failures > 0);
+}
+
 TEST_CASE("faults at the border are found") {
     CHECK_THAT(first_message(run_protocol(Fault::accepts_any_ticket)), Catch::Contains("ticket never given"));
     CHECK_THAT(first_message(run_protocol(Fault::writes_whole_out_struct)),

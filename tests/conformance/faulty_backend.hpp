@@ -22,7 +22,8 @@ enum class Fault {
     writes_whole_out_struct, // ctx_info: of an older peer
     leaks_buffers,
     refuses_newer_host,
-    swaps_ties, // argmax_rows: the highest place wins a tie
+    settles_rows, // scale: the plan's number of rows is taken for the call's
+    swaps_ties,   // argmax_rows: the highest place wins a tie
 };
 
 // The reference with one fault. The choice is global: one faulty backend at a time.
