@@ -9,7 +9,7 @@
 namespace keel_opencl {
 namespace {
 
-constexpr uint32_t last_seconds = 60; // of silence, that a device gets when it was silent before
+constexpr uint32_t last_seconds = 60; // of silence at least, that a device gets when it was silent before
 
 // Shared by who waits and the driver's thread that tells, which may come long after the wait was given up.
 struct Signal {
@@ -94,7 +94,8 @@ bool settle(keel_ctx &ctx) noexcept {
         check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event), "a marker");
         const Event marker(event);
         check(nullptr, clFlush(ctx.queue.get()), "clFlush");
-        ended = await(ctx, event, ctx.timed_out ? last_seconds : ctx.wait_seconds);
+        ended =
+            await(ctx, event, ctx.timed_out ? std::max(last_seconds, ctx.wait_seconds) : ctx.wait_seconds);
     });
     if (status != KEEL_OK) ended = !ctx.timed_out; // a lost device takes no marker and runs nothing
     ctx.gone = !ended;

@@ -220,7 +220,7 @@ void Stream::wait_value(uint64_t value) {
 bool Stream::settle() noexcept {
     if (device_ == nullptr || submitted_ <= done_) return true;
     if (gone_) return false;
-    const uint32_t seconds = timed_out_ ? kLastSeconds : wait_seconds_;
+    const uint32_t seconds = timed_out_ ? std::max(kLastSeconds, wait_seconds_) : wait_seconds_;
     const auto tell = [&](keel_log_level level, const char *before, const char *behind) {
         char text[160];
         snprintf(text, sizeof text, "%s %u seconds%s", before, seconds, behind);

@@ -80,7 +80,8 @@ class Stream {
     };
     static constexpr uint32_t kMostRecorded = 512; // then the device begins, though nobody asked
     static constexpr uint32_t kPushBytes = 128;    // what every device has
-    static constexpr uint32_t kLastSeconds = 60;   // of silence, that a device gets when it was silent before
+    static constexpr uint32_t kLastSeconds =
+        60; // of silence at least, that a device gets when it was silent before
 
     void check(VkResult result, const char *what);
     void require_alive() const;
