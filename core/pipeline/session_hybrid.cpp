@@ -178,13 +178,26 @@ Session::Hybrid::Hybrid(Session &session, const Hybrid &parent) : Hybrid(session
     written_ = parent.written_;
     counted_ = parent.counted_;
     commanded_ = parent.commanded_;
+    if (parent.warms_up()) want_again(parent.why_, parent.target_);
+}
+
+void Session::Hybrid::drop_warmup() {
+    shadow_.reset();
+    target_ = nullptr;
+    shadow_said_.reset();
+    wanted_ = warmed_ = compared_ = agreed_ = 0;
+}
+
+void Session::Hybrid::want_again(Why why, Engine *target) {
+    if (why == Why::command) commanded_ = target;
+    if (why == Why::tokens) counted_ = false;
 }
 
 void Session::Hybrid::reset() {
     chosen_ = commanded_ = target_ = nullptr;
     written_ = 0;
     counted_ = false;
-    shadow_.reset();
+    drop_warmup();
     if (watch_) watch_->restart();
 }
 
@@ -213,7 +226,7 @@ void Session::Hybrid::before_decode() {
     if (short_of_memory) {
         const PressureFacts &facts = watch_->facts();
         log().warn("memory is short: {}; the KV cache goes to backend {}", facts.why, *config_.to);
-        shadow_.reset();
+        drop_warmup();
         begin(*session_.pipeline_.find_engine(*config_.to), Why::pressure, 0);
     } else if (warms_up()) {
         if (warmed_ >= wanted_) finish();
@@ -260,18 +273,16 @@ void Session::Hybrid::begin(Engine &target, Why why, int64_t warmup) {
         if (move(target, why)) chosen_ = &target;
         return;
     }
+    drop_warmup();
     target_ = &target;
     why_ = why;
     wanted_ = warmup;
-    warmed_ = compared_ = agreed_ = 0;
-    shadow_said_.reset();
     try {
         const TraceSpan span(here().executor->stream().trace(), "copy for a warm-up", "switch");
         shadow_ = std::make_unique<KvCache>(*target.executor, target.kv_shape, target.placement());
         copy_cache(*shadow_, session_.cache().cache());
     } catch (const Error &error) {
-        shadow_.reset();
-        target_ = nullptr;
+        drop_warmup();
         if (here().is_lost()) throw;
         BackendMove m = note(target, why);
         refuse(m, error.what());
@@ -307,20 +318,16 @@ void Session::Hybrid::after_decode() {
         shadow_said_ = id;
         ++warmed_;
     } catch (const Error &error) { // nothing is lost: the sequence is where it was
-        shadow_.reset();
         BackendMove m = note(*target_, why_);
-        target_ = nullptr;
+        drop_warmup();
         refuse(m, error.what());
     }
 }
 
 void Session::Hybrid::truncated() {
     if (!warms_up()) return;
-    shadow_.reset();
-    if (why_ == Why::command) commanded_ = target_;
-    if (why_ == Why::tokens) counted_ = false;
-    target_ = nullptr;
-    warmed_ = compared_ = agreed_ = 0;
+    want_again(why_, target_);
+    drop_warmup();
 }
 
 void Session::Hybrid::finish() {
@@ -336,9 +343,13 @@ Session::Switch Session::Hybrid::command(Engine &target) {
     }
     if (target.is_lost())
         throw_error(ErrorKind::usage, "backend {} cannot be switched to: its device was lost", target.name);
-    shadow_.reset();
-    target_ = commanded_ = nullptr;
-    if (&target == &decode_engine()) return Switch::there;
+    commanded_ = nullptr;
+    if (&target ==
+        &decode_engine()) { // what was asked for by hand is taken back; the config's own switch goes on
+        if (warms_up() && why_ == Why::command) drop_warmup();
+        return Switch::there;
+    }
+    drop_warmup();
     if (session_.tokens() == 0) { // nothing to take along, and nothing to be warm for
         chosen_ = &target;
         return Switch::done;
@@ -424,14 +435,17 @@ void Session::Hybrid::read_on(Engine &engine, size_t tokens) {
 
 void Session::Hybrid::rebuild(size_t tokens, const Error &why) {
     const Engine &lost = here();
-    shadow_.reset();
-    target_ = commanded_ = nullptr;
+    drop_warmup();
+    commanded_ = nullptr;
     const std::vector<int32_t> history(session_.history_.begin(),
                                        session_.history_.begin() + static_cast<std::ptrdiff_t>(tokens));
     // Where it would be anyway comes first.
     std::vector<Engine *> others = {&decode_engine(), &session_.pipeline_.prefill_engine()};
-    for (const auto &engine : session_.pipeline_.engines())
-        others.push_back(engine.get());
+    for (const auto &engine : session_.pipeline_.engines()) {
+        if (std::find(others.begin(), others.end(), engine.get()) == others.end())
+            others.push_back(engine.get());
+    }
+    if (others[0] == others[1]) others.erase(others.begin());
     BackendMove m = note(lost, Why::lost);
     m.tokens = static_cast<int64_t>(tokens);
     m.reread_tokens = static_cast<int64_t>(tokens);
@@ -443,10 +457,9 @@ void Session::Hybrid::rebuild(size_t tokens, const Error &why) {
         try {
             session_.history_ = history;
             read_on(*engine, tokens);
-        } catch (const Error &error) {
+        } catch (const Error &error) { // no memory there, say: the next one may have it
             last = error.what();
-            if (engine->is_lost()) continue;
-            break;
+            continue;
         }
         chosen_ = engine;
         m.to = engine->name;

@@ -17,7 +17,8 @@ namespace keel {
 class Session::Hybrid {
   public:
     explicit Hybrid(Session &session);
-    Hybrid(Session &session, const Hybrid &parent); // of a fork: a warm-up under way is not taken along
+    Hybrid(Session &session,
+           const Hybrid &parent); // of a fork: a warm-up under way begins again with its next token
 
     void reset();
     void before_prefill();
@@ -44,6 +45,9 @@ class Session::Hybrid {
     void count();
     void place();
     bool warms_up() const { return shadow_ != nullptr; }
+    void drop_warmup();
+    // A warm-up that was dropped, or a parent's, is to begin again.
+    void want_again(Why why, Engine *target);
     void finish();
     bool move(Engine &target, Why why);
     void refuse(BackendMove &move, const std::string &error);

@@ -1,7 +1,7 @@
 // What a hybrid does when one of its backends fails: goes on elsewhere, stays where it is, or says clearly what happened. Nothing hangs.
+#include "failing_cpu.hpp"
 #include "hybrid_rig.hpp"
 #include "support/error_text.hpp"
-#include "support/wrapping_backend.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -12,41 +12,6 @@ using namespace keel::test;
 using Catch::Matchers::Contains;
 
 namespace {
-
-// The cpu backend, wrapped, so that it fails on demand.
-class FailingCpu {
-  public:
-    FailingCpu()
-        : library_(PluginRegistry::process().get("cpu", KEEL_PLUGIN_BACKEND, SourceLocation{})),
-          params_(library_.params().bind(given(), {})), backend(&library_.backend()) {}
-
-    std::shared_ptr<Device> open() {
-        DeviceSpec spec = backend.spec();
-        spec.params.assign(params_.data(), params_.data() + params_.size());
-        return Device::open(std::move(spec));
-    }
-
-  private:
-    static std::vector<GivenParam> given() {
-        GivenParam threads;
-        threads.key = "threads";
-        threads.text = "1";
-        return {threads};
-    }
-
-    const PluginLibrary &library_;
-    ParamValues params_;
-
-  public:
-    WrappingBackend backend;
-};
-
-// A hybrid whose backend `name` is the failing one.
-PipelineOptions with(FailingCpu &cpu, const std::string &name) {
-    PipelineOptions options;
-    options.device = [&cpu, name](const std::string &asked) { return asked == name ? cpu.open() : nullptr; };
-    return options;
-}
 
 Greedy undisturbed() {
     static const Greedy once = greedy(one_cpu({}), hybrid_opening(), 14);
@@ -107,6 +72,21 @@ TEST_CASE("a device that is lost while it reads the prompt is left too") {
     }
 }
 
+TEST_CASE("the tokens of a prompt that is read anew are counted once") {
+    FailingCpu cpu;
+    cpu.backend.prefill_chunk = 8;
+    Pipeline pipeline(two(writes_on_b), with(cpu, "a"));
+    Session session(pipeline);
+    const auto ids = pipeline.tokenizer()->encode(hybrid_opening());
+    REQUIRE(ids.size() > 16);
+    cpu.backend.fail_nth(40, KEEL_E_DEVICE_LOST,
+                         "matmul"); // four for each of six layers: in the second chunk
+    session.prefill(ids);
+    REQUIRE(cpu.backend.fault_fired());
+    CHECK(session.engine().name == "b");
+    CHECK(session.stats().prefill_tokens == ids.size());
+}
+
 TEST_CASE("what was promised holds when the text is read anew") {
     FailingCpu cpu;
     const std::vector<std::string> policy = {"policy=sliding_window", "policy.budget.tokens=32",
@@ -153,6 +133,33 @@ TEST_CASE("without another backend a lost device is an error that names it and t
         CHECK(session.is_broken());
     }
     CHECK_THAT(error_text([&] { Session session(pipeline); }, ErrorKind::runtime), Contains("lost"));
+}
+
+TEST_CASE("where the first backend that is left has no memory for the text, the next one reads it") {
+    FailingCpu small, lost;
+    PipelineOptions options;
+    options.device = [&](const std::string &name) {
+        return name == "a" ? small.open() : name == "b" ? lost.open() : nullptr;
+    };
+    const std::string cpu = "{plugin: cpu, params: {threads: 1}}";
+    Pipeline pipeline(tiny_config({"hybrid.backends={a: " + cpu + ", b: " + cpu + ", c: " + cpu + "}",
+                                   "hybrid.prefill=a", "hybrid.decode=b"}),
+                      options);
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 14; ++i) {
+        if (i == 4) {
+            small.backend.max_buffer_bytes = 0;
+            lost.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
+        }
+        ids.push_back(session.greedy());
+        session.decode(ids.back());
+    }
+    REQUIRE(lost.backend.fault_fired());
+    CHECK(ids == undisturbed().ids);
+    CHECK(session.engine().name == "c");
+    CHECK(session.stats().moves.back().to == "c");
 }
 
 TEST_CASE("both devices lost is an error") {

@@ -2,6 +2,8 @@
 
 #include "pipeline/generate.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,35 @@ inline Greedy greedy(const pipeline::PipelineConfig &config, const std::string &
     Pipeline pipeline(config, options);
     Session session(pipeline);
     return greedy(session, prompt, tokens);
+}
+
+// Logits behind each of the tokens, which follow a prompt whatever the model says.
+inline std::vector<std::vector<float>> logits_of(Session &session, const std::string &prompt,
+                                                 const std::vector<int32_t> &text) {
+    std::vector<std::vector<float>> all;
+    session.prefill(session.pipeline().tokenizer()->encode(prompt));
+    for (const int32_t id : text) {
+        session.decode(id);
+        all.emplace_back(session.logits().begin(), session.logits().end());
+    }
+    return all;
+}
+
+inline std::vector<std::vector<float>> logits_of(const pipeline::PipelineConfig &config,
+                                                 const std::string &prompt,
+                                                 const std::vector<int32_t> &text) {
+    Pipeline pipeline(config);
+    Session session(pipeline);
+    return logits_of(session, prompt, text);
+}
+
+// How far the two of them lie apart at most.
+inline double worst_gap(const std::vector<std::vector<float>> &a, const std::vector<std::vector<float>> &b) {
+    double worst = a.size() == b.size() ? 0 : INFINITY;
+    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+        for (size_t j = 0; j < a[i].size(); ++j)
+            worst = std::max(worst, std::abs(static_cast<double>(a[i][j]) - b[i][j]));
+    return worst;
 }
 
 } // namespace keel::test

@@ -113,16 +113,16 @@ TEST_CASE("backends may keep keys and values in types of their own") {
     CHECK(pipeline.find_engine("a")->kv_shape.key_dtype == KEEL_DTYPE_F32);
     CHECK(pipeline.find_engine("b")->kv_shape.key_dtype == KEEL_DTYPE_Q8_0);
     CHECK(pipeline.find_engine("b")->kv_shape.value_dtype == KEEL_DTYPE_BF16);
+    // The same tokens in each, so that there is something to compare whatever the texts are.
+    const std::vector<int32_t> text = greedy(one_cpu({"kv.dtype=f32"}), hybrid_opening(), 12).ids;
+    const auto exact = logits_of(one_cpu({"kv.dtype=f32"}), hybrid_opening(), text);
+    const auto coarse =
+        logits_of(one_cpu({"kv.key_dtype=q8_0", "kv.value_dtype=bf16"}), hybrid_opening(), text);
     Session session(pipeline);
-    const Greedy mixed = greedy(session, hybrid_opening(), 12);
-    const Greedy exact = greedy(one_cpu({"kv.dtype=f32"}), hybrid_opening(), 12);
-    double worst = 0;
-    REQUIRE(mixed.ids.size() == exact.ids.size());
-    if (mixed.ids == exact.ids) {
-        for (size_t i = 0; i < mixed.logits.size(); ++i)
-            worst = std::max(worst, std::abs(static_cast<double>(mixed.logits[i]) - exact.logits[i]));
-        CHECK(worst < 0.5);
-    }
+    const auto mixed = logits_of(session, hybrid_opening(), text);
+    CHECK(session.engine().name == "b");
+    REQUIRE(worst_gap(coarse, exact) > 0);
+    CHECK(worst_gap(mixed, exact) < 1.5 * worst_gap(coarse, exact)); // rounded once, as there
     TempFolder folder;
     CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }), Contains("different types"));
 }
@@ -138,9 +138,13 @@ TEST_CASE("a cache whose keys were rotated moves between types of keys") {
                          "policy.protect.prefix=4", "policy.positions=rerotated"}));
         Session session(pipeline);
         session.prefill(pipeline.tokenizer()->encode(long_prompt()));
+        std::vector<int32_t> ids;
+        std::vector<std::vector<float>> logits;
         for (int i = 0; i < 40; ++i) {
             if (i == 25) CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::done);
-            session.decode(session.greedy());
+            ids.push_back(session.greedy());
+            session.decode(ids.back());
+            logits.emplace_back(session.logits().begin(), session.logits().end());
             const KvCache &cache = session.cache().cache();
             CHECK(cache.max_length() <= 48 + 6 + 1);
             // Distances follow the slots, wherever the keys are.
@@ -149,6 +153,16 @@ TEST_CASE("a cache whose keys were rotated moves between types of keys") {
         }
         CHECK(session.stats().evictions > 3);
         CHECK(session.stats().moves.size() == 2);
+        // What is read there is what was written here: no further from f32 than the coarser type by itself.
+        const std::string coarser = kinds.find("q4_0") != std::string::npos ? "q4_0" : "q8_0";
+        const auto stays = [&](const std::string &dtype) {
+            return logits_of(one_cpu({"kv.dtype=" + dtype, "policy=sliding_window", "policy.budget.tokens=48",
+                                      "policy.protect.prefix=4", "policy.positions=rerotated"}),
+                             long_prompt(), ids);
+        };
+        const auto exact = stays("f32"), coarse = stays(coarser);
+        INFO("coarse " << worst_gap(coarse, exact) << ", moved " << worst_gap(logits, exact));
+        CHECK(worst_gap(logits, exact) < 1.5 * worst_gap(coarse, exact));
     }
 }
 
@@ -172,6 +186,71 @@ TEST_CASE("tokens that are taken back during a warm-up begin it again") {
     const Greedy one = greedy(one_cpu({}), hybrid_opening(), 12);
     CHECK(ids == one.ids);
     CHECK(session.stats().moves.at(0).warmup_agreed == session.stats().moves.at(0).warmup_compared);
+}
+
+TEST_CASE("a fork that is taken during a warm-up switches as its parent does") {
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 16);
+    PipelineOptions options;
+    options.sequences = 2;
+    for (const std::string on : {"tokens", "command"}) {
+        INFO(on);
+        Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]",
+                               "hybrid.switch.after_tokens=" + std::string(on == "tokens" ? "10" : "100"),
+                               "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}),
+                          options);
+        Session session(pipeline);
+        session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+        std::vector<int32_t> ids;
+        std::unique_ptr<Session> fork;
+        const auto write = [](Session &s, std::vector<int32_t> &text, size_t upto) {
+            while (text.size() < upto) {
+                text.push_back(s.greedy());
+                s.decode(text.back());
+            }
+        };
+        write(session, ids, 6);
+        if (on == "command") CHECK(session.switch_to(*pipeline.find_engine("b")) == Session::Switch::warming);
+        write(session, ids, 8);
+        CHECK(session.engine().name == "a"); // it warms up
+        fork = session.fork();
+        std::vector<int32_t> forked = ids;
+        write(session, ids, 16);
+        write(*fork, forked, 16);
+        for (Session *s : {&session, fork.get()}) {
+            CHECK(s->engine().name == "b");
+            REQUIRE(s->stats().moves.size() == 1);
+            CHECK(s->stats().moves[0].why ==
+                  (on == "tokens" ? BackendMove::Why::tokens : BackendMove::Why::command));
+            CHECK(s->stats().moves[0].warmup_agreed == s->stats().moves[0].warmup_compared);
+        }
+        CHECK(ids == one.ids);
+        CHECK(forked == one.ids);
+    }
+}
+
+TEST_CASE("asking for the backend that a sequence is on takes back what was asked for, and not the config's "
+          "switch") {
+    Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]", "hybrid.switch.after_tokens=12",
+                           "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}));
+    Engine &a = *pipeline.find_engine("a"), &b = *pipeline.find_engine("b");
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    const auto write = [&](int tokens) {
+        for (int i = 0; i < tokens; ++i)
+            session.decode(session.greedy());
+    };
+    write(1);
+    CHECK(session.switch_to(b) == Session::Switch::warming);
+    write(2);
+    CHECK(session.switch_to(a) == Session::Switch::there);
+    write(4);
+    CHECK(session.engine().name == "a");
+    write(2); // the config's switch warms up
+    CHECK(session.switch_to(a) == Session::Switch::there);
+    write(4);
+    CHECK(session.engine().name == "b");
+    REQUIRE(session.stats().moves.size() == 1);
+    CHECK(session.stats().moves[0].why == BackendMove::Why::tokens);
 }
 
 TEST_CASE("another instruction set is another backend") {
