@@ -12,10 +12,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace keel::cli {
 namespace {
 
-void check_weights(const pipeline::PipelineConfig &config, const ModelSource &source) {
+void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipeline) {
+    const ModelSource &source = pipeline.source();
     check_model_tensors(source);
     const keel_dtype weights = *config.model.weights;
     if (weights != KEEL_DTYPE_NONE && !can_be(source, weights)) {
@@ -24,9 +27,18 @@ void check_weights(const pipeline::PipelineConfig &config, const ModelSource &so
             "{}: {} stores {} values in a block, and rows of this model's weights are no multiple of that",
             to_string(config.model.weights.where), keel_dtype_name(weights), keel_dtype_block(weights));
     }
-    const MemoryNeed need = memory_need(source, weights, config.kv.key_type(), config.kv.value_type(), 1);
-    require_memory(need.weights, source.path(),
-                   "free some, or set model.weights to a smaller type (q8_0, q4_0)", memory_info());
+    // A network split over two memories is asked for part by part when it is loaded.
+    if (pipeline.mode() == pipeline::HybridMode::by_columns &&
+        !std::all_of(pipeline.devices().begin(), pipeline.devices().end(),
+                     [](const auto &device) { return uses_system_memory(*device); }))
+        return;
+    for (const auto &engine : pipeline.engines()) {
+        LoadOptions load;
+        load.part = engine->part;
+        load.dtype = weights;
+        require_memory(weight_bytes(source, load).loaded, source.path(),
+                       "free some, or set model.weights to a smaller type (q8_0, q4_0)", engine->memory());
+    }
 }
 
 void check_prompt(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
@@ -52,7 +64,7 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
     PipelineOptions options;
     options.check_only = true;
     Pipeline pipeline(config, options);
-    check_weights(config, pipeline.source());
+    check_weights(config, pipeline);
     check_prompt(config, pipeline);
     check_pins(config, pipeline);
     check_sampling_params(generate_options(config).sampling);

@@ -14,6 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 void check(const Pipeline &pipeline, const SyncBenchOptions &o) {
+    pipeline.refuse_hybrid("sync strategies under measurement"); // each backend has a stream of its own
     const auto refuse = [](const char *name, int64_t least, int64_t most, int64_t found) {
         throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", name, least, most, found);
     };

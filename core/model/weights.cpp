@@ -226,7 +226,8 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     check_model_tensors(*source_); // all of them before the first is read
     const WeightBytes bytes = weight_bytes(*source_, options);
     require_memory(bytes.loaded, source_->path(),
-                   "free some, or set model.weights to a smaller type (q8_0, q4_0)", memory_info());
+                   "free some, or set model.weights to a smaller type (q8_0, q4_0)",
+                   options.memory ? *options.memory : memory_info());
     // What the user asked for needs no warning, what Keel cannot do does.
     for (const Conversion &conversion : source_->conversions(options.dtype)) {
         if (part_.first > 0 || options.only_ffn) break; // said already

@@ -3,6 +3,7 @@
 #include "device/executor.hpp"
 #include "model/quantize.hpp"
 #include "model/source.hpp"
+#include "platform/memory.hpp"
 
 #include <functional>
 #include <memory>
@@ -34,6 +35,7 @@ struct LoadOptions {
     keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
     uint32_t max_m = 512;               // largest number of tokens of a step
     ParallelFor parallel;               // for conversions; empty: one thread
+    std::optional<MemoryInfo> memory;   // that they are to lie in; empty: the system's
     // Called now and then with how far loading is; may throw to stop it.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };

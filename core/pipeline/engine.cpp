@@ -11,15 +11,19 @@ uint32_t Engine::prefill_chunk() const {
     return static_cast<uint32_t>(std::min<int64_t>(device().info().prefill_chunk, kv_shape.max_slots));
 }
 
-bool Engine::uses_system_memory() const {
-    const keel_device_info &info = device().device_info();
+bool uses_system_memory(const Device &device) {
+    const keel_device_info &info = device.device_info();
     return info.type == KEEL_DEVICE_CPU || (info.flags & KEEL_DEVICE_UNIFIED) != 0;
 }
 
-MemoryInfo Engine::memory() const {
-    if (uses_system_memory()) return memory_info();
-    const keel_mem_info own = device().mem_info();
-    return {own.total, own.free, fmt::format("device '{}'", device().device_info().name)};
+MemoryInfo memory_of(const Device &device) {
+    if (uses_system_memory(device)) return memory_info();
+    const keel_device_info &info = device.device_info();
+    const keel_mem_info own = device.mem_info();
+    const uint64_t total = own.total != 0 ? own.total : info.total_bytes;
+    const std::string name = fmt::format("device '{}'", info.name);
+    if (own.free != 0) return {std::max(total, own.free), own.free, name};
+    return {total, total - std::min(total, own.ours), name + ", which does not tell how much is free"};
 }
 
 uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {

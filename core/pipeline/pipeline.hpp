@@ -77,7 +77,9 @@ class Pipeline {
     FfnHelper *ffn_helper() const { return ffn_helper_.get(); } // of a split feed-forward network; else NULL
     // Each device once: whose streams run a step.
     const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }
-    Stream::Counters counters() const;                                         // of all of them
+    Stream::Counters counters() const; // of all of them
+    // Throws Error(input), "PLACE: `what` run on one backend ...", if there is a hybrid.
+    void refuse_hybrid(std::string_view what) const;
     const std::shared_ptr<SystemMonitor> &monitor() const { return monitor_; } // never NULL
     // Whether `plan` is of an engine, and not of a policy that was added.
     bool is_own(const CachePlan &plan) const;
@@ -143,7 +145,6 @@ class Pipeline {
     void open_layers();
     void open_ffn_split();
     void make_kv_shape(Engine &engine) const;
-    void refuse_hybrid(std::string_view what) const;
     LoadOptions load_options(const Engine &engine, const PipelineOptions &options) const;
     std::optional<FfnSlice> ffn_slice(bool of_helper) const;
     void load_helper(const PipelineOptions &options);

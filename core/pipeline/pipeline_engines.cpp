@@ -238,9 +238,11 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
         const bool both = engine->uses_system_memory() && of.uses_system_memory();
         if (engine.get() == &of || both || &engine->device() == &of.device()) beside.push_back(engine.get());
     }
-    const bool takes_turns = mode() == HybridMode::taking_turns; // one cache at a time
+    // Where backends take turns a sequence has one cache, and two while it moves from one to the other or warms it up.
+    const bool takes_turns = mode() == HybridMode::taking_turns;
     const auto need = [&](int64_t context) {
         MemoryNeed all;
+        uint64_t largest = 0;
         for (const Engine *e : beside) {
             const KvShape &shape = e->kv_shape;
             const int64_t chunk = e->device().info().prefill_chunk, block = shape.block_slots;
@@ -252,7 +254,12 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
             all.weights += mode() == HybridMode::none
                                ? n.weights
                                : keel::weight_bytes(*source_, load_options(*e, {})).loaded;
-            all.cache = takes_turns ? std::max(all.cache, cache) : all.cache + batch_ * cache;
+            if (takes_turns) {
+                all.cache = std::max(all.cache, largest + cache);
+                largest = std::max(largest, cache);
+            } else {
+                all.cache += batch_ * cache;
+            }
             all.work += n.work + batch_ * (e->table_bytes(m, context) +
                                            e->cache_plan->policy_need_bytes(context, held));
         }
@@ -297,6 +304,7 @@ LoadOptions Pipeline::load_options(const Engine &engine, const PipelineOptions &
     load.dtype = *config_.model.weights;
     load.max_m = std::max(engine.prefill_chunk(), batch_);
     load.parallel = parallel_on(*host_);
+    load.memory = memory_ ? memory_() : engine.memory();
     if (options.progress)
         load.progress = [&options](uint64_t done, uint64_t total) {
             options.progress("loading", done, total);
@@ -308,6 +316,7 @@ void Pipeline::load_helper(const PipelineOptions &options) {
     LoadOptions load = load_options(engine(), options);
     load.ffn = ffn_slice(true);
     load.only_ffn = true;
+    if (!memory_) load.memory = memory_of(helper_executor_->device());
     helper_weights_ = std::make_unique<ModelWeights>(*helper_executor_, source_, load);
     ffn_helper_ = std::make_unique<FfnHelper>(*helper_executor_, *helper_weights_, engine().prefill_chunk());
 }

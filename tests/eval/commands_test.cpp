@@ -103,6 +103,11 @@ TEST_CASE("keel bench sync measures every strategy and draws the curve") {
     const ProcessResult refused = run_keel({"bench", "sync", tiny, "--html", (folder / "mine.txt").string()});
     CHECK(refused.code == 2);
     CHECK(contains(refused.err, "something is there already"));
+    const ProcessResult hybrid =
+        run_keel({"bench", "sync", tiny, "--set", "hybrid.backends={a: cpu, b: cpu}", "--set",
+                  "hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]"});
+    CHECK(hybrid.code == 2);
+    CHECK(contains(hybrid.err, "run on one backend"));
     for (const std::vector<std::string> &wrong :
          {std::vector<std::string>{"--ops", "0"}, {"--decode", "0"}, {"-r", "0"}, {"--depth", "99999"}}) {
         std::vector<std::string> arguments{"bench", "sync", tiny};
