@@ -7,13 +7,13 @@ cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- neoverse-n1 max
 scripts/install-packages.sh cross
 scripts/aarch64-sysroot.sh
-programs="cpu_tests cpu_attention_tests cpu_text_tests text_tests"
+programs="cpu_tests cpu_attention_tests cpu_text_tests"
 cmake --preset aarch64 >/dev/null
 # shellcheck disable=SC2086 # a list of words
 cmake --build --preset aarch64 --target cpu keel_conformance $programs
 for processor in "$@"; do
     case $processor in
-    neoverse-n1) tests="^(cpu_tests|cpu_attention_tests|cpu_text_tests|text_tests):|^conformance: cpu isa=(scalar|neon|dotprod) " ;;
+    neoverse-n1) tests="^(cpu_tests|cpu_attention_tests|cpu_text_tests):|^conformance: cpu isa=(scalar|neon|dotprod) " ;;
     max) tests="^(cpu_tests|cpu_text_tests):|^conformance: cpu isa=(fp16|i8mm) " ;;
     *) tests="^(cpu_tests|cpu_text_tests):|^conformance: cpu " ;;
     esac
