@@ -1,5 +1,5 @@
-// The greedy text of models/tiny on each GPU backend, against the CPU's: KV dtypes x policies x sync strategies. Where two texts part, the
-// logits say why: they are as near as the dtype allows, and the two tokens as near to each other as that.
+// The greedy text of models/tiny on each GPU backend, against the CPU's: KV dtypes x policies x sync strategies. Logits are nearer to the
+// CPU's than those of the CPU with a cache in f32; the texts are the same, or part behind such logits.
 #include "pipeline/generate.hpp"
 #include "support/error_text.hpp"
 
@@ -50,11 +50,6 @@ std::vector<Cell> cells() {
 const std::string opening = "Once upon a time there was a king who had three daughters, and the youngest of "
                             "them was so fair that the sun";
 
-// How far logits may lie apart when keys and values are rounded where they differ in their last bits.
-double bound_of(const std::string &kv) {
-    return kv == "f32" ? 1e-3 : kv == "f16" ? 0.02 : kv == "bf16" ? 0.15 : kv == "q8_0" ? 0.3 : 3.0;
-}
-
 std::vector<std::string> config_of(const std::string &backend, const Cell &cell) {
     std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                      "backend.plugin=" + backend,
@@ -70,39 +65,51 @@ std::vector<std::string> config_of(const std::string &backend, const Cell &cell)
     return sets;
 }
 
-std::vector<int32_t> text_of(Pipeline &pipeline, int64_t tokens) {
+struct Run {
+    std::vector<int32_t> text;
+    std::vector<std::vector<float>> logits; // before each token
+};
+
+// Greedily; or the tokens that are given, and what the model says before each.
+Run run(Pipeline &pipeline, int64_t tokens, const std::vector<int32_t> *given = nullptr) {
     Session session(pipeline);
-    GenerateOptions options = generate_options(pipeline.config());
-    options.max_tokens = tokens;
-    options.ignore_end = true;
-    return generate(session, pipeline.tokenizer()->encode(opening), options).ids;
+    session.prefill(pipeline.tokenizer()->encode(opening));
+    Run out;
+    for (size_t i = 0; i < static_cast<size_t>(tokens); ++i) {
+        out.text.push_back(given != nullptr ? (*given)[i] : session.greedy());
+        out.logits.emplace_back(session.logits().begin(), session.logits().end());
+        session.decode(out.text.back());
+    }
+    return out;
 }
 
-// Where the texts part: both sequences with the same tokens so far, and their logits.
-void explain(Pipeline &cpu, Pipeline &gpu, const std::vector<int32_t> &mine,
-             const std::vector<int32_t> &theirs, const Cell &cell) {
-    size_t at = 0;
-    while (at < mine.size() && at < theirs.size() && mine[at] == theirs[at])
-        ++at;
-    REQUIRE(at < mine.size());
-    REQUIRE(at < theirs.size());
-    Session a(cpu), b(gpu);
-    const std::vector<int32_t> prompt = cpu.tokenizer()->encode(opening);
-    a.prefill(prompt);
-    b.prefill(prompt);
-    for (size_t i = 0; i < at; ++i) {
-        a.decode(theirs[i]);
-        b.decode(theirs[i]);
+// The largest distance between logits of two runs, up to the first token in which their texts part.
+double distance(const Run &a, const Run &b) {
+    double worst = 0;
+    for (size_t i = 0; i < a.text.size(); ++i) {
+        for (size_t j = 0; j < a.logits[i].size(); ++j)
+            worst = std::max(worst, std::abs(static_cast<double>(a.logits[i][j]) - b.logits[i][j]));
+        if (a.text[i] != b.text[i]) break;
     }
-    const std::vector<float> x(a.logits().begin(), a.logits().end()), y(b.logits().begin(), b.logits().end());
-    double gap = 0;
-    for (size_t i = 0; i < x.size(); ++i)
-        gap = std::max(gap, std::abs(static_cast<double>(x[i]) - y[i]));
-    const double between =
-        static_cast<double>(x[static_cast<size_t>(theirs[at])]) - x[static_cast<size_t>(mine[at])];
-    WARN("texts part at token " << at << ": logits " << gap << " apart, the tokens " << between);
-    CHECK(gap < bound_of(cell.kv));
-    CHECK(between <= 2 * gap);
+    return worst;
+}
+
+// What the CPU says, and how far it is from itself with a cache in f32 when it is given the same text: what the type costs.
+struct Expected {
+    Run run;
+    double own_error = 0;
+};
+
+Expected expect(const Cell &cell) {
+    Expected out;
+    Pipeline cpu(pipeline::config_from_overrides(config_of("cpu", cell)));
+    out.run = run(cpu, cell.tokens);
+    if (cell.kv == "f32") return out;
+    Cell exact = cell;
+    exact.kv = "f32";
+    Pipeline full(pipeline::config_from_overrides(config_of("cpu", exact)));
+    out.own_error = distance(out.run, run(full, cell.tokens, &out.run.text));
+    return out;
 }
 
 // False if this machine has no device for the backend.
@@ -121,19 +128,27 @@ bool is_here(const std::string &backend) {
 
 TEST_CASE("every GPU backend writes the text of the CPU") {
     std::istringstream words(KEEL_BACKENDS);
-    std::map<std::string, std::vector<int32_t>> expected; // strategies do not matter on the CPU
+    std::map<std::string, Expected> expected; // strategies do not matter on the CPU
     for (std::string backend; words >> backend;) {
         if (!is_here(backend)) continue;
         for (const Cell &cell : cells()) {
             INFO(backend << ", KV " << cell.kv << ", " << cell.policy << ", " << cell.sync);
-            Pipeline cpu(pipeline::config_from_overrides(config_of("cpu", cell)));
-            std::vector<int32_t> &theirs = expected[cell.kv + cell.policy + std::to_string(cell.tokens)];
-            if (theirs.empty()) theirs = text_of(cpu, cell.tokens);
-            CHECK(theirs.size() == static_cast<size_t>(cell.tokens));
-            Pipeline gpu(pipeline::config_from_overrides(config_of(backend, cell)));
-            const std::vector<int32_t> mine = text_of(gpu, cell.tokens);
-            CHECK(mine.size() == theirs.size());
-            if (mine != theirs) explain(cpu, gpu, mine, theirs, cell);
+            const std::string key = cell.kv + cell.policy + std::to_string(cell.tokens);
+            if (expected.find(key) == expected.end()) expected.emplace(key, expect(cell));
+            const Expected &cpu = expected.at(key);
+            Pipeline pipeline(pipeline::config_from_overrides(config_of(backend, cell)));
+            const Run mine = run(pipeline, cell.tokens);
+            // Sums in another order round a few keys and values to the neighbouring code; all of them were rounded once, on the CPU too.
+            const double gap = distance(mine, cpu.run), bound = 1e-3 + cpu.own_error;
+            INFO("logits " << gap << " apart, the type's own error " << cpu.own_error);
+            CHECK(gap < bound);
+            if (mine.text == cpu.run.text) continue;
+            size_t at = 0;
+            while (mine.text[at] == cpu.run.text[at])
+                ++at;
+            WARN(backend << ", KV " << cell.kv << ", " << cell.policy << ", " << cell.sync
+                         << ": texts part at token " << at << ", logits " << gap << " apart, bound "
+                         << bound);
         }
     }
 }

@@ -65,11 +65,24 @@ TEST_CASE("policies and quantized caches go along between the processor and anot
                                              "hybrid.prefill=gpu", "hybrid.decode=host",
                                              "hybrid.switch={on: tokens, after_tokens: 8, to: gpu}"};
             sets.insert(sets.end(), policy.begin(), policy.end());
-            const Greedy out =
-                greedy(tiny_config(sets), hybrid_opening() + hybrid_opening() + hybrid_opening(), 24);
-            CHECK(out.stats.moves.size() == 2);
-            CHECK(out.stats.evictions > 0);
-            for (const BackendMove &move : out.stats.moves)
+            const std::string prompt = hybrid_opening() + hybrid_opening() + hybrid_opening();
+            std::vector<std::string> full = policy;
+            std::erase_if(full, [](const std::string &set) { return set.rfind("kv.dtype=", 0) == 0; });
+            full.push_back("kv.dtype=f32");
+            // The same tokens everywhere, on the processor alone too: what arrives after each move is what left.
+            const std::vector<int32_t> text = greedy(one_cpu(full), prompt, 24).ids;
+            const auto exact = logits_of(one_cpu(full), prompt, text),
+                       stays = logits_of(one_cpu(policy), prompt, text);
+            Pipeline pipeline(tiny_config(sets));
+            Session session(pipeline);
+            const auto moved = logits_of(session, prompt, text);
+            const double own = worst_gap(stays, exact), gap = worst_gap(moved, stays);
+            INFO("moved and not: " << gap << " apart; the type's own error " << own);
+            CHECK(gap < 1e-3 + own);
+            const SessionStats stats = session.stats();
+            CHECK(stats.moves.size() == 2);
+            CHECK(stats.evictions > 0);
+            for (const BackendMove &move : stats.moves)
                 CHECK(move.refused.empty());
         }
     }
