@@ -262,8 +262,8 @@ constexpr KeySpec keys[] = {
      .type = KeyType::choice,
      .default_text = "auto",
      .doc =
-         "auto: decode steps are recorded once and submitted again where the backend can (keel.replay/1) and "
-         "the strategy does not cut them. off: each op of each step is queued anew.",
+         "Decode steps are recorded once and submitted again where the backend can (keel.replay/1) and the "
+         "strategy does not cut them; off queues each op of each step anew.",
      .example = "off",
      .choices = replay_words},
 
