@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "eval/bench_report.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace keel::cli {
@@ -15,7 +16,7 @@ namespace {
 
 struct BenchArguments {
     PipelineArguments pipeline;
-    std::vector<int64_t> prefill, depths;
+    std::vector<int64_t> prefill, depths, sequences = {1};
     bool has_prefill = false, has_depths = false;
     BenchOptions bench;
     TraceOption trace;
@@ -40,6 +41,7 @@ int run_bench_command(const BenchArguments &a) {
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
     options.need_tokenizer = false; // random ids will do
+    options.batch = static_cast<uint32_t>(*std::max_element(a.sequences.begin(), a.sequences.end()));
     const InterruptGuard guard(*options.host);
     Pipeline pipeline(config, options);
     console().clear_progress();
@@ -50,6 +52,7 @@ int run_bench_command(const BenchArguments &a) {
     bench.prefill = a.has_prefill ? a.prefill : default_prefill(pipeline.context());
     bench.depths = a.has_depths ? a.depths : default_depths(pipeline.context(), bench.decode);
     std::erase(bench.prefill, 0); // `--prefill 0`: none
+    bench.sequences = a.sequences;
     if (a.probe_mib >= 0) bench.probe_bytes = static_cast<uint64_t>(a.probe_mib) << 20;
     const BenchReport report = run_bench(pipeline, bench);
     console().clear_progress();
@@ -70,6 +73,7 @@ void add_bench(CLI::App &app, Program &program) {
         {{"keel bench models/tiny", ""},
          {"keel bench my.yaml --prefill 128,512,2048 --depth 0,2048 --decode 64 --repeat 5", ""},
          {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "decode alone"},
+         {"keel bench my.yaml --prefill 0 --batch 1,2,4,8", "several sequences in one step"},
          {"keel bench my.yaml --json > bench.json", "with the sample of every repeat; see docs/bench.md"},
          {"keel bench matrix my-matrix.yaml -o results", "many of them; 'keel bench report' shows them"}});
     auto a = std::make_shared<BenchArguments>();
@@ -98,6 +102,12 @@ void add_bench(CLI::App &app, Program &program) {
             "Tokens that are in the cache when decoding begins (default: 0,512)")
         ->type_name("N,N")
         ->delimiter(',')
+        ->take_all();
+    command
+        .add_option("--batch", a->sequences, "Sequences to decode at once, at each depth (default: 1, alone)")
+        ->type_name("N,N")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 256))
         ->take_all();
     command.add_option("-r,--repeat", a->bench.repeat, "How often to measure everything, interleaved")
         ->type_name("N")

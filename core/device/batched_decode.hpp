@@ -22,7 +22,8 @@ class BatchedDecode {
     void attention(const keel_attention_args &args, const keel_batch_kv &kv);
 
   private:
-    BatchedDecode(Executor &executor, const keel_batched_decode &table) : executor_(executor), table_(table) {}
+    BatchedDecode(Executor &executor, const keel_batched_decode &table)
+        : executor_(executor), table_(table) {}
 
     Executor &executor_;
     keel_batched_decode table_;

@@ -2,6 +2,7 @@
 
 #include "eval/bandwidth_probe.hpp"
 #include "eval/flops_probe.hpp"
+#include "pipeline/session_batch.hpp"
 #include "platform/machine.hpp"
 
 #include <algorithm>
@@ -62,6 +63,8 @@ void check(const Pipeline &pipeline, const BenchOptions &o) {
             require_context(pipeline, tokens_before(depth) + o.decode,
                             fmt::format("decoding {} tokens at depth {}", o.decode, depth));
     }
+    for (const int64_t n : o.sequences)
+        in_range("sequences at once", n, 1, pipeline.batch());
     if (o.prefill.empty() && (o.depths.empty() || o.decode == 0))
         throw_error(ErrorKind::usage, "nothing to measure: no prefill length, and no depth to decode at");
 }
@@ -82,8 +85,12 @@ class Bench {
         for (const int64_t n : options.prefill)
             total_ += n;
         if (options.decode > 0) {
-            for (const int64_t depth : options.depths)
-                total_ += tokens_before(depth) + options.decode;
+            for (const int64_t depth : options.depths) {
+                for (const int64_t n : options.sequences) {
+                    total_ += n * (tokens_before(depth) + options.decode);
+                    decode_.push_back({depth, n, {}, {}, {}, 0, 0, 0, 0});
+                }
+            }
         }
         total_ *= options.repeat;
     }
@@ -92,24 +99,24 @@ class Bench {
         make_probes();
         warm_up();
         std::vector<std::vector<double>> prefill(options_.prefill.size());
-        if (options_.decode > 0) decode_.resize(options_.depths.size());
         for (int64_t round = 0; round < options_.repeat; ++round) {
             measure_peak();
             for (size_t i = 0; i < prefill.size(); ++i)
                 prefill[i].push_back(prefill_rate(options_.prefill[i]));
-            for (size_t i = 0; i < decode_.size(); ++i)
-                decode_once(options_.depths[i], decode_[i]);
+            for (DecodeSamples &samples : decode_)
+                decode_once(samples);
         }
         for (size_t i = 0; i < prefill.size(); ++i)
             add_prefill(options_.prefill[i], std::move(prefill[i]));
-        for (size_t i = 0; i < decode_.size(); ++i)
-            add_decode(options_.depths[i], decode_[i]);
+        for (const DecodeSamples &samples : decode_)
+            add_decode(samples);
         describe();
         return std::move(report_);
     }
 
   private:
     struct DecodeSamples {
+        int64_t depth, sequences;
         std::vector<double> rates, probe, ratios;
         uint64_t kv_bytes = 0, kv_read = 0;
         double submits = 0, waits = 0;
@@ -180,13 +187,28 @@ class Bench {
         return rate;
     }
 
-    void decode_once(int64_t depth, DecodeSamples &samples) {
-        const int64_t before = tokens_before(depth);
+    void decode_once(DecodeSamples &samples) {
         const double bandwidth = probe_bandwidth();
-        session_.reset();
-        session_.prefill(std::span(ids_).first(static_cast<size_t>(before)));
-        (void)session_.logits();
-        advance(before);
+        const double rate = samples.sequences == 1 ? decode_one(samples) : decode_together(samples);
+        samples.rates.push_back(rate);
+        if (bandwidth > 0) {
+            const double steps = rate / static_cast<double>(samples.sequences);
+            samples.probe.push_back(bandwidth);
+            samples.ratios.push_back(steps * bytes_read(samples) / bandwidth);
+        }
+        advance(samples.sequences * options_.decode);
+    }
+
+    void fill(Session &session, int64_t tokens) {
+        session.reset();
+        session.prefill(std::span(ids_).first(static_cast<size_t>(tokens)));
+        (void)session.logits();
+        advance(tokens);
+    }
+
+    double decode_one(DecodeSamples &samples) {
+        const int64_t before = tokens_before(samples.depth);
+        fill(session_, before);
         const uint64_t kv_before = kv_in_use(session_.cache().cache());
         const auto start = Clock::now();
         for (int64_t i = 0; i < options_.decode; ++i) {
@@ -194,21 +216,55 @@ class Bench {
             (void)session_.greedy(); // a token comes out of every step, as in a run
         }
         const double rate = static_cast<double>(options_.decode) / seconds_since(start);
-        const uint64_t kv_after = kv_in_use(session_.cache().cache());
-        samples.rates.push_back(rate);
-        samples.kv_read = (kv_before + kv_after) / 2;
+        samples.kv_read = (kv_before + kv_in_use(session_.cache().cache())) / 2;
         const SessionStats &stats = session_.stats();
         samples.kv_bytes = stats.kv_bytes;
         const auto tokens = static_cast<double>(options_.decode);
         samples.submits = static_cast<double>(stats.decode_stream.submits) / tokens;
         samples.waits = static_cast<double>(stats.decode_stream.waits) / tokens;
-        if (bandwidth > 0) {
-            samples.probe.push_back(bandwidth);
-            samples.ratios.push_back(rate * bytes_read(samples) / bandwidth);
-        }
-        advance(options_.decode);
+        return rate;
     }
 
+    // Tokens per second of all sequences.
+    double decode_together(DecodeSamples &samples) {
+        const auto n = static_cast<size_t>(samples.sequences);
+        const int64_t before = tokens_before(samples.depth);
+        SessionBatch batch(pipeline_);
+        std::vector<std::unique_ptr<Session>> owned;
+        std::vector<Session *> sessions;
+        for (size_t i = 0; i < n; ++i) {
+            owned.push_back(batch.make_session());
+            sessions.push_back(owned.back().get());
+            fill(*sessions.back(), before);
+        }
+        const auto in_use = [&] {
+            uint64_t bytes = 0;
+            for (Session *session : sessions)
+                bytes += kv_in_use(session->cache().cache());
+            return bytes;
+        };
+        const uint64_t kv_before = in_use();
+        std::vector<int32_t> ids(n);
+        const auto start = Clock::now();
+        for (int64_t i = 0; i < options_.decode; ++i) {
+            ids.assign(n, ids_[static_cast<size_t>(before + i)]);
+            for (const auto &outcome : batch.decode(sessions, ids, SessionBatch::Read::greedy)) {
+                if (outcome.kind != SessionBatch::Outcome::Kind::done)
+                    throw_error(ErrorKind::resource, "decoding {} sequences at once: {}", n, outcome.detail);
+            }
+        }
+        const double seconds = seconds_since(start);
+        samples.kv_read = (kv_before + in_use()) / 2;
+        samples.kv_bytes = 0;
+        for (Session *session : sessions)
+            samples.kv_bytes += session->kv_bytes();
+        const auto steps = static_cast<double>(options_.decode);
+        samples.submits = static_cast<double>(batch.stats().stream.submits) / steps;
+        samples.waits = static_cast<double>(batch.stats().stream.waits) / steps;
+        return static_cast<double>(n) * steps / seconds;
+    }
+
+    // Of a step.
     double bytes_read(const DecodeSamples &samples) const {
         return static_cast<double>(pipeline_.weight_bytes_per_token() + samples.kv_read);
     }
@@ -223,19 +279,34 @@ class Bench {
         report_.prefill.push_back(std::move(result));
     }
 
-    void add_decode(int64_t depth, DecodeSamples &samples) {
+    void add_decode(const DecodeSamples &samples) {
         DecodeResult result;
-        result.depth = depth;
+        result.depth = samples.depth;
+        result.sequences = samples.sequences;
         result.tokens = options_.decode;
-        result.rate = Spread::of(std::move(samples.rates));
+        result.rate = Spread::of(samples.rates);
+        result.of_one = of_one(samples);
         result.kv_bytes = samples.kv_bytes;
-        result.kv_read_per_token = samples.kv_read;
-        result.bytes_per_second = result.rate.median * bytes_read(samples);
-        result.probe = Spread::of(std::move(samples.probe));
-        if (!samples.ratios.empty()) result.of_bandwidth = Spread::of(std::move(samples.ratios)).median;
+        result.kv_read_per_token = samples.kv_read / static_cast<uint64_t>(samples.sequences);
+        result.bytes_per_second =
+            result.rate.median / static_cast<double>(samples.sequences) * bytes_read(samples);
+        result.probe = Spread::of(samples.probe);
+        if (!samples.ratios.empty()) result.of_bandwidth = Spread::of(samples.ratios).median;
         result.submits = samples.submits;
         result.waits = samples.waits;
         report_.decode.push_back(std::move(result));
+    }
+
+    // How many times as fast as one sequence: in each round they were measured one after the other.
+    std::optional<double> of_one(const DecodeSamples &samples) const {
+        const auto one = std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
+            return other.depth == samples.depth && other.sequences == 1;
+        });
+        if (samples.sequences == 1 || one == decode_.end()) return std::nullopt;
+        std::vector<double> ratios;
+        for (size_t i = 0; i < samples.rates.size(); ++i)
+            ratios.push_back(samples.rates[i] / one->rates[i]);
+        return Spread::of(std::move(ratios)).median;
     }
 
     void describe() {
@@ -272,7 +343,7 @@ class Bench {
     Session session_;
     std::unique_ptr<BandwidthProbe> probe_;
     std::vector<int32_t> ids_;
-    std::vector<DecodeSamples> decode_; // by depth
+    std::vector<DecodeSamples> decode_; // by depth, then by sequences at once
     std::vector<double> plain_, prefetched_;
     int64_t done_ = 0, total_ = 0; // tokens
     uint64_t peak_before_probe_ = 0;

@@ -14,8 +14,10 @@ struct BenchOptions {
     std::vector<int64_t> prefill; // prompt lengths, tokens
     std::vector<int64_t> depths;  // tokens in the cache before a decode is timed
     int64_t decode = 64;          // tokens that are timed at each depth; 0: no decode
-    int64_t repeat = 3;           // of everything, interleaved: all tests once, then all again
-    uint64_t seed = 1;            // of the token ids
+    // At each depth so many sequences at once, each of which decodes so many tokens; above 1 as PipelineOptions::batch allows.
+    std::vector<int64_t> sequences = {1};
+    int64_t repeat = 3; // of everything, interleaved: all tests once, then all again
+    uint64_t seed = 1;  // of the token ids
     std::optional<uint64_t>
         probe_bytes;   // of the bandwidth probe's buffer; 0: no probes; unset: what no cache holds
     Progress progress; // stage "bench": tokens of all tests and repeats; may throw to stop
@@ -34,13 +36,16 @@ struct PrefillResult {
 
 struct DecodeResult {
     int64_t depth = 0, tokens = 0;
-    Spread rate;                    // tokens per second
+    int64_t sequences = 1; // that took steps together, `tokens` each
+    Spread rate;           // tokens per second, of all sequences together
+    std::optional<double>
+        of_one; // median over the repeats of the ratio to one sequence at the same depth, if that was measured
     uint64_t kv_bytes = 0;          // that the cache held at the end
     uint64_t kv_read_per_token = 0; // bytes of K and V that attention reads, averaged over the tokens
-    double bytes_per_second = 0;    // weights and K, V, at the median rate
+    double bytes_per_second = 0;    // weights once a step, and K, V of each sequence, at the median rate
     Spread probe; // memory bandwidth, bytes per second, measured before each repeat; no samples: no probe
     std::optional<double> of_bandwidth; // median over the repeats of their own ratios
-    double submits = 0, waits = 0;      // per token
+    double submits = 0, waits = 0;      // per step, which is a token of each sequence
 };
 
 struct BenchReport {

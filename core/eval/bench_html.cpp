@@ -67,12 +67,11 @@ std::string bytes_text(double value) {
 
 std::string table(const std::vector<BenchLine> &lines) {
     std::string out = "<div class=scroll><table><thead><tr>";
-    for (const char *head : {"model",     "weights",  "backend",          "KV",
-                             "policy",    "prompt",   "prefill tokens/s", "range",
-                             "of peak",   "depth",    "decode tokens/s",  "range",
-                             "of read",   "KV bytes", "memory",           "load s",
-                             "read GB/s", "machine",  "version",          "commit",
-                             "date",      "file"})
+    for (const char *head :
+         {"model",    "weights", "backend", "KV",        "policy",          "prompt",  "prefill tokens/s",
+          "range",    "of peak", "depth",   "at once",   "decode tokens/s", "range",   "of read",
+          "KV bytes", "memory",  "load s",  "read GB/s", "machine",         "version", "commit",
+          "date",     "file"})
         out += fmt::format("<th>{}</th>", head);
     out += "</tr></thead><tbody>\n";
     const auto as_number = [](const std::optional<int64_t> &n) {
@@ -82,7 +81,8 @@ std::string table(const std::vector<BenchLine> &lines) {
     for (const BenchLine &l : lines) {
         out += "<tr>" + text_cell(l.model) + text_cell(l.weights) + text_cell(l.backend) + text_cell(l.kv) +
                text_cell(l.policy) + number_cell(as_number(l.prefill_tokens), plain) + rate_cells(l.prefill) +
-               number_cell(as_number(l.depth), plain) + rate_cells(l.decode) +
+               number_cell(as_number(l.depth), plain) +
+               number_cell(l.decode ? as_number(l.sequences) : std::nullopt, plain) + rate_cells(l.decode) +
                number_cell(l.kv_bytes, bytes_text) + number_cell(l.peak_bytes, bytes_text) +
                number_cell(l.load_seconds, [](double v) { return fmt::format("{:.2f}", v); }) +
                number_cell(l.read_bandwidth, [](double v) { return fmt::format("{:.1f}", v / 1e9); }) +
@@ -133,17 +133,24 @@ std::map<std::string, size_t> colour_of(const std::vector<BenchLine> &lines) {
     return out;
 }
 
+std::string decode_name(const BenchLine &l) {
+    return l.sequences == 1 ? l.name : fmt::format("{} / {} at once", l.name, l.sequences);
+}
+
 // Decoding speed over the depth, a line for each configuration that was measured at two depths or more.
 std::string depth_chart(const std::vector<BenchLine> &lines) {
     std::map<std::string, std::vector<std::pair<double, double>>> series;
+    std::map<std::string, size_t> colour;
+    const auto colours_by_name = colour_of(lines);
     for (const BenchLine &l : lines) {
-        if (l.decode && l.depth) series[l.name].emplace_back(static_cast<double>(*l.depth), l.decode->median);
+        if (!l.decode || !l.depth) continue;
+        series[decode_name(l)].emplace_back(static_cast<double>(*l.depth), l.decode->median);
+        colour[decode_name(l)] = colours_by_name.at(l.name);
     }
     std::erase_if(series, [](const auto &one) { return one.second.size() < 2; });
-    const auto colours_by_name = colour_of(lines);
     std::vector<LineSeries> drawn;
     for (auto &[name, points] : series)
-        drawn.push_back({name, chart_colour(colours_by_name.at(name)), std::move(points)});
+        drawn.push_back({name, chart_colour(colour.at(name)), std::move(points)});
     const std::string chart = line_chart(std::move(drawn), ChartScale::linear);
     return chart.empty() ? chart : "<h2>Decoding over the depth, tokens/s</h2>\n" + chart;
 }
@@ -157,8 +164,8 @@ std::string bench_html(const std::vector<BenchLine> &lines, const std::string &t
     for (const BenchLine &l : lines) {
         const size_t c = colour.at(l.name);
         if (l.decode && l.depth)
-            decode.push_back({fmt::format("{} at {}", l.name, *l.depth), l.decode->median, l.decode->min,
-                              l.decode->max, rate_text(l.decode->median), c});
+            decode.push_back({fmt::format("{} at {}", decode_name(l), *l.depth), l.decode->median,
+                              l.decode->min, l.decode->max, rate_text(l.decode->median), c});
         if (l.prefill && l.prefill_tokens)
             prefill.push_back({fmt::format("{}, {} tokens", l.name, *l.prefill_tokens), l.prefill->median,
                                l.prefill->min, l.prefill->max, rate_text(l.prefill->median), c});

@@ -18,7 +18,8 @@ struct BenchRate {
 struct BenchLine {
     std::string name, model, weights, backend, kv, policy, machine, version, commit, date, file;
     std::optional<int64_t> prefill_tokens, depth;
-    std::optional<BenchRate> prefill, decode; // tokens per second
+    int64_t sequences = 1;                    // that decoded at once
+    std::optional<BenchRate> prefill, decode; // tokens per second, of all sequences together
     std::optional<double> kv_bytes, peak_bytes, load_seconds, read_bandwidth;
 };
 

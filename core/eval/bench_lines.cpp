@@ -99,6 +99,7 @@ void add_lines(const Json &json, const fs::path &file, std::vector<BenchLine> &l
         if (i < decode.size()) {
             line.depth = whole(member(decode[i], "depth"));
             line.decode = rate(decode[i], "of_bandwidth");
+            line.sequences = std::max<int64_t>(1, whole(member(decode[i], "sequences")).value_or(1));
             line.kv_bytes = number(member(decode[i], "kv_bytes"));
         }
         lines.push_back(std::move(line));

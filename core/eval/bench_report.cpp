@@ -73,6 +73,7 @@ std::string decode_table(const BenchReport &r) {
     std::vector<Row> rows{
         {"decode", "tokens/s", "spread", "range", "ms/token", "GB/s", "of read", "KV", "submits", "waits"}};
     for (const DecodeResult &d : r.decode) {
+        if (d.sequences > 1) continue;
         rows.push_back({fmt::format("{} tokens at {}", d.tokens, d.depth), rate_text(d.rate.median),
                         spread_text(d.rate), range_text(d.rate),
                         rate_text(d.rate.median > 0 ? 1000 / d.rate.median : 0), giga(d.bytes_per_second),
@@ -80,6 +81,28 @@ std::string decode_table(const BenchReport &r) {
                         fmt::format("{:.1f}", d.waits)});
     }
     return aligned_table(rows);
+}
+
+// Several sequences in one step.
+std::string batch_table(const BenchReport &r) {
+    std::vector<Row> rows{{"decode at once", "tokens/s", "spread", "range", "each", "x one", "ms/step",
+                           "GB/s", "of read", "KV", "submits", "waits"}};
+    for (const DecodeResult &d : r.decode) {
+        if (d.sequences == 1) continue;
+        const double each = d.rate.median / static_cast<double>(d.sequences);
+        rows.push_back({fmt::format("{} sequences, {} tokens at {}", d.sequences, d.tokens, d.depth),
+                        rate_text(d.rate.median), spread_text(d.rate), range_text(d.rate), rate_text(each),
+                        d.of_one ? fmt::format("{:.2f}", *d.of_one) : "-",
+                        rate_text(each > 0 ? 1000 / each : 0), giga(d.bytes_per_second),
+                        percent(d.of_bandwidth), format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
+                        fmt::format("{:.1f}", d.waits)});
+    }
+    return aligned_table(rows);
+}
+
+bool has_sequences(const BenchReport &r, bool several) {
+    return std::any_of(r.decode.begin(), r.decode.end(),
+                       [&](const DecodeResult &d) { return (d.sequences > 1) == several; });
 }
 
 std::string probe_text(const BenchReport &r) {
@@ -121,7 +144,8 @@ Json probe_json(const BenchReport &r) {
 std::string bench_table(const BenchReport &report, std::string_view version) {
     std::string out = heading(report, version);
     if (!report.prefill.empty()) out.append(1, '\n').append(prefill_table(report));
-    if (!report.decode.empty()) out.append(1, '\n').append(decode_table(report));
+    if (has_sequences(report, false)) out.append(1, '\n').append(decode_table(report));
+    if (has_sequences(report, true)) out.append(1, '\n').append(batch_table(report));
     return out.append(1, '\n').append(probe_text(report));
 }
 
@@ -138,14 +162,16 @@ Json bench_json(const BenchReport &r, std::string_view version) {
         decode.push_back(
             {{"depth", d.depth},
              {"tokens", d.tokens},
+             {"sequences", d.sequences},
              {"tokens_per_second", spread_json(d.rate)},
+             {"of_one", optional_json(d.of_one)},
              {"bytes_per_second", d.bytes_per_second},
              {"kv_bytes_read_per_token", d.kv_read_per_token},
              {"read_probe_bytes_per_second", d.probe.samples.empty() ? Json(nullptr) : spread_json(d.probe)},
              {"of_bandwidth", optional_json(d.of_bandwidth)},
              {"kv_bytes", d.kv_bytes},
-             {"submits_per_token", d.submits},
-             {"waits_per_token", d.waits}});
+             {"submits_per_token", d.submits / static_cast<double>(d.sequences)},
+             {"waits_per_token", d.waits / static_cast<double>(d.sequences)}});
     }
     return {{"version", version},
             {"machine", {{"cpu", r.cpu}, {"processors", r.threads}, {"memory_bytes", r.memory_bytes}}},

@@ -168,6 +168,47 @@ TEST_CASE("the table is aligned and the object has what it shows") {
     CHECK(json.at("backend").at("fallback_ops") == 3);
 }
 
+TEST_CASE("several sequences at once are measured beside one alone") {
+    PipelineOptions pipeline_options;
+    pipeline_options.batch = 3;
+    Pipeline pipeline(
+        pipeline::config_from_overrides(
+            {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu"}),
+        pipeline_options);
+    BenchOptions options = small();
+    options.prefill.clear();
+    options.depths = {0, 20};
+    options.sequences = {1, 3};
+    uint64_t last = 0, whole = 0;
+    options.progress = [&](const char *, uint64_t done, uint64_t total) {
+        last = done;
+        whole = total;
+    };
+    const BenchReport r = run_bench(pipeline, options);
+    CHECK(last == whole);
+    CHECK(whole == 2 * (1 + 3) * (1 + 4 + 20 + 4));
+    REQUIRE(r.decode.size() == 4);
+    const DecodeResult &one = r.decode[2], &three = r.decode[3];
+    CHECK(one.sequences == 1);
+    CHECK_FALSE(one.of_one.has_value());
+    CHECK(three.sequences == 3);
+    CHECK(three.depth == 20);
+    CHECK(three.of_one.has_value());
+    CHECK(three.rate.samples.size() == 2);
+    CHECK(three.kv_bytes == 3 * one.kv_bytes);
+    CHECK(three.kv_read_per_token == one.kv_read_per_token);
+    CHECK(three.submits == one.submits);
+    const std::string text = bench_table(r, "1");
+    INFO(text);
+    CHECK(text.find("decode at once") != std::string::npos);
+    CHECK(text.find("3 sequences, 4 tokens at 20") != std::string::npos);
+    const auto json = bench_json(r, "1");
+    CHECK(json.at("decode").at(3).at("sequences") == 3);
+    CHECK(json.at("decode").at(2).at("of_one").is_null());
+    options.sequences = {4};
+    CHECK_THROWS_AS(run_bench(pipeline, options), Error);
+}
+
 TEST_CASE("what cannot be measured is refused before anything runs") {
     Pipeline pipeline(tiny({"model.context=64"}));
     const auto refused = [&](auto change) {

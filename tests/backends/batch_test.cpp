@@ -1,0 +1,94 @@
+// Several sequences at once on each GPU backend: each writes what it writes alone there. Steps of rows go through keel.batched_decode/1,
+// but where a policy collects something from each step.
+#include "support/error_text.hpp"
+#include "support/texts_at_once.hpp"
+
+#include <cstdlib>
+#include <sstream>
+
+using namespace keel;
+using namespace keel::test;
+
+namespace {
+
+struct PoclCache {
+    PoclCache() {
+        setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
+        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
+    }
+};
+const PoclCache pocl_cache;
+
+// NULL if this machine has no device for the backend.
+std::unique_ptr<Pipeline> make(const std::string &backend, const std::string &kv, const std::string &policy,
+                               uint32_t batch) {
+    std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                                     "backend.plugin=" + backend,
+                                     "model.context=256",
+                                     "kv.dtype=" + kv,
+                                     "policy.plugin=" + policy,
+                                     "strict=true",
+                                     "sampling.temperature=0",
+                                     "sampling.repetition_penalty=1"};
+    if (policy != "none") sets.emplace_back("policy.budget.tokens=16");
+    if (policy == "snapkv") sets.emplace_back("policy.params.window=8");
+    PipelineOptions options;
+    options.batch = batch;
+    try {
+        return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
+    } catch (const Error &error) {
+        if (std::string(error.what()).find("finds no device") == std::string::npos) throw;
+        WARN(error.what());
+        return nullptr;
+    }
+}
+
+} // namespace
+
+TEST_CASE("texts written at once on a GPU backend are those written alone there") {
+    struct Cell {
+        const char *kv, *policy;
+        uint32_t batch;
+    };
+    const Cell cells[] = {{"f32", "none", 3},  {"f16", "none", 6},   {"q8_0", "sliding_window", 3},
+                          {"q4_0", "none", 2}, {"f16", "snapkv", 3}, {"f16", "sliding_window", 5}};
+    std::istringstream words(KEEL_BACKENDS);
+    for (std::string backend; words >> backend;) {
+        for (const Cell &cell : cells) {
+            INFO(backend << ", KV " << cell.kv << ", " << cell.policy << ", " << cell.batch << " at once");
+            const auto pipeline = make(backend, cell.kv, cell.policy, cell.batch);
+            if (!pipeline) break;
+            CHECK(pipeline->graph().attends_together());
+            const std::vector<Wish> all = wishes(*pipeline->tokenizer(), cell.batch + 1, 8);
+            check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all),
+                             cell.kv);
+        }
+    }
+}
+
+TEST_CASE("a step of several sequences on a GPU backend queues no more ops than one of a single sequence") {
+    std::istringstream words(KEEL_BACKENDS);
+    for (std::string backend; words >> backend;) {
+        INFO(backend);
+        const auto pipeline = make(backend, "f16", "none", 4);
+        if (!pipeline) continue;
+        SessionBatch batch(*pipeline);
+        std::vector<std::unique_ptr<Session>> owned;
+        std::vector<Session *> sessions;
+        for (int i = 0; i < 4; ++i) {
+            owned.push_back(batch.make_session());
+            owned.back()->prefill(std::vector<int32_t>(static_cast<size_t>(5 + 3 * i), 7));
+            sessions.push_back(owned.back().get());
+        }
+        const std::vector<int32_t> ids(4, 9);
+        batch.decode(sessions, ids, SessionBatch::Read::greedy);
+        const auto one_step = [&](size_t n) {
+            const Stream::Counters before = pipeline->counters();
+            batch.decode(std::span(sessions).first(n), std::span(ids).first(n), SessionBatch::Read::greedy);
+            const Stream::Counters after = pipeline->counters();
+            CHECK(after.waits - before.waits == 1);
+            return after.ops - before.ops;
+        };
+        CHECK(one_step(4) == one_step(1));
+    }
+}
