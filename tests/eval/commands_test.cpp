@@ -103,9 +103,11 @@ TEST_CASE("keel bench sync measures every strategy and draws the curve") {
     const ProcessResult refused = run_keel({"bench", "sync", tiny, "--html", (folder / "mine.txt").string()});
     CHECK(refused.code == 2);
     CHECK(contains(refused.err, "something is there already"));
-    const ProcessResult hybrid =
-        run_keel({"bench", "sync", tiny, "--set", "hybrid.backends={a: cpu, b: cpu}", "--set",
-                  "hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]"});
+    const std::filesystem::path config =
+        folder.write("hybrid.yaml", "model: " + tiny +
+                                        "\nhybrid:\n  backends: {a: {plugin: cpu}, b: {plugin: cpu}}\n"
+                                        "  layers: [{range: 0-2, on: a}, {range: 3-5, on: b}]\n");
+    const ProcessResult hybrid = run_keel({"bench", "sync", config.string()});
     CHECK(hybrid.code == 2);
     CHECK(contains(hybrid.err, "run on one backend"));
     for (const std::vector<std::string> &wrong :
