@@ -33,6 +33,7 @@ struct RunOptions {
     std::optional<int64_t> logprobs;
     std::string save_session, load_session;
     std::string prompts, output;
+    uint32_t batch = 1;
 };
 
 // -p, then -f, then a pipe, then the config. A loaded session goes on without a prompt too, and the config's began it.
@@ -180,6 +181,7 @@ int run_pipeline(const RunOptions &o, const Program &program) {
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
     options.quiet_fallbacks = o.explain || o.explain_only;
+    options.batch = o.batch;
     const InterruptGuard guard(*options.host);
     Pipeline pipeline(config, options);
     console().clear_progress();
@@ -214,6 +216,8 @@ void add_run(CLI::App &app, Program &program) {
           "text, ids, stop reason and speeds as one object"},
          {"keel run models/tiny --prompts questions.jsonl --output answers.jsonl",
           "many prompts, one JSON object a line; started again it goes on where it was"},
+         {"keel run models/tiny --prompts questions.jsonl --output answers.jsonl --batch 8",
+          "eight of them at once: the same answers, sooner"},
          {"keel run models/tiny -f long.txt --save-session long.session",
           "and 'keel run models/tiny --load-session long.session -p \"...\"' needs not read it again"}});
     auto o = std::make_shared<RunOptions>();
@@ -273,6 +277,14 @@ void add_run(CLI::App &app, Program &program) {
             ->type_name("FILE")
             ->needs(prompts);
     prompts->needs(output);
+    command
+        .add_option(
+            "--batch", o->batch,
+            "Write so many of the answers at once, in steps that read the weights once for all of them")
+        ->type_name("N")
+        ->check(CLI::Range(1, 256))
+        ->needs(prompts)
+        ->capture_default_str();
     command.add_flag("--explain", o->explain, "Print who runs each op, on standard error, then run");
     o->trace.add_to(command);
     command.add_flag("--explain-only", o->explain_only, "Print that on standard output and stop")

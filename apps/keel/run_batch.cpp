@@ -8,6 +8,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "pipeline/generate_batch.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -231,59 +232,138 @@ void BatchOutput::write(const Json &json) {
     }
 }
 
-int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, BatchOutput &output,
-              const GenerateOptions &options, const Program &program) {
-    size_t answered = 0, failed = 0, skipped = 0, at = 0;
-    uint64_t tokens = 0;
-    const auto start = std::chrono::steady_clock::now();
+namespace {
+
+// The answers of a run: their lines, and how many there are.
+class Answers {
+  public:
+    Answers(Pipeline &pipeline, BatchOutput &output)
+        : pipeline_(pipeline), output_(output), start_(std::chrono::steady_clock::now()) {}
+
+    void skip() { ++skipped_; }
+
+    void write(const BatchPrompt &prompt, const GenerateResult &result) {
+        if (result.reason == StopReason::cancelled) throw Interrupted{}; // half an answer is none
+        if (result.reason == StopReason::device_lost) throw_error(ErrorKind::runtime, "{}", result.detail);
+        Json line = line_of(prompt), whole = result_json(pipeline_, prompt.prompt, result);
+        for (const char *key : {"text", "ids", "stop", "logprobs"}) {
+            if (whole.contains(key)) line[key] = std::move(whole[key]);
+        }
+        line["seconds"] = result.stats.prefill_seconds + result.stats.decode_seconds;
+        line["prompt_tokens"] = result.stats.prefill_tokens;
+        output_.write(line);
+        tokens_ += result.ids.size();
+        ++answered_;
+    }
+
+    // One that does not fit says so in its place; the rest goes on. A run that fails as such does not.
+    void write(const BatchPrompt &prompt, const Error &error) {
+        if (error.kind() != ErrorKind::resource && error.kind() != ErrorKind::usage) throw error;
+        Json line = line_of(prompt);
+        line["error"] = error.what();
+        output_.write(line);
+        ++failed_;
+    }
+
+    int finish(const Program &program) const {
+        console().clear_progress();
+        if (!program.quiet) console().faint(text() + "\n");
+        return failed_ + output_.failed() > 0 ? 1 : 0;
+    }
+
+  private:
+    Json line_of(const BatchPrompt &prompt) const {
+        return {{"id", Json::parse(prompt.id)}, {"prompt", prompt.prompt}, {"settings", output_.settings()}};
+    }
+
+    std::string text() const {
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+        std::string text = fmt::format("{} prompt{} answered, {} tokens written in {:.1f} s", answered_,
+                                       answered_ == 1 ? "" : "s", tokens_, seconds);
+        if (skipped_ > 0) text += fmt::format(" | {} were done before", skipped_);
+        if (failed_ > 0)
+            text += fmt::format(" | {} could not be answered, see \"error\" in their lines", failed_);
+        if (output_.failed() > 0) text += fmt::format(" | {} could not be answered before", output_.failed());
+        return text;
+    }
+
+    Pipeline &pipeline_;
+    BatchOutput &output_;
+    std::chrono::steady_clock::time_point start_;
+    size_t answered_ = 0, failed_ = 0, skipped_ = 0;
+    uint64_t tokens_ = 0;
+};
+
+GenerateOptions options_of(const BatchPrompt &prompt, const GenerateOptions &options) {
+    GenerateOptions own = options;
+    own.max_tokens = prompt.max_tokens.value_or(options.max_tokens);
+    own.sampling.seed = prompt.seed.value_or(options.sampling.seed);
+    return own;
+}
+
+void answer_one_by_one(Pipeline &pipeline, std::span<const BatchPrompt *const> prompts,
+                       const GenerateOptions &options, size_t skipped, Answers &answers) {
     Session session(pipeline);
-    for (const BatchPrompt &prompt : prompts) {
-        console().progress("prompts", at++, prompts.size(), Console::Unit::items);
-        if (output.is_done(prompt)) {
-            ++skipped;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        const BatchPrompt &prompt = *prompts[i];
+        console().progress("prompts", skipped + i, skipped + prompts.size(), Console::Unit::items);
+        check_interrupt();
+        session.reset();
+        GenerateResult result;
+        try {
+            result =
+                generate(session, pipeline.tokenizer()->encode(prompt.prompt), options_of(prompt, options));
+        } catch (const Error &error) {
+            answers.write(prompt, error);
             continue;
         }
+        answers.write(prompt, result);
+    }
+}
+
+void answer_at_once(Pipeline &pipeline, std::span<const BatchPrompt *const> prompts,
+                    const GenerateOptions &options, size_t skipped, Answers &answers) {
+    SessionBatch batch(pipeline);
+    size_t begun = 0, ended = 0;
+    const auto next = [&]() -> std::optional<TextRequest> {
         check_interrupt();
-        GenerateOptions own = options;
-        own.max_tokens = prompt.max_tokens.value_or(options.max_tokens);
-        own.sampling.seed = prompt.seed.value_or(options.sampling.seed);
-        Json line = {
-            {"id", Json::parse(prompt.id)}, {"prompt", prompt.prompt}, {"settings", output.settings()}};
-        session.reset();
-        try {
-            const GenerateResult result = generate(session, pipeline.tokenizer()->encode(prompt.prompt), own);
-            if (result.reason == StopReason::cancelled) throw Interrupted{}; // half an answer is none
-            if (result.reason == StopReason::device_lost)
-                throw_error(ErrorKind::runtime, "{}", result.detail);
-            Json whole = result_json(pipeline, prompt.prompt, result);
-            for (const char *key : {"text", "ids", "stop", "logprobs"}) {
-                if (whole.contains(key)) line[key] = std::move(whole[key]);
-            }
-            line["seconds"] = result.stats.prefill_seconds + result.stats.decode_seconds;
-            line["prompt_tokens"] = result.stats.prefill_tokens;
-            tokens += result.ids.size();
-            ++answered;
-        } catch (const Error &e) {
-            // One that does not fit says so in its place; the rest goes on. A run that fails as such does not.
-            if (e.kind() != ErrorKind::resource && e.kind() != ErrorKind::usage) throw;
-            line["error"] = e.what();
-            ++failed;
+        if (begun == prompts.size()) return std::nullopt;
+        const BatchPrompt &prompt = *prompts[begun++];
+        return TextRequest{pipeline.tokenizer()->encode(prompt.prompt), options_of(prompt, options)};
+    };
+    const auto done = [&](size_t number, const GenerateResult &result, const Error *error) {
+        console().progress("prompts", skipped + ++ended, skipped + prompts.size(), Console::Unit::items);
+        if (error != nullptr) {
+            answers.write(*prompts[number], *error);
+        } else {
+            answers.write(*prompts[number], result);
         }
-        output.write(line);
+    };
+    console().progress("prompts", skipped, skipped + prompts.size(), Console::Unit::items);
+    generate_batch(batch, pipeline, next, done);
+}
+
+} // namespace
+
+int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, BatchOutput &output,
+              const GenerateOptions &options, const Program &program) {
+    Answers answers(pipeline, output);
+    std::vector<const BatchPrompt *> left;
+    for (const BatchPrompt &prompt : prompts) {
+        if (output.is_done(prompt)) {
+            answers.skip();
+        } else {
+            left.push_back(&prompt);
+        }
     }
-    console().clear_progress();
-    if (!program.quiet) {
-        const double seconds =
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        std::string text = fmt::format("{} prompt{} answered, {} tokens written in {:.1f} s", answered,
-                                       answered == 1 ? "" : "s", tokens, seconds);
-        if (skipped > 0) text += fmt::format(" | {} were done before", skipped);
-        if (failed > 0)
-            text += fmt::format(" | {} could not be answered, see \"error\" in their lines", failed);
-        if (output.failed() > 0) text += fmt::format(" | {} could not be answered before", output.failed());
-        console().faint(text + "\n");
+    const size_t skipped = prompts.size() - left.size();
+    if (pipeline.batch() > 1) {
+        answer_at_once(pipeline, left, options, skipped, answers);
+    } else {
+        answer_one_by_one(pipeline, left, options, skipped, answers);
     }
-    return failed + output.failed() > 0 ? 1 : 0;
+    return answers.finish(program);
 }
 
 } // namespace keel::cli

@@ -2,6 +2,7 @@
 #include "apps/keel_process.hpp"
 
 #include <algorithm>
+#include <map>
 
 using namespace keel::test;
 
@@ -137,6 +138,52 @@ TEST_CASE("An output that is something else is not written into") {
     CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder.path().string()})),
                    "directory"));
     CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", "/dev/null"})), "not a file"));
+}
+
+TEST_CASE("Prompts that are answered at once get the answers that they get one by one") {
+    const TempFolder folder;
+    std::string lines;
+    const std::vector<std::string> texts = {"Once upon a time", "The wolf", "The king said", "A fox",
+                                            "In the"};
+    for (size_t i = 0; i < texts.size(); ++i)
+        lines += "{\"id\": " + std::to_string(i) + ", \"prompt\": \"" + texts[i] +
+                 "\", \"seed\": " + std::to_string(i) +
+                 ", \"max_tokens\": " + std::to_string(4 + 5 * (i % 3)) + "}\n";
+    // one that never fits, in the middle of the others
+    std::string long_text;
+    for (int i = 0; i < 200; ++i)
+        long_text += "word ";
+    lines +=
+        "{\"id\": \"long\", \"prompt\": \"" + long_text + "\"}\n{\"id\": \"last\", \"prompt\": \"Then\"}\n";
+    const std::string in = folder.write("in.jsonl", lines).string();
+    const auto answers = [&](const std::string &out, std::vector<std::string> more) {
+        std::vector<std::string> command = {
+            "run",        tiny,  "--prompts", in,    "--output", folder / out, "--weights",   "q4_0",
+            "--kv-dtype", "f32", "--context", "100", "-n",       "12",         "--ignore-eos"};
+        command.insert(command.end(), more.begin(), more.end());
+        const ProcessResult r = run_keel(command);
+        INFO(r.err);
+        CHECK(r.code == 1); // one could not be answered
+        CHECK(contains(r.err, "6 prompts answered"));
+        std::map<std::string, nlohmann::json> by_id;
+        for (nlohmann::json &line : lines_of(folder / out)) {
+            line.erase("seconds");
+            by_id[line.at("id").dump()] = line;
+        }
+        return by_id;
+    };
+    const auto one = answers("one.jsonl", {});
+    REQUIRE(one.size() == 7);
+    CHECK(contains(one.at("\"long\"").at("error").get<std::string>(), "model.context"));
+    CHECK(answers("three.jsonl", {"--batch", "3"}) == one);
+    CHECK(answers("eight.jsonl", {"--batch", "8"}) == one);
+    CHECK(contains(failure(run_keel({"run", tiny, "-p", "a", "--batch", "2"})), "--prompts"));
+    CHECK(
+        contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder / "x", "--batch", "0"})),
+                 "--batch"));
+    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder / "x", "--batch", "2",
+                                     "--set", "kv.max_mib=8"})),
+                   "kv.max_mib"));
 }
 
 TEST_CASE("Log-probabilities are printed behind the text, or in its JSON") {
