@@ -13,15 +13,10 @@ if(KEEL_SANITIZE)
   add_link_options(-fsanitize=${KEEL_SANITIZE})
 endif()
 
-if(KEEL_FUZZ)
-  # every library reports its coverage; only the fuzz targets link the fuzzer itself
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
-
 # keel_quick_to_build(NAME): where no time is spent when it runs, a sanitizer's checks are compiled without optimization, which halves
-# the time of the build. Not for fuzz targets: they search as fast as they run.
+# the time of the build.
 function(keel_quick_to_build name)
-  if(KEEL_SANITIZE AND NOT KEEL_FUZZ)
+  if(KEEL_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
   endif()
 endfunction()
@@ -33,6 +28,9 @@ function(keel_layer name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/core)
   target_link_libraries(${name} PUBLIC keel_sdk ${ARG_LINK} PRIVATE keel_flags ${ARG_PRIVATE_LINK})
+  if(KEEL_FUZZ) # layers and fuzz targets report their coverage; only the targets link the fuzzer itself
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
 endfunction()
 
 # keel_test(NAME LABELS fast SOURCES ... LINK ...): a Catch2 program whose cases become ctest entries.

@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 case ${1:-} in asan | tsan) ;; *) echo "usage: $0 asan|tsan" >&2; exit 2 ;; esac
-scripts/install-packages.sh test
+scripts/install-packages.sh check
 cmake --preset "$1" -DKEEL_BUILD_BENCHMARKS=OFF >/dev/null
 if [ "$1" = tsan ]; then
     # What runs on more than one thread; parsers and their like have nothing to race with. Of the program as users run it the
