@@ -171,10 +171,7 @@ TEST_CASE("the table is aligned and the object has what it shows") {
 TEST_CASE("several sequences at once are measured beside one alone") {
     PipelineOptions pipeline_options;
     pipeline_options.batch = 3;
-    Pipeline pipeline(
-        pipeline::config_from_overrides(
-            {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu"}),
-        pipeline_options);
+    Pipeline pipeline(tiny(), pipeline_options);
     BenchOptions options = small();
     options.prefill.clear();
     options.depths = {0, 20};
