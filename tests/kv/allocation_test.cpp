@@ -57,8 +57,8 @@ TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues
     Rig rig("reference", shape);
     Gathered all;
     all.window = 40;
-    all.running.emplace();
-    all.stats.emplace();
+    all.running = Gathered::Running{};
+    all.stats = Gathered::Stats{};
     CachePlan plan(rig.executor(), shape, rig.executor().device().host(), {}, all);
     CacheManager manager(plan, KEEL_BUFFER_DEVICE);
     const auto step = [&](StepKind kind, int64_t n) {

@@ -234,7 +234,8 @@ TEST_CASE("split GGUF files are one model, and parts that do not belong together
         folder.write("m-00002-of-00002.gguf", second.bytes());
         return folder.write("m-00001-of-00002.gguf", first.bytes());
     };
-    auto [first, second] = split();
+    auto parts = split(); // by name: a lambda may not hold on to a structured binding
+    auto &first = parts.first, &second = parts.second;
     const fs::path path = write(first, second);
     const auto source = open_model_source(path);
     CHECK(source->file_count() == 2);
