@@ -195,10 +195,14 @@ std::string closing_line(const GenerateResult &r) {
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);
-    if (s.replay_parts > 0)
-        line += fmt::format(" | decode steps replayed: {} of {}{}", s.decode_stream.replays,
-                            s.decode_tokens * s.replay_parts,
+    if (s.replay_parts > 0) {
+        // A hybrid's decode steps are more than its tokens: those of a warm-up run twice, on parts that come and go.
+        const std::string of = s.moves.empty() && s.decode_stream.replays <= s.decode_tokens * s.replay_parts
+                                   ? fmt::format(" of {}", s.decode_tokens * s.replay_parts)
+                                   : ", those of warm-ups with them";
+        line += fmt::format(" | decode steps replayed: {}{}{}", s.decode_stream.replays, of,
                             s.no_replay.empty() ? "" : " (" + s.no_replay + ")");
+    }
     for (const BackendMove &move : s.moves)
         line += "\nswitch: " + move_text(move);
     return line;

@@ -90,7 +90,8 @@ void check_turns(const HybridSection &hybrid) {
     check_switch(hybrid);
     const std::string &decode = hybrid.decode->empty() ? hybrid.backends->front().name : *hybrid.decode;
     const std::string &prefill = hybrid.prefill->empty() ? decode : *hybrid.prefill;
-    if (*hybrid.switching.to == decode && prefill == decode) {
+    if (*hybrid.switching.to == decode &&
+        (prefill == decode || !hybrid.switching.has(SwitchTrigger::pressure))) {
         throw_error(ErrorKind::input, "{}: 'hybrid.switch.to' names {}, where decode runs already",
                     to_string(hybrid.switching.to.where), decode);
     }

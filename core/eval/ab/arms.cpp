@@ -75,7 +75,10 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
 bool AbArms::may_share(size_t run) const {
     const AbRun &r = experiment_.runs[run];
     // Under a cap on the cache's bytes, copies would take from each other what each has for itself alone.
-    return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill && !r.config.kv.max_bytes();
+    // What a copy evicts its parent still holds: nothing would be freed by the eviction that a log tells of.
+    const bool is_logged = !options_.log_folder.empty() && !r.keeps_all;
+    return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill && !r.config.kv.max_bytes() &&
+           !is_logged;
 }
 
 // Puts the runs of a base into as few groups as can share a prefill each: what one prefill collects it collects in one form.
@@ -104,7 +107,10 @@ CachePlan &AbArms::plan(size_t run, uint64_t seed) {
     if (made != nullptr) return *made;
     pipeline::PolicySection section = r.config.policy;
     if (r.is_seeded) section.seed.value = static_cast<int64_t>(seed);
-    if (!options_.log_folder.empty()) section.log.value = log_path(r, seed);
+    if (!options_.log_folder.empty()) {
+        section.log.value = log_path(r, seed);
+        section.log_positions.value = true; // what `keel eval log` draws
+    }
     made = &p.add_policy(section);
     return *made;
 }

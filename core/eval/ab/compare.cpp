@@ -256,7 +256,10 @@ std::string ab_comparison_text(const AbComparison &c) {
         fmt::format("\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
                     "are not shown to "
                     "be within it{}\n",
-                    c.passed() ? "passed" : "worse", c.decided, c.worse, c.statistics.margin, c.unproven,
+                    c.passed()    ? "passed"
+                    : c.worse > 0 ? "worse"
+                                  : "not passed",
+                    c.decided, c.worse, c.statistics.margin, c.unproven,
                     !c.strict                    ? ""
                     : c.lost + c.lost_items == 0 ? " (--strict: these count)"
                                                  : " (--strict: these count, and so does what is missing)");

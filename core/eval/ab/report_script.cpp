@@ -68,6 +68,8 @@ function forest(c,reach){
  svg.append(sv("rect",{x:left,y:0,width:Math.max(0,right-left),height:h,style:"fill:var(--grid)"}),
   sv("line",{x1:w/2,x2:w/2,y1:0,y2:h,style:"stroke:var(--soft)","stroke-dasharray":"2 2"}));
  if(c.low!==null)svg.append(sv("line",{x1:x(c.low),x2:x(c.high),y1:h/2,y2:h/2,style:"stroke:"+colour,"stroke-width":3}));
+ const arrow=(side,beyond)=>{if(beyond)svg.append(sv("path",{d:side<0?`M0 ${h/2}l6 -5v10z`:`M${w} ${h/2}l-6 -5v10z`,style:"fill:"+colour}))};
+ arrow(-1,Math.min(c.effect||0,c.low||0)<-reach*1.001);arrow(1,Math.max(c.effect||0,c.high||0)>reach*1.001);
  if(c.effect!==null)svg.append(sv("circle",{cx:x(c.effect),cy:h/2,r:4,style:"fill:"+colour}));
  return svg}
 function verdictChip(c){
@@ -77,7 +79,7 @@ const lessThan=(c)=>c.seen===null?"nothing":c.ratio?percent(c.seen).replace("+",
 function reaches(list){
  const out=new Map(),key=c=>c.metric+c.ratio,groups=new Map();
  for(const c of list)if(c.n)(groups.get(key(c))||groups.set(key(c),[]).get(key(c))).push(Math.max(Math.abs(c.effect),Math.abs(c.low||0),Math.abs(c.high||0)));
- for(const[k,v]of groups){v.sort((a,b)=>a-b);out.set(k,v[Math.floor((v.length-1)*0.95)]||1)}
+ for(const[k,v]of groups){v.sort((a,b)=>a-b);out.set(k,v[v.length>20?Math.floor((v.length-1)*0.95):v.length-1]||1)}
  return c=>out.get(key(c))||1}
 function verdictTable(host,list,bytesColumn,first){
  const reach=reaches(list);

@@ -385,6 +385,9 @@ void AbRunner::warn_of_short_answers(const Task &task) {
 AbCost AbRunner::cost() {
     constexpr size_t sampled = 8;
     AbCost cost;
+    fill_header();
+    if (std::error_code error; options_.resume && fs::exists(results(), error)) // what a run would refuse
+        require_same_experiment(results(), read_ab_header(results()), options_.header);
     const uint64_t prefills = arms_->prefills();
     uint64_t per_document = 0, capped = 0;
     for (const AbRun &run : experiment_.runs) {
