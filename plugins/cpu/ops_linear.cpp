@@ -201,8 +201,11 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
             round_rows(ctx, job, memory, share(job.m, 1, team));
             team.barrier();
         }
+        // There is no memory where no task needs a panel.
         float *panel =
-            reinterpret_cast<float *>(memory + static_cast<uint64_t>(job.panel_bytes) * team.worker);
+            memory == nullptr
+                ? nullptr
+                : reinterpret_cast<float *>(memory + static_cast<uint64_t>(job.panel_bytes) * team.worker);
         for (;;) {
             const int64_t task = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
             if (task >= c.n_tasks * c.m_tasks) return;
