@@ -199,6 +199,16 @@ TEST_CASE("config check passes every shipped config") {
         if (entry.path().extension() != ".yaml") continue;
         const ProcessResult r = run_keel({"config", "check", entry.path().string()});
         INFO(r.err);
+        // A build under a sanitizer has no GPU backends; their pipelines are refused for that reason alone.
+        const auto is_for_want_of = [&](const std::string &backend) {
+            return !std::filesystem::exists(std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/" + backend +
+                                            ".so") &&
+                   contains(r.err, "no plugin '" + backend + "'");
+        };
+        if (is_for_want_of("opencl") || is_for_want_of("vulkan")) {
+            CHECK(r.code == 2);
+            continue;
+        }
         CHECK(r.code == 0);
         CHECK(contains(r.out, ": ok: "));
     }
