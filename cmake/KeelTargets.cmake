@@ -1,5 +1,6 @@
 # How Keel's own libraries, programs and tests are declared: one place for warnings, sanitizers and labels.
 include(KeelPlugin)
+include(KeelPrecompiled)
 add_custom_target(keel_plugins) # all plugins that the tree ships
 
 add_library(keel_flags INTERFACE)
@@ -13,11 +14,13 @@ if(KEEL_SANITIZE)
   add_link_options(-fsanitize=${KEEL_SANITIZE})
 endif()
 
-# keel_quick_to_build(NAME): where no time is spent when it runs, a sanitizer's checks are compiled without optimization, which halves
-# the time of the build.
+# keel_quick_to_build(NAME [COLD]): where little time is spent when it runs, a sanitizer's checks are compiled without optimization, which
+# halves the time of the build. COLD: none is, so that builds for speed do not optimize it as the rest, either (a third of its time).
 function(keel_quick_to_build name)
   if(KEEL_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
+  elseif("COLD" IN_LIST ARGN)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   endif()
 endfunction()
 
@@ -28,8 +31,22 @@ function(keel_layer name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/core)
   target_link_libraries(${name} PUBLIC keel_sdk ${ARG_LINK} PRIVATE keel_flags ${ARG_PRIVATE_LINK})
+  list(LENGTH ARG_SOURCES files)
+  if(files GREATER 12)
+    keel_precompile(${name} ${keel_std_headers} <fmt/format.h>)
+  endif()
   if(KEEL_FUZZ) # layers and fuzz targets report their coverage; only the targets link the fuzzer itself
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
+# keel_test_flags(NAME): how a test program is compiled.
+function(keel_test_flags name)
+  target_link_libraries(${name} PRIVATE keel_flags Catch2::Catch2WithMain)
+  keel_quick_to_build(${name} COLD)
+  if(KEEL_SANITIZE MATCHES undefined)
+    # what the tests check is compiled with all checks; the expressions of the tests themselves are half of the code otherwise
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()
 endfunction()
 
@@ -43,11 +60,19 @@ function(keel_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE KEEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KEEL_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} keel_flags Catch2::Catch2WithMain)
-  keel_quick_to_build(${name})
-  if(KEEL_SANITIZE MATCHES undefined)
-    # what the tests check is compiled with all checks; the expressions of the tests themselves are half of the code otherwise
-    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  keel_test_flags(${name})
+  if(KEEL_PRECOMPILED_HEADERS)
+    if(NOT TARGET keel_tests_precompiled)
+      # nothing whose form depends on a macro that some tests define and others do not
+      set(empty ${PROJECT_BINARY_DIR}/tests_precompiled.cpp)
+      file(CONFIGURE OUTPUT ${empty} CONTENT "int main() {}\n")
+      add_executable(keel_tests_precompiled ${empty})
+      keel_test_flags(keel_tests_precompiled)
+      target_link_libraries(keel_tests_precompiled PRIVATE nlohmann_json::nlohmann_json)
+      keel_precompile(keel_tests_precompiled ${keel_std_headers} <catch2/catch.hpp> <nlohmann/json.hpp>)
+    endif()
+    target_precompile_headers(${name} REUSE_FROM keel_tests_precompiled)
   endif()
   if(KEEL_SANITIZE AND ARG_LABELS STREQUAL "slow")
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE) # no sanitizer runs it
