@@ -238,6 +238,13 @@ Tensor Executor::scratch(const keel_tensor &like) {
     return shape.at(scratch_, 0);
 }
 
+const Device *Executor::lost_device() const {
+    if (device_->is_lost()) return device_.get();
+    for (const auto &crossing : crossings_)
+        if (crossing->to().is_lost()) return &crossing->to();
+    return nullptr;
+}
+
 uint64_t Executor::crossed_bytes() const {
     uint64_t bytes = 0;
     for (const auto &crossing : crossings_)

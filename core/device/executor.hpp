@@ -145,6 +145,9 @@ class Executor {
     // How buffers that ops share are best made, once all is planned: visible to the host if an op runs elsewhere.
     keel_buffer_kind placement() const;
     bool any_fallback() const { return crossings_planned_ > 0; }
+    // A device that ops need and that was lost: its own, or one that they fall back to; NULL: all are there. What runs through this
+    // executor is at its end then, whichever of them it was.
+    const Device *lost_device() const;
     // Bytes that fallbacks have copied between devices so far.
     uint64_t crossed_bytes() const;
 

@@ -35,7 +35,8 @@ struct Engine {
 
     Device &device() const { return executor->device(); }
     keel_buffer_kind placement() const { return executor->placement(); }
-    bool is_lost() const { return device().is_lost(); }
+    // Whether its device was lost, or one that its ops fall back to.
+    bool is_lost() const { return executor->lost_device() != nullptr; }
     // Tokens of a prefill step at most.
     uint32_t prefill_chunk() const;
     // Whether what it allocates is the system's memory, and not a device's own.

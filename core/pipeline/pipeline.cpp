@@ -67,9 +67,9 @@ std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &sect
 Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options)
     : config_(config), host_(options.host ? options.host : std::make_shared<HostServices>()),
       memory_(options.memory), monitor_(options.monitor ? options.monitor : system_monitor()),
-      open_device_(options.device), has_system_prompt_(options.has_system_prompt),
-      quiet_fallbacks_(options.quiet_fallbacks), sequences_(std::max(options.sequences, options.batch)),
-      batch_(std::max<uint32_t>(options.batch, 1)) {
+      open_device_(options.device), open_fallback_(options.fallback),
+      has_system_prompt_(options.has_system_prompt), quiet_fallbacks_(options.quiet_fallbacks),
+      sequences_(std::max(options.sequences, options.batch)), batch_(std::max<uint32_t>(options.batch, 1)) {
     const auto start = std::chrono::steady_clock::now();
     // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
     check_batch();

@@ -51,8 +51,10 @@ struct PipelineOptions {
     uint32_t batch = 1;
     bool quiet_fallbacks = false; // do not warn about ops that fall back (--explain prints them anyway), nor
                                   // about what has no effect under the policy
-    // Who opens a hybrid's backend of that name; NULL from it, or empty: open_device. For tests
+    // Who opens a hybrid's backend of that name, or the one backend of that plugin; NULL from it, or empty: open_device. For tests
     std::function<std::shared_ptr<Device>(const std::string &name)> device;
+    std::function<std::shared_ptr<Device>()>
+        fallback; // who opens the fallback; empty: as the config says. For tests
 };
 
 // Everything that a config describes, ready to run: one engine (device, weights, planned ops), or a hybrid's several. Sequences run on it
@@ -78,6 +80,8 @@ class Pipeline {
     // Each device once: whose streams run a step.
     const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }
     Stream::Counters counters() const; // of all of them
+    // A device that was lost, of those or one that ops fall back to; NULL: none was.
+    const Device *lost_device() const;
     // Throws Error(input), "PLACE: `what` run on one backend ...", if there is a hybrid.
     void refuse_hybrid(std::string_view what) const;
     const std::shared_ptr<SystemMonitor> &monitor() const { return monitor_; } // never NULL
@@ -138,6 +142,7 @@ class Pipeline {
     CacheConfig cache_config(const pipeline::PolicySection &section, const BoundPlugin &policy,
                              const BoundPlugin &allocator, bool has_system_prompt) const;
     void make_cache_plans(bool has_system_prompt);
+    std::shared_ptr<Device> open_fallback(const std::shared_ptr<HostServices> &host) const;
     void open_engines();
     void add_engine(const std::string &name, std::shared_ptr<Device> device, const LayerRange &part);
     std::shared_ptr<Device> open_backend(const pipeline::HybridBackend &backend,
@@ -169,6 +174,7 @@ class Pipeline {
     std::function<MemoryInfo()> memory_; // empty: asked where it is needed
     std::shared_ptr<SystemMonitor> monitor_;
     std::function<std::shared_ptr<Device>(const std::string &)> open_device_;
+    std::function<std::shared_ptr<Device>()> open_fallback_;
     Executor::Options executor_options_;
     std::vector<std::shared_ptr<Device>> devices_;
     std::vector<std::unique_ptr<Engine>> engines_;

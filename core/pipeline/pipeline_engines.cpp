@@ -30,18 +30,18 @@ SyncStrategy sync_of(const pipeline::SyncSection &section) {
     return {};
 }
 
-std::shared_ptr<Device> open_fallback(const pipeline::PipelineConfig &config,
-                                      const std::shared_ptr<HostServices> &host) {
-    if (is_reference(*config.fallback)) return nullptr;
-    pipeline::BackendSection fallback;
-    fallback.plugin = config.fallback;
-    fallback.device.value = "auto";
-    return open_device(fallback, host);
-}
-
 } // namespace
 
 // ---- opening -------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<Device> Pipeline::open_fallback(const std::shared_ptr<HostServices> &host) const {
+    if (open_fallback_) return open_fallback_();
+    if (is_reference(*config_.fallback)) return nullptr;
+    pipeline::BackendSection fallback;
+    fallback.plugin = config_.fallback;
+    fallback.device.value = "auto";
+    return open_device(fallback, host);
+}
 
 std::shared_ptr<Device> Pipeline::open_backend(const pipeline::HybridBackend &backend,
                                                const std::shared_ptr<HostServices> &host) const {
@@ -67,12 +67,14 @@ void Pipeline::open_engines() {
     const pipeline::HybridSection &hybrid = config_.hybrid;
     const LayerRange all = {0, model().layers};
     if (hybrid.mode() == HybridMode::none) {
-        std::shared_ptr<Device> device = open_device(config_.backend, host_);
-        executor_options_.fallback = open_fallback(config_, host_);
+        std::shared_ptr<Device> device;
+        if (open_device_) device = open_device_(*config_.backend.plugin);
+        if (device == nullptr) device = open_device(config_.backend, host_);
+        executor_options_.fallback = open_fallback(host_);
         const std::string name = device->plugin();
         return add_engine(name, std::move(device), all);
     }
-    executor_options_.fallback = open_fallback(config_, host_);
+    executor_options_.fallback = open_fallback(host_);
     if (hybrid.mode() == HybridMode::by_layers) return open_layers();
     if (hybrid.mode() == HybridMode::by_columns) return open_ffn_split();
     const std::string decode = hybrid.decode->empty() ? hybrid.backends->front().name : *hybrid.decode;
@@ -89,6 +91,12 @@ void Pipeline::open_engines() {
                    "pressure frees nothing there",
                    to_string(hybrid.switching.on.where), engine().name, to.name);
     }
+}
+
+const Device *Pipeline::lost_device() const {
+    for (const auto &engine : engines_)
+        if (const Device *lost = engine->executor->lost_device()) return lost;
+    return helper_executor_ ? helper_executor_->lost_device() : nullptr;
 }
 
 void Pipeline::open_layers() {
@@ -120,12 +128,13 @@ void Pipeline::open_ffn_split() {
     add_engine(shares[0].on, open_backend(config_.hybrid.backend(shares[0].on), host_), {0, model().layers});
     // A team of its own: regions of one team take turns, and these two are to run at once.
     helper_host_ = std::make_shared<HostServices>();
+    helper_host_->follow(host_); // Ctrl-C is the caller's, whose work both do
     std::shared_ptr<Device> device = open_backend(config_.hybrid.backend(shares[1].on), helper_host_);
     if (device == engine().executor->device_ptr())
         throw_error(ErrorKind::internal, "a feed-forward network split over one device");
     devices_.push_back(device);
     Executor::Options options = executor_options_;
-    options.fallback = open_fallback(config_, helper_host_);
+    options.fallback = open_fallback(helper_host_);
     helper_executor_ = std::make_unique<Executor>(std::move(device), std::move(options));
 }
 

@@ -127,15 +127,11 @@ Session::Switch Session::switch_to(Engine &engine) {
 }
 
 void Session::go_on_elsewhere(const Error &error, size_t tokens) {
-    const Engine *lost = nullptr;
-    for (const Part &part : parts_)
-        if (part.engine->is_lost()) lost = part.engine;
-    if (lost != nullptr && hybrid_) return hybrid_->rebuild(tokens, error);
-    const Device *device = lost != nullptr ? &lost->device() : nullptr;
-    if (pipeline_.mode() == pipeline::HybridMode::by_columns) {
-        for (const auto &d : pipeline_.devices())
-            if (d->is_lost()) device = d.get();
+    if (hybrid_) {
+        if (!engine().is_lost()) throw; // something else
+        return hybrid_->rebuild(tokens, error);
     }
+    const Device *device = pipeline_.lost_device();
     if (device == nullptr) throw; // something else
     is_broken_ = true;
     throw_error(ErrorKind::runtime,
@@ -449,7 +445,7 @@ void Session::Hybrid::rebuild(size_t tokens, const Error &why) {
     BackendMove m = note(lost, Why::lost);
     m.tokens = static_cast<int64_t>(tokens);
     m.reread_tokens = static_cast<int64_t>(tokens);
-    const std::string device = lost.device().device_info().name;
+    const std::string device = lost.executor->lost_device()->device_info().name;
     std::string last;
     for (Engine *engine : others) {
         if (engine->is_lost()) continue;

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <utility>
 
 using namespace keel;
 using namespace keel::test;
@@ -256,5 +257,68 @@ TEST_CASE("a helper that fails ends a split network with an error, and does not 
                        Contains("backend wrapping") && Contains("(split)"));
             CHECK(session.is_broken() == (status == KEEL_E_DEVICE_LOST));
         }
+    }
+}
+
+// ---- the fallback -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool is_gate(keel_op op, const keel_op_args *) {
+    return op == KEEL_OP_SILU_MUL;
+}
+
+} // namespace
+
+TEST_CASE("a fallback that is lost while another backend needs none: the text goes on there") {
+    for (const uint64_t nth : {1, 30}) {
+        INFO(nth);
+        FailingCpu picky, fallback;
+        picky.backend.refuse_plan = is_gate;
+        PipelineOptions options = with(picky, "b");
+        options.fallback = [&] { return fallback.open(); };
+        Pipeline pipeline(two(writes_on_b), options);
+        Session session(pipeline);
+        fallback.backend.fail_nth(nth, KEEL_E_DEVICE_LOST, "silu_mul");
+        const Greedy survived = greedy(session, hybrid_opening(), 14);
+        REQUIRE(fallback.backend.fault_fired());
+        CHECK(survived.ids == undisturbed().ids);
+        CHECK(session.engine().name == "a");
+        REQUIRE_FALSE(survived.stats.moves.empty());
+        CHECK(survived.stats.moves.back().why == BackendMove::Why::lost);
+        CHECK_FALSE(pipeline.find_engine("b")->device().is_lost());
+        CHECK(pipeline.find_engine("b")->is_lost());
+        CHECK(fallback.backend.calls_after_loss() == 0);
+        session.reset();
+        CHECK(greedy(session, hybrid_opening(), 14).ids == undisturbed().ids);
+    }
+}
+
+TEST_CASE("a fallback that is lost with nothing beside it ends the text, which stays") {
+    for (const bool split : {false, true}) {
+        INFO((split ? "of a split network's helper" : "of the one backend"));
+        FailingCpu picky, fallback, other;
+        picky.backend.refuse_plan = is_gate;
+        PipelineOptions options = with(picky, split ? "b" : "cpu");
+        options.fallback = [&, first = split]() mutable {
+            return std::exchange(first, false) ? other.open() : fallback.open();
+        };
+        Pipeline pipeline(split ? two({"hybrid.ffn_split={a: 0.5, b: 0.5}"}) : one_cpu({}), options);
+        GenerateOptions writing = generate_options(pipeline.config());
+        writing.max_tokens = 14;
+        writing.on_text = [&, calls = 0](std::string_view) mutable {
+            if (++calls == 3) fallback.backend.fail_nth(2, KEEL_E_DEVICE_LOST, "silu_mul");
+        };
+        Session session(pipeline);
+        const GenerateResult result =
+            generate(session, pipeline.tokenizer()->encode(hybrid_opening()), writing);
+        REQUIRE(fallback.backend.fault_fired());
+        CHECK(result.reason == StopReason::device_lost);
+        CHECK_FALSE(result.text.empty());
+        CHECK(result.ids.size() >= 3);
+        CHECK_THAT(result.detail,
+                   Contains("silu_mul") && Contains("on device '") && Contains("no other backend can go on"));
+        CHECK(session.is_broken());
+        CHECK(fallback.backend.calls_after_loss() == 0);
     }
 }
