@@ -94,7 +94,7 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     const int64_t heads = kv_heads * s.group;
     Case c;
     c.name = name_of(s);
-    c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
+    c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0 || s.cache.head_dim > 1024;
     const int cache = add_cache(c.scene, rng, s.cache);
     if (s.bad_k != 0)
         poison_slot(c.scene, cache, c.scene.caches[cache].k, rng, s.bad_k, s.cache.head_dim); // one element
@@ -184,6 +184,33 @@ void length_grid(Suite &suite) {
     attention_case(suite, {.m = 7, .group = 2, .cache = cache_of({3, 20}, 16)}); // queries that see nothing
 }
 
+// Beyond 256 elements: kernels keep less beside each other, or walk through a head in pieces. 257 is one more than a piece.
+void very_wide_heads(Suite &suite) {
+    const auto both = [&](int64_t dim, keel_dtype k, keel_dtype v) {
+        attention_case(suite, {.m = 1, .group = 4, .cache = cache_of({77, 130}, 64, dim, k, v)});
+        attention_case(suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, k, v)});
+    };
+    for (const int64_t dim : {320, 512}) {
+        for (const keel_dtype dtype : cache_dtypes) {
+            const bool chosen = dim == 320 ? dtype == KEEL_DTYPE_F16 : dtype == KEEL_DTYPE_Q8_0;
+            if (!suite.quick() || chosen) both(dim, dtype, dtype);
+        }
+    }
+    both(257, KEEL_DTYPE_F32, KEEL_DTYPE_F32);
+    CacheShape uneven = cache_of({50, 40}, 16, 320);
+    uneven.v_head_dim = 128;
+    attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
+    attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 512), .features = 31});
+    if (suite.quick()) return;
+    both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0);                // a mix
+    for (const int64_t dim : {288, 384, 511, 513, 1000, 1056}) // the last one may be refused
+        both(dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32);
+    uneven.v_head_dim = 512;
+    attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
+    // split over the length
+    attention_case(suite, {.m = 1, .group = 2, .cache = cache_of({1500}, 64, 512, KEEL_DTYPE_F16)});
+}
+
 void dtype_grid(Suite &suite) {
     for (const keel_dtype k : cache_dtypes) {
         for (const keel_dtype v : cache_dtypes) {
@@ -202,6 +229,7 @@ void dtype_grid(Suite &suite) {
             attention_case(suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, dtype, dtype)});
         }
     }
+    very_wide_heads(suite);
     for (const int64_t dim : {129, 191, 193, 255}) {
         if (suite.quick() && dim != 255) continue;
         attention_case(suite, {.m = 1 + dim % 4, .group = 2, .cache = cache_of({70, 33}, 16, dim)});
@@ -390,7 +418,7 @@ void attention_scores_cases(Suite &suite) {
         scores_case(suite, {.m = 1 + n % 6, .group = 1 + n % 3, .cache = cache_of({n, n / 3}, 32)});
     }
     for (const keel_dtype k : cache_dtypes)
-        for (const int64_t dim : {64, 256})
+        for (const int64_t dim : {64, 256, 320, 512})
             scores_case(suite, {.m = 5, .group = 4, .cache = cache_of({130, 77}, 64, dim, k)});
     for (const keel_dtype a : suite.activations()) {
         for (const Layout &layout : layouts(suite.quick()))

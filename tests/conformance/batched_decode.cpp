@@ -336,7 +336,10 @@ void all_cases(Check &check, bool quick) {
                .k = KEEL_DTYPE_F16,
                .v = KEEL_DTYPE_F16});
     check.run({.seats = {1, 0}, .lengths = {4100, 90}, .kv_heads = 1, .group = 4, .dim = 64});
+    check.run({.seats = {2, 0}, .lengths = short_ones, .dim = 320, .k = KEEL_DTYPE_F16, .v = KEEL_DTYPE_F16});
     if (quick) return;
+    for (const int64_t dim : {256, 512})
+        check.run({.seats = {1, 0, 3}, .lengths = short_ones, .dim = dim});
     for (int64_t dim = 2; dim <= 130; dim += 7)
         check.run({.seats = {1, 0, 3}, .lengths = short_ones, .dim = dim});
     std::vector<int32_t> many;

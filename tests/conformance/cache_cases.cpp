@@ -95,7 +95,8 @@ void append_cases(Suite &suite) {
         }
     }
     for (const keel_dtype k : cache_dtypes)
-        append_case(suite, {.m = 5, .cache = cache_of({5, 21}, 16, 256, k, k)});
+        for (const int64_t dim : {256, 320, 512})
+            append_case(suite, {.m = 5, .cache = cache_of({5, 21}, 16, dim, k, k)});
     for (int64_t dim = 1; dim <= 70; dim += suite.quick() ? 11 : 1)
         append_case(suite, {.m = 3, .cache = cache_of({3, 19}, 16, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F32)});
     append_case(suite,
@@ -196,6 +197,13 @@ void qkv_cases(Suite &suite) {
                                  .mode = mode,
                                  .only_q = true});
             }
+            for (const int64_t dim : {320, 512}) {
+                qkv_case(suite, {.m = 3,
+                                 .group = 2,
+                                 .cache = cache_of({18, 5}, 16, dim, f32, KEEL_DTYPE_Q8_0),
+                                 .features = features,
+                                 .mode = mode});
+            }
             qkv_case(suite, {.m = 4,
                              .group = 2,
                              .cache = cache_of({18, 4, 9}, 16, 80, f32, f32),
@@ -280,7 +288,8 @@ void gather_cases(Suite &suite) {
                 gather_case(suite, cache_of({40, 7, 65}, 16, 32, k, v), same, 2, 4);
         }
     }
-    gather_case(suite, cache_of({40, 65}, 16, 256, KEEL_DTYPE_Q8_0, KEEL_DTYPE_F16), true, 1, 4);
+    for (const int64_t dim : {256, 320, 512})
+        gather_case(suite, cache_of({40, 65}, 16, dim, KEEL_DTYPE_Q8_0, KEEL_DTYPE_F16), true, 1, 4);
     for (const uint32_t block : {16U, 32U, 64U}) {
         for (const bool same : {true, false}) {
             for (const int keep : {0, 1, 4, 7, 8})
@@ -343,8 +352,10 @@ void rerotate_cases(Suite &suite) {
                 rerotate_case(suite, cache_of({40, 7, 65}, 32, 96, k, KEEL_DTYPE_Q8_0), 32, mode, source, 5,
                               50);
             }
-            rerotate_case(suite, cache_of({40, 65}, 32, 256, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 256, mode,
-                          source, 3, 60);
+            for (const int64_t dim : {256, 320, 512}) {
+                rerotate_case(suite, cache_of({40, 65}, 32, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F16), dim, mode,
+                              source, 3, 60);
+            }
             for (int64_t dim = 2; dim <= 70; dim += suite.quick() ? 16 : 2) {
                 rerotate_case(suite, cache_of({20, 33}, 16, dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32), dim, mode,
                               source, 1, 100);

@@ -25,12 +25,16 @@ void grow_dimension(keel_tensor &own, uint32_t dim) {
 } // namespace
 
 template <typename Args>
-Args &LargerPlan::start(const void *args) {
+Args &LargerPlan::start(const void *args, Members<Args> rows, Members<Args> same) {
     args_.assign((sizeof(Args) + 7) / 8, 0);
     std::memcpy(args_.data(), args, sizeof(Args));
     auto &own = *reinterpret_cast<Args *>(args_.data());
     own.h = {sizeof(Args), KEEL_ABI_VERSION};
     own.plan = nullptr;
+    for (const auto member : rows)
+        own.*member = grow(own.*member, 0);
+    for (const auto member : same)
+        own.*member = copy(own.*member);
     return own;
 }
 
@@ -90,37 +94,26 @@ const keel_scores *LargerPlan::grow(const keel_scores *scores) {
 LargerPlan::LargerPlan(keel_op op, const void *args) {
     switch (op) {
     case KEEL_OP_MATMUL: {
-        auto &a = start<keel_matmul_args>(args);
-        a.x = grow(a.x, 0);
-        a.out = grow(a.out, 0);
-        a.w = copy(a.w);
-        a.bias = copy(a.bias);
+        using A = keel_matmul_args;
+        start<A>(args, {&A::x, &A::out}, {&A::w, &A::bias});
         return;
     }
     case KEEL_OP_EMBED: {
-        auto &a = start<keel_embed_args>(args);
-        a.ids = grow(a.ids, 0);
-        a.out = grow(a.out, 0);
-        a.w = copy(a.w);
+        using A = keel_embed_args;
+        start<A>(args, {&A::ids, &A::out}, {&A::w});
         return;
     }
     case KEEL_OP_RMS_NORM:
     case KEEL_OP_ADD_RMS_NORM:
     case KEEL_OP_LAYER_NORM: {
-        auto &a = start<keel_norm_args>(args);
-        a.x = grow(a.x, 0);
-        a.residual = grow(a.residual, 0);
-        a.out = grow(a.out, 0);
-        a.weight = copy(a.weight);
-        a.bias = copy(a.bias);
+        using A = keel_norm_args;
+        start<A>(args, {&A::x, &A::residual, &A::out}, {&A::weight, &A::bias});
         return;
     }
     case KEEL_OP_SILU_MUL:
     case KEEL_OP_GELU_MUL: {
-        auto &a = start<keel_gate_args>(args);
-        a.gate = grow(a.gate, 0);
-        a.up = grow(a.up, 0);
-        a.out = grow(a.out, 0);
+        using A = keel_gate_args;
+        start<A>(args, {&A::gate, &A::up, &A::out});
         return;
     }
     case KEEL_OP_ADD:
@@ -154,32 +147,27 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
         return;
     }
     case KEEL_OP_ROPE: {
-        auto &a = start<keel_rope_args>(args);
-        a.x = grow(a.x, 0);
-        a.positions = grow(a.positions, 0);
-        a.out = grow(a.out, 0);
+        using A = keel_rope_args;
+        start<A>(args, {&A::x, &A::positions, &A::out});
         return;
     }
     case KEEL_OP_QKV_PREPARE: {
-        auto &a = start<keel_qkv_args>(args);
-        for (const keel_tensor **t :
-             {&a.q, &a.k, &a.v, &a.positions, &a.q_out, &a.q_unrotated, &a.k_unrotated})
-            *t = grow(*t, 0);
+        using A = keel_qkv_args;
+        auto &a =
+            start<A>(args, {&A::q, &A::k, &A::v, &A::positions, &A::q_out, &A::q_unrotated, &A::k_unrotated});
         a.kv = grow(a.kv);
         return;
     }
     case KEEL_OP_ATTENTION: {
-        auto &a = start<keel_attention_args>(args);
-        for (const keel_tensor **t : {&a.q, &a.out, &a.q_positions, &a.lse})
-            *t = grow(*t, 0);
+        using A = keel_attention_args;
+        auto &a = start<A>(args, {&A::q, &A::out, &A::q_positions, &A::lse});
         a.kv = grow(a.kv);
         a.scores = grow(a.scores);
         return;
     }
     case KEEL_OP_ATTENTION_SCORES: {
-        auto &a = start<keel_attention_scores_args>(args);
-        a.q = grow(a.q, 0);
-        a.ranges = grow(a.ranges, 0);
+        using A = keel_attention_scores_args;
+        auto &a = start<A>(args, {&A::q, &A::ranges});
         a.weights = grow(a.weights, 1);
         a.kv = grow(a.kv);
         a.scores = grow(a.scores);
@@ -188,34 +176,31 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
     case KEEL_OP_KEY_PROJECT:
     case KEEL_OP_KEY_SUM:
     case KEEL_OP_VALUE_NORMS: {
-        auto &a = start<keel_keys_args>(args);
+        using A = keel_keys_args;
+        auto &a = start<A>(args, {}, {&A::projection});
         a.kv = grow(a.kv);
-        a.projection = copy(a.projection);
         a.out = op == KEEL_OP_KEY_SUM ? copy(a.out) : grow(a.out, 1);
         a.begin = 0;
         a.end = larger(a.end);
         return;
     }
     case KEEL_OP_QUERY_STATS: {
-        auto &a = start<keel_query_stats_args>(args);
-        a.q = grow(a.q, 0);
-        a.sum = copy(a.sum);
-        a.second = copy(a.second);
+        using A = keel_query_stats_args;
+        start<A>(args, {&A::q}, {&A::sum, &A::second});
         return;
     }
     case KEEL_OP_KV_APPEND: {
-        auto &a = start<keel_kv_append_args>(args);
-        for (const keel_tensor **t : {&a.k, &a.v, &a.positions})
-            *t = grow(*t, 0);
+        using A = keel_kv_append_args;
+        auto &a = start<A>(args, {&A::k, &A::v, &A::positions});
         a.kv = grow(a.kv);
         return;
     }
     case KEEL_OP_KV_GATHER: {
-        auto &a = start<keel_kv_gather_args>(args);
+        using A = keel_kv_gather_args;
+        auto &a = start<A>(args, {}, {&A::count});
         a.from = grow(a.from);
         a.to = grow(a.to);
         a.index = grow(a.index, 1);
-        a.count = copy(a.count);
         for (uint32_t i = 0; i < a.n_sides; ++i)
             sides_.push_back(grow(a.sides[i], 1));
         tensors_.push_back(*a.index); // and one more
@@ -242,10 +227,8 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
     }
     case KEEL_OP_ARGMAX_ROWS:
     case KEEL_OP_TOP_K_ROWS: {
-        auto &a = start<keel_rows_args>(args);
-        a.x = grow(a.x, 0);
-        a.values = grow(a.values, 0);
-        a.index = grow(a.index, 0);
+        using A = keel_rows_args;
+        start<A>(args, {&A::x, &A::values, &A::index});
         return;
     }
     default:

@@ -3,6 +3,7 @@
 #include "conformance/side.hpp"
 
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <vector>
 
@@ -22,7 +23,10 @@ class LargerPlan {
 
   private:
     template <typename Args>
-    Args &start(const void *args);
+    using Members = std::initializer_list<const keel_tensor * Args::*>;
+    // A copy of the args in which the tensors of `rows` have more of them, and those of `same` are as they are but for their buffers.
+    template <typename Args>
+    Args &start(const void *args, Members<Args> rows = {}, Members<Args> same = {});
     const keel_tensor *copy(const keel_tensor *t);
     const keel_tensor *grow(const keel_tensor *t, uint32_t dim);
     const keel_tensor *grow_all(const keel_tensor *t);

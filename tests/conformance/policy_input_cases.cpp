@@ -97,7 +97,8 @@ void keys_cases(Suite &suite) {
                 if (r != 7 && suite.op() != KEEL_OP_KEY_PROJECT) continue;
                 keys_case(suite, {.dtype = dtype, .features = features, .r = r});
             }
-            keys_case(suite, {.dim = 256, .dtype = dtype, .features = features});
+            for (const int64_t dim : {256, 320, 512})
+                keys_case(suite, {.dim = dim, .dtype = dtype, .features = features});
             keys_case(suite, {.dim = 96,
                               .dtype = dtype,
                               .features = features,
@@ -155,6 +156,8 @@ void policy_input_cases(Suite &suite) {
     if (suite.op() != KEEL_OP_QUERY_STATS) return keys_cases(suite);
     for (const int64_t dim : sizes(suite.quick(), {64, 128}, 32))
         stats_case(suite, 1 + dim % 4, 2, dim, dim % 3 != 0, {});
+    for (const int64_t dim : {256, 320, 512})
+        stats_case(suite, 3, 2, dim, true, {});
     for (const int64_t m : {0, 1, 2, 31, 64, 130})
         stats_case(suite, m, 3, 24, m % 2 == 0, {});
     for (const Layout &layout : layouts(suite.quick()))

@@ -89,7 +89,7 @@ void rope_cases(Suite &suite) {
     for (const keel_rope_mode mode : {KEEL_ROPE_HALF_SPLIT, KEEL_ROPE_INTERLEAVED}) {
         for (int64_t dim = 2; dim <= 70; dim += suite.quick() ? 14 : 2)
             one({3, 3, 1, dim, dim}, mode);
-        for (const int64_t dim : {64, 80, 128, 256}) {
+        for (const int64_t dim : {64, 80, 128, 256, 320, 512}) {
             for (const uint64_t features : {0, 1}) {
                 one({5, 6, 2, dim, dim, KEEL_DTYPE_F32, features, {}, true, true}, mode);
                 one({4, 3, 3, dim, dim / 2, KEEL_DTYPE_F32, features, {}, false, false}, mode);
