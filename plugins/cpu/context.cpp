@@ -1,7 +1,7 @@
 #include "context.hpp"
 
 #include "kernels/attention.hpp"
-#include "kernels/linear.hpp"
+#include "kernels/bf16.hpp"
 #include "ops.hpp"
 
 #include <new>
@@ -100,6 +100,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->fast = fast;
     ctx->linear = linear_kernels(isa);
     ctx->attention = attention_kernels(isa);
+    ctx->bf16 = bf16_kernels(isa);
     *out = ctx;
     return KEEL_OK;
 }
@@ -112,8 +113,9 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
 
 keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     keel_ctx_info info = make_out<keel_ctx_info>();
-    snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s", ctx->linear->isa,
-             ctx->threads, ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact");
+    snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s",
+             ctx->bf16 != nullptr ? ctx->bf16->isa : ctx->linear->isa, ctx->threads,
+             ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact");
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;

@@ -5,6 +5,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #elif defined(__aarch64__) && defined(__APPLE__)
@@ -14,8 +18,8 @@
 namespace keel_cpu {
 
 const char *isa_name(Isa isa) {
-    constexpr const char *names[isa_count] = {"scalar", "avx2",    "avx512", "vnni",
-                                              "neon",   "dotprod", "fp16",   "i8mm"};
+    constexpr const char *names[isa_count] = {"scalar", "avx2", "avx512",  "vnni", "avx512bf16",
+                                              "amx",    "neon", "dotprod", "fp16", "i8mm"};
     return names[static_cast<uint32_t>(isa)];
 }
 
@@ -44,6 +48,22 @@ bool bit(uint32_t word, unsigned n) {
     return (word >> n & 1u) != 0;
 }
 
+// Whether the system keeps this process's tiles, 8 KiB a thread: it must be asked, and then does so for threads that there are and
+// for those to come.
+bool may_use_tiles() {
+#if defined(__linux__)
+    constexpr long ask_for_state = 0x1023, tile_data = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, ask_for_state, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+
+bool made_by_amd() {
+    const Leaf zero = cpuid(0, 0);
+    return zero.b == 0x68747541 && zero.d == 0x69746e65 && zero.c == 0x444d4163; // AuthenticAMD
+}
+
 } // namespace
 
 CpuFeatures cpu_features() {
@@ -56,9 +76,15 @@ CpuFeatures cpu_features() {
     f.avx2 = ymm && bit(one.c, 28) && bit(one.c, 12) && bit(one.c, 29) && bit(seven.b, 5);
     f.avx512 = f.avx2 && zmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
     f.vnni = f.avx512 && bit(seven.c, 11);
+    f.avx512bf16 = f.vnni && seven.a >= 1 && bit(cpuid(7, 1).a, 5);
+    f.bf16_gains = made_by_amd();
+    const bool tiles = (saved & 0x60000) == 0x60000 && bit(seven.d, 24) && bit(seven.d, 22);
 #if defined(KEEL_CPU_EMULATED_AVX512)
-    f.vnni = false;
-    f.avx512 = f.avx2; // a test build, whose AVX-512 kernels are made of narrower instructions
+    f.vnni = f.avx512bf16 = false;
+    f.avx512 = f.amx =
+        f.avx2; // a test build, whose AVX-512 kernels are made of narrower instructions, and tiles of plain C++
+#else
+    f.amx = f.avx512bf16 && tiles && may_use_tiles();
 #endif
     return f;
 }
@@ -146,14 +172,16 @@ void cpu_name(char out[49]) {
 #endif
 
 bool isa_available(const CpuFeatures &f, Isa isa) {
-    const bool there[isa_count] = {true, f.avx2, f.avx512, f.vnni, f.neon, f.dotprod, f.fp16, f.i8mm};
+    const bool there[isa_count] = {true,  f.avx2, f.avx512,  f.vnni, f.avx512bf16,
+                                   f.amx, f.neon, f.dotprod, f.fp16, f.i8mm};
     return there[static_cast<uint32_t>(isa)];
 }
 
 Isa best_isa(const CpuFeatures &f) {
     Isa best = Isa::scalar;
     for (uint32_t i = 0; i < isa_count; ++i)
-        if (isa_available(f, static_cast<Isa>(i))) best = static_cast<Isa>(i);
+        if (isa_available(f, static_cast<Isa>(i)) && (static_cast<Isa>(i) != Isa::avx512bf16 || f.bf16_gains))
+            best = static_cast<Isa>(i);
     return best;
 }
 

@@ -1,4 +1,5 @@
 // matmul and embed.
+#include "kernels/bf16.hpp"
 #include "ops.hpp"
 #include "weights.hpp"
 
@@ -8,9 +9,9 @@ namespace keel_cpu {
 namespace {
 
 constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while weights go by
-constexpr int64_t dot_rows_max = 6;        // more rows of x than this are worth unpacking panels for
+constexpr int64_t dot_rows_max = 8;        // more rows of x than this are worth unpacking panels for
 
-enum class Path { int8, dot, half_few, half_many, panel };
+enum class Path { int8, dot, half_few, half_many, bf16, panel };
 
 // What a matmul does and how its work is cut.
 struct Matmul {
@@ -19,10 +20,10 @@ struct Matmul {
     Path path = Path::panel;
     int64_t m = 0;
     int64_t unit = 1; // rows of W that the kernel takes at a time
-    int64_t quantized_bytes = 0, panel_bytes = 0, half_bytes = 0;
+    int64_t quantized_bytes = 0, panel_bytes = 0, half_bytes = 0, bf16_bytes = 0; // of scratch
 };
 
-constexpr bool is_half(Path p) {
+constexpr bool is_half(Path p) { // rounded rows with their scales behind them
     return p == Path::half_few || p == Path::half_many;
 }
 
@@ -31,13 +32,28 @@ constexpr int64_t round_up(int64_t x, int64_t to) {
 }
 
 const char *weight_name(WeightType t) {
-    constexpr const char *names[weight_types] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
-    return names[static_cast<int>(t)];
+    return weight_type_names[static_cast<int>(t)];
 }
 
 // Whether products of 16 bits are there for W's type, and wanted.
 bool takes(const keel_ctx *ctx, const WeightView &w, uint32_t types) {
     return ctx->fast && w.layout == Layout::rows && (types >> static_cast<uint32_t>(w.type) & 1u) != 0;
+}
+
+// From how many rows of x on W is unpacked to panels of bf16; 0: never.
+int64_t least_bf16_rows(const keel_ctx *ctx, const WeightView &w) {
+    const bool quantized = w.type != WeightType::f16 && w.type != WeightType::bf16;
+    if (!ctx->fast || ctx->bf16 == nullptr || quantized != (w.layout == Layout::interleaved)) return 0;
+    return ctx->bf16->least_rows[static_cast<int>(w.type)];
+}
+
+// Rows of x, packed; the workers' panels lie behind them.
+int64_t bf16_bytes(const keel_ctx *ctx, const Matmul &job) {
+    return round_up(round_up(job.m, ctx->bf16->x_rows) * round_up(job.task.w.cols, 32) * 2, 64);
+}
+
+int64_t quantized_bytes(const Matmul &job, int64_t m) {
+    return round_up(m * (job.task.w.cols / 32) * static_cast<int64_t>(sizeof(ActBlock)), 64);
 }
 
 // Rounded rows of x and their scales, which lie behind them.
@@ -64,9 +80,11 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.accumulate = (a->features & KEEL_MATMUL_ACCUMULATE) != 0;
     job.task.x_stride = a->x->stride[0];
     job.task.out_stride = a->out->stride[0];
-    const bool quantized = w.type == WeightType::q8_0 || w.type == WeightType::q4_0;
+    const bool quantized = is_quantized(w.type);
     const bool few = job.m <= dot_rows_max, half_few = takes(ctx, w, ctx->linear->half_few);
-    job.path = w.layout == Layout::interleaved && ctx->fast    ? Path::int8
+    const int64_t least = least_bf16_rows(ctx, w);
+    job.path = least != 0 && job.m >= least                    ? Path::bf16
+               : w.layout == Layout::interleaved && ctx->fast  ? Path::int8
                : few && half_few                               ? Path::half_few
                : few && !quantized                             ? Path::dot
                : !few && takes(ctx, w, ctx->linear->half_many) ? Path::half_many
@@ -74,10 +92,14 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.unit = job.path == Path::int8                                ? ctx->linear->group
                : job.path == Path::dot || job.path == Path::half_few ? 1
                : job.path == Path::half_many                         ? half_tile_rows
+               : job.path == Path::bf16                              ? bf16_unit
                                                                      : ctx->linear->panel;
-    if (job.path == Path::int8)
-        job.quantized_bytes = round_up(job.m * (w.cols / 32) * static_cast<int64_t>(sizeof(ActBlock)), 64);
     // A plan serves smaller m too, which may take another path.
+    if (job.path == Path::int8)
+        job.quantized_bytes = quantized_bytes(job, job.m);
+    else if (job.path == Path::bf16 && w.layout == Layout::interleaved)
+        job.quantized_bytes = quantized_bytes(job, least - 1);
+    if (job.path == Path::bf16) job.bf16_bytes = bf16_bytes(ctx, job);
     if (is_half(job.path))
         job.half_bytes = half_bytes(job, job.m);
     else if (half_few)
@@ -87,6 +109,14 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
 }
 
 uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
+    if (job.path == Path::bf16) {
+        // least_rows is small: what fewer rows take beside it is mostly less
+        const int64_t few = job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
+        const int64_t panels = job.panel_bytes * static_cast<int64_t>(ctx->threads),
+                      all = job.bf16_bytes + bf16_panel_bytes * static_cast<int64_t>(ctx->threads),
+                      others = few > panels ? few : panels;
+        return static_cast<uint64_t>(all > others ? all : others);
+    }
     if (job.path == Path::int8) return static_cast<uint64_t>(job.quantized_bytes);
     if (job.path == Path::dot || is_half(job.path)) return static_cast<uint64_t>(job.half_bytes);
     const uint64_t panels = static_cast<uint64_t>(job.panel_bytes) * ctx->threads;
@@ -110,23 +140,30 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     } else if (job.path == Path::half_many) {
         const int64_t row = 2 * half_stride(job), fit = row == 0 ? job.m : cache_bytes / row / 8 * 8;
         if (job.m > fit) c.m_step = fit < 64 ? 64 : fit;
+    } else if (job.path == Path::bf16 && job.m > 768) {
+        c.m_step = 480; // of whole blocks of x
     } else if (job.path == Path::panel && job.m > 512) {
         c.m_step = 504; // a multiple of every tile's rows
     }
     const int64_t units = (w.rows + job.unit - 1) / job.unit;
     // about eight tasks for each worker, but none so small that taking it shows
-    int64_t step = units / (8 * static_cast<int64_t>(ctx->threads));
+    // (three of bf16 panels, whose size is what x is read once for)
+    const int64_t tasks = (job.path == Path::bf16 ? 3 : 8) * static_cast<int64_t>(ctx->threads);
+    int64_t step = units / tasks;
     const int64_t unit_work = job.unit * (w.cols + 1) * (c.m_step < 8 ? 1 : c.m_step / 8);
     const int64_t least = (1 << 14) / unit_work + 1;
     if (step < least) step = least;
     if (job.path == Path::panel && step > 16) step = 16; // out's slab stays in the second cache
+    if (job.path == Path::bf16 && step > bf16_block / bf16_unit) step = bf16_block / bf16_unit;
     c.n_step = step * job.unit;
     c.n_tasks = (w.rows + c.n_step - 1) / c.n_step;
     c.m_tasks = c.m_step == 0 ? 0 : (job.m + c.m_step - 1) / c.m_step;
     return c;
 }
 
-void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task, float *panel) {
+// memory: the scratch.
+void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task, uint8_t *memory,
+              uint32_t worker) {
     const LinearKernels &kernels = *ctx->linear;
     const int64_t m0 = task / c.n_tasks * c.m_step, n0 = task % c.n_tasks * c.n_step;
     const int64_t m1 = m0 + c.m_step < job.m ? m0 + c.m_step : job.m;
@@ -140,8 +177,13 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
         return kernels.matmul_half_few(job.task, n0, n1, m0, m1);
     case Path::half_many:
         return kernels.matmul_half_many(job.task, n0, n1, m0, m1);
+    case Path::bf16:
+        return ctx->bf16->matmul(
+            job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
+            reinterpret_cast<uint16_t *>(memory + job.bf16_bytes + bf16_panel_bytes * worker));
     case Path::panel:
-        return kernels.matmul_panel(job.task, n0, n1, m0, m1, panel);
+        return kernels.matmul_panel(job.task, n0, n1, m0, m1,
+                                    reinterpret_cast<float *>(memory + job.panel_bytes * worker));
     }
 }
 
@@ -151,6 +193,11 @@ void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range r
     for (int64_t m = rows.begin; m < rows.end; ++m) {
         const float *x = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
                                                          m * job.task.x_stride);
+        if (job.path == Path::bf16) {
+            const int64_t rows = ctx->bf16->x_rows, block = rows * round_up(k, 32);
+            ctx->bf16->pack_x(x, k, reinterpret_cast<uint16_t *>(memory) + m / rows * block + m % rows * 32);
+            continue;
+        }
         if (job.path == Path::int8) {
             ctx->linear->quantize(x, k, reinterpret_cast<ActBlock *>(memory) + m * (k / 32));
             continue;
@@ -169,8 +216,10 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     const keel_status status = settle(ctx, a, job);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
-    name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type), ctx->linear->isa,
-                job.path == Path::int8 || is_half(job.path) ? "fast" : "exact");
+    const bool bf16 = job.path == Path::bf16;
+    name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),
+                bf16 ? ctx->bf16->isa : ctx->linear->isa,
+                job.path == Path::int8 || bf16 || is_half(job.path) ? "fast" : "exact");
     return KEEL_OK;
 }
 
@@ -191,7 +240,8 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
 
     const Cut c = cut(ctx, job);
     const int64_t k = job.task.w.cols;
-    const bool rounds = job.path == Path::int8 || is_half(job.path), round_first = rounds && job.m < 4;
+    const bool rounds = job.path == Path::int8 || job.path == Path::bf16 || is_half(job.path),
+               round_first = rounds && job.m < 4;
     if (round_first) round_rows(ctx, job, memory, {0, job.m});
     const uint64_t products =
         static_cast<uint64_t>(job.m) * static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
@@ -201,15 +251,10 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
             round_rows(ctx, job, memory, share(job.m, 1, team));
             team.barrier();
         }
-        // There is no memory where no task needs a panel.
-        float *panel =
-            memory == nullptr
-                ? nullptr
-                : reinterpret_cast<float *>(memory + static_cast<uint64_t>(job.panel_bytes) * team.worker);
         for (;;) {
             const int64_t task = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
             if (task >= c.n_tasks * c.m_tasks) return;
-            run_task(ctx, job, c, task, panel);
+            run_task(ctx, job, c, task, memory, team.worker);
         }
     });
 }

@@ -7,8 +7,8 @@ namespace {
 using namespace keel_cpu;
 
 // The same everywhere, so that a config that names another architecture's is refused with what this machine has.
-constexpr const char *isa_choices[] = {"auto", "scalar",  "avx2", "avx512", "vnni",
-                                       "neon", "dotprod", "fp16", "i8mm",   nullptr};
+constexpr const char *isa_choices[] = {"auto", "scalar", "avx2",    "avx512", "vnni", "avx512bf16",
+                                       "amx",  "neon",   "dotprod", "fp16",   "i8mm", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
 
 constexpr keel_param_spec threads_param =
@@ -16,10 +16,11 @@ constexpr keel_param_spec threads_param =
 constexpr keel_param_spec isa_param = KEEL_CHOICE_PARAM(
     "isa", "auto", isa_choices,
     "Instruction set of the kernels; auto: the best that the machine has. A forced one must be there.");
-constexpr keel_param_spec compute_param =
-    KEEL_CHOICE_PARAM("compute", "fast", compute_choices,
-                      "exact: products in f32. fast: activations are rounded to 8 bits for products with "
-                      "q8_0 and q4_0 weights, and to 16 bits for f16 and bf16 where isa is fp16 or i8mm.");
+constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
+    "compute", "fast", compute_choices,
+    "exact: products in f32. fast: activations are rounded to 8 bits for products with "
+    "q8_0 and q4_0 weights, and to 16 bits for f16 and bf16 where isa is fp16 or i8mm, and for "
+    "prompts where it is avx512bf16 or amx (with amx for q8_0 and q4_0, too).");
 constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param};
 
 constexpr keel_backend make_table() {
@@ -40,10 +41,11 @@ constexpr keel_backend make_table() {
 
 constexpr keel_backend table = make_table();
 constexpr keel_plugin make_plugin() {
-    keel_plugin p = keel_common::backend_plugin(KEEL_CPU_PLUGIN_ID,
-                                                "Runs on the processor: kernels for scalar, AVX2, AVX-512, "
-                                                "and on ARM64 NEON, dotprod, fp16 and i8mm.",
-                                                params, table);
+    keel_plugin p =
+        keel_common::backend_plugin(KEEL_CPU_PLUGIN_ID,
+                                    "Runs on the processor: kernels for scalar, AVX2, AVX-512, AMX, "
+                                    "and on ARM64 NEON, dotprod, fp16 and i8mm.",
+                                    params, table);
     p.get_extension = extension;
     return p;
 }

@@ -18,7 +18,8 @@ const Library &cpu_library() {
 // The instruction sets of this machine.
 std::vector<std::string> isas() {
     std::vector<std::string> all;
-    for (const char *isa : {"scalar", "avx2", "avx512", "vnni", "neon", "dotprod", "fp16", "i8mm"}) {
+    for (const char *isa :
+         {"scalar", "avx2", "avx512", "vnni", "avx512bf16", "amx", "neon", "dotprod", "fp16", "i8mm"}) {
         try {
             Side side(cpu_library(), {{"isa", isa}});
             all.emplace_back(isa);
@@ -202,9 +203,11 @@ TEST_CASE("a block table that leads out of the arena is refused before anything 
 
 TEST_CASE("a plan names the way that attention takes, the dtypes and the instruction set") {
     for (const std::string &isa : isas()) {
-        // Attention has one form on ARM64, and nothing to gain from products of bytes.
+        // Attention has one form on ARM64 and one with AVX-512: it multiplies no bytes and rounds nothing.
         const bool arm = isa == "dotprod" || isa == "fp16" || isa == "i8mm";
-        const std::string kernels = arm ? "neon" : isa == "vnni" ? "avx512" : isa;
+        const std::string kernels = arm                                                      ? "neon"
+                                    : (isa == "vnni" || isa == "avx512bf16" || isa == "amx") ? "avx512"
+                                                                                             : isa;
         Side side(cpu_library(), {{"isa", isa}});
         const Call one(cache_of({80}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 1, 4);
         Stage decode(side, one.scene, {.planned = true});

@@ -17,6 +17,7 @@ struct Variant {
     const keel_backend *backend;
     std::string isa;  // what params.isa says
     std::string word; // what the kernels call themselves
+    std::string few;  // and those for a few rows
 };
 
 inline const keel_backend &cpu_backend() {
@@ -51,23 +52,28 @@ inline keel_status open(const keel_backend &backend, const std::string &isa, con
 }
 
 // All that params.isa may name beside auto, each architecture's in rising order of speed.
-constexpr const char *isa_names[] = {"scalar", "avx2", "avx512", "vnni", "neon", "dotprod", "fp16", "i8mm"};
+constexpr const char *isa_names[] = {"scalar", "avx2", "avx512",  "vnni", "avx512bf16",
+                                     "amx",    "neon", "dotprod", "fp16", "i8mm"};
 
-// Every instruction set that can be run here: those of the machine, and AVX-512 emulated.
+// Every instruction set that can be run here: those of the machine, and AVX-512 and AMX emulated.
 inline std::vector<Variant> variants() {
     std::vector<Variant> all;
     for (const char *isa : isa_names) {
         keel_ctx *ctx;
-        if (open(cpu_backend(), isa, "fast", 1, ctx) == KEEL_OK) all.push_back({&cpu_backend(), isa, isa});
+        const bool many_alone = std::string(isa) == "avx512bf16" || std::string(isa) == "amx";
+        if (open(cpu_backend(), isa, "fast", 1, ctx) == KEEL_OK)
+            all.push_back({&cpu_backend(), isa, isa, many_alone ? "vnni" : isa});
         cpu_backend().ctx_destroy(ctx);
     }
     HostServices::drop_error();
     if (std::string(KEEL_CPU_EMULATED).empty()) return all;
     static PluginLibrary emulated(KEEL_CPU_EMULATED, SourceLocation{});
-    keel_ctx *ctx;
-    if (open(emulated.backend(), "avx512", "fast", 1, ctx) == KEEL_OK)
-        all.push_back({&emulated.backend(), "avx512", "avx512-emulated"});
-    emulated.backend().ctx_destroy(ctx);
+    for (const std::string isa : {"avx512", "amx"}) {
+        keel_ctx *ctx;
+        if (open(emulated.backend(), isa, "fast", 1, ctx) == KEEL_OK)
+            all.push_back({&emulated.backend(), isa, isa + "-emulated", "avx512-emulated"});
+        emulated.backend().ctx_destroy(ctx);
+    }
     HostServices::drop_error();
     return all;
 }

@@ -53,7 +53,8 @@ TEST_CASE("each instruction set writes the text that transformers wrote") {
         if (golden.name == "dialogue" || golden.name == "echo") cases.push_back(golden);
     REQUIRE(cases.size() == 2);
     size_t sets = 0;
-    for (const std::string isa : {"scalar", "avx2", "avx512", "vnni", "neon", "dotprod", "fp16", "i8mm"}) {
+    for (const std::string isa :
+         {"scalar", "avx2", "avx512", "vnni", "avx512bf16", "amx", "neon", "dotprod", "fp16", "i8mm"}) {
         for (const std::string compute : {"exact", "fast"}) {
             for (const std::string weights : {"bf16", "f16"}) {
                 INFO(isa << ' ' << compute << ' ' << weights);
@@ -78,7 +79,8 @@ TEST_CASE("quantized weights give one text on all instruction sets of a machine"
     for (const std::string compute : {"exact", "fast"}) {
         for (const std::string weights : {"q8_0", "q4_0"}) {
             const auto want = texts(cases, "scalar", compute, weights);
-            for (const std::string isa : {"avx2", "avx512", "vnni", "neon", "dotprod", "fp16", "i8mm"}) {
+            for (const std::string isa :
+                 {"avx2", "avx512", "vnni", "amx", "neon", "dotprod", "fp16", "i8mm"}) {
                 INFO(isa << ' ' << compute << ' ' << weights);
                 const auto written = texts(cases, isa, compute, weights);
                 if (!written.empty()) CHECK(written == want);

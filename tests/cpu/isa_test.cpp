@@ -40,10 +40,18 @@ TEST_CASE("a forced instruction set is the one whose kernels run") {
         // them, and exact does not.
         const bool rounds = v.isa == "fp16" || v.isa == "i8mm";
         CHECK(planned_kernel(c, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&a)) ==
-              "matmul f16 " + v.word + (rounds ? " fast" : " exact"));
+              "matmul f16 " + v.few + (rounds ? " fast" : " exact"));
         Context exact(v, "exact");
         CHECK(planned_kernel(exact, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&a)) ==
-              "matmul f16 " + v.word + " exact");
+              "matmul f16 " + v.few + " exact");
+        // Of many rows some sets round both sides to bf16, and say so.
+        const keel_tensor xs = c.tensor(KEEL_DTYPE_F32, 64, 32), outs = c.tensor(KEEL_DTYPE_F32, 64, 4);
+        keel_matmul_args many = matmul_args(xs, w, outs);
+        const bool rounds_many = rounds ? v.isa == "i8mm" : v.word != v.few;
+        CHECK(planned_kernel(c, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&many)) ==
+              "matmul f16 " + v.word + (rounds_many ? " fast" : " exact"));
+        CHECK(planned_kernel(exact, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&many)) ==
+              "matmul f16 " + v.few + " exact");
         keel_ctx_info info{};
         info.h = KEEL_HEADER(keel_ctx_info);
         REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
@@ -53,14 +61,17 @@ TEST_CASE("a forced instruction set is the one whose kernels run") {
 }
 
 TEST_CASE("auto takes the best instruction set that the machine has") {
-    std::string best;
+    std::string best, before;
     for (const Variant &v : variants())
-        if (v.word == v.isa) best = v.word;
-    Context c({&cpu_backend(), "auto", ""}, "exact");
+        if (v.word == v.isa) before = best, best = v.word;
+    Context c({&cpu_backend(), "auto", "", ""}, "exact");
     keel_ctx_info info{};
     info.h = KEEL_HEADER(keel_ctx_info);
     REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
-    CHECK(std::string(info.description) == best + ", 2 threads, compute exact");
+    // Processors that are slower with avx512bf16 than without leave it out; amx is always the better one.
+    const std::string word = info.description;
+    const bool left_out = best == "avx512bf16" && word == before + ", 2 threads, compute exact";
+    CHECK((left_out || word == best + ", 2 threads, compute exact"));
 }
 
 TEST_CASE("an instruction set that the machine lacks is refused by name, with what there is") {

@@ -1,6 +1,6 @@
 // Which tables belong to an instruction set. The kernel files of other architectures are not built.
 #include "attention.hpp"
-#include "linear.hpp"
+#include "bf16.hpp"
 
 namespace keel_cpu {
 
@@ -11,8 +11,13 @@ const LinearKernels *linear_kernels(Isa isa) {
         return linear_kernels_avx2();
     case Isa::avx512:
         return linear_kernels_avx512();
-#if !defined(KEEL_CPU_EMULATED_AVX512)
-    case Isa::vnni:
+#if defined(KEEL_CPU_EMULATED_AVX512)
+    case Isa::amx:
+        return linear_kernels_avx512();
+#else
+    case Isa::vnni: // and what has products of bf16 for many rows beside it
+    case Isa::avx512bf16:
+    case Isa::amx:
         return linear_kernels_vnni();
 #endif
 #elif defined(KEEL_CPU_ARM64_KERNELS)
@@ -30,13 +35,26 @@ const LinearKernels *linear_kernels(Isa isa) {
     }
 }
 
+const Bf16Kernels *bf16_kernels(Isa isa) {
+#if defined(KEEL_CPU_X86_KERNELS)
+    if (isa == Isa::amx) return bf16_kernels_amx();
+#if !defined(KEEL_CPU_EMULATED_AVX512)
+    if (isa == Isa::avx512bf16) return bf16_kernels_avx512();
+#endif
+#endif
+    (void)isa;
+    return nullptr;
+}
+
 const AttentionKernels *attention_kernels(Isa isa) {
     switch (isa) {
 #if defined(KEEL_CPU_X86_KERNELS)
     case Isa::avx2:
         return attention_kernels_avx2();
     case Isa::avx512:
-    case Isa::vnni: // nothing in a cache is multiplied by bytes
+    case Isa::vnni: // nothing in a cache is multiplied by bytes, or rounded
+    case Isa::avx512bf16:
+    case Isa::amx:
         return attention_kernels_avx512();
 #elif defined(KEEL_CPU_ARM64_KERNELS)
     // Sums in f32 of what the cache holds: what the later sets add is for bytes and for rounded operands.

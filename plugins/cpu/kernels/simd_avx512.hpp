@@ -11,9 +11,14 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-#define KEEL_UNROLL        // see simd_neon.hpp
-#if defined(KEEL_CPU_VNNI) // a file of kernels that has AVX-512 VNNI beside it: byte products alone differ
+#define KEEL_UNROLL // see simd_neon.hpp
+// Files of kernels that have more than AVX-512 say so: the products differ.
+#if defined(KEEL_CPU_VNNI)
 #define KEEL_ISA_NAMESPACE vnni
+#elif defined(KEEL_CPU_BF16)
+#define KEEL_ISA_NAMESPACE avx512bf16
+#elif defined(KEEL_CPU_AMX)
+#define KEEL_ISA_NAMESPACE amx
 #else
 #define KEEL_ISA_NAMESPACE avx512
 #endif
@@ -22,10 +27,16 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 using F = __m512;
 constexpr int W = 16;
-#if defined(KEEL_CPU_EMULATED_AVX512)
+#if defined(KEEL_CPU_EMULATED_AVX512) && defined(KEEL_CPU_AMX)
+constexpr const char *isa_word = "amx-emulated";
+#elif defined(KEEL_CPU_EMULATED_AVX512)
 constexpr const char *isa_word = "avx512-emulated";
 #elif defined(KEEL_CPU_VNNI)
 constexpr const char *isa_word = "vnni";
+#elif defined(KEEL_CPU_BF16)
+constexpr const char *isa_word = "avx512bf16";
+#elif defined(KEEL_CPU_AMX)
+constexpr const char *isa_word = "amx";
 #else
 constexpr const char *isa_word = "avx512";
 #endif
@@ -145,6 +156,27 @@ KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
     const __m256 x = _mm256_hadd_ps(_mm256_hadd_ps(fold(a), fold(b)), _mm256_hadd_ps(fold(c), fold(d)));
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
 }
+#if !defined(KEEL_CPU_EMULATED_AVX512)
+#define KEEL_REDUCE_ADD_4X4 // there is:
+// out[r * stride + j] = the sum of x[r][j]'s lanes. Halves, quarters and so on of two vectors are added at once.
+KEEL_SIMD void reduce_add4x4(float *out, int64_t stride, const F (*x)[4]) {
+    F lanes[4]; // of key j: in 128-bit lane r four partial sums of row r
+    for (int j = 0; j < 4; ++j) {
+        const F a = _mm512_add_ps(_mm512_shuffle_f32x4(x[0][j], x[1][j], 0x44),
+                                  _mm512_shuffle_f32x4(x[0][j], x[1][j], 0xee));
+        const F b = _mm512_add_ps(_mm512_shuffle_f32x4(x[2][j], x[3][j], 0x44),
+                                  _mm512_shuffle_f32x4(x[2][j], x[3][j], 0xee));
+        lanes[j] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    }
+    const F c = _mm512_add_ps(_mm512_unpacklo_ps(lanes[0], lanes[1]), _mm512_unpackhi_ps(lanes[0], lanes[1]));
+    const F d = _mm512_add_ps(_mm512_unpacklo_ps(lanes[2], lanes[3]), _mm512_unpackhi_ps(lanes[2], lanes[3]));
+    const F all = _mm512_add_ps(_mm512_shuffle_ps(c, d, 0x44), _mm512_shuffle_ps(c, d, 0xee));
+    _mm_storeu_ps(out, _mm512_castps512_ps128(all));
+    _mm_storeu_ps(out + stride, _mm512_extractf32x4_ps(all, 1));
+    _mm_storeu_ps(out + 2 * stride, _mm512_extractf32x4_ps(all, 2));
+    _mm_storeu_ps(out + 3 * stride, _mm512_extractf32x4_ps(all, 3));
+}
+#endif
 KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int64_t dst_stride) {
     __m256 a[8], b[8];
     for (int i = 0; i < 8; ++i)

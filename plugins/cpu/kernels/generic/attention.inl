@@ -21,8 +21,8 @@ KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-        for (int j = 0; j < J; ++j)
-            sum[r][j] = zero();
+    for (int j = 0; j < J; ++j)
+        sum[r][j] = zero();
     const int64_t whole = dim / kBlock * kBlock;
     for (int64_t c = 0; c < whole; c += kBlock) {
         typename Row::Scale d[J];
@@ -47,12 +47,15 @@ KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int
     if constexpr (!Row::blocks)
         for (int64_t e = whole; e < dim; e += W)
             KEEL_UNROLL
-            for (int j = 0; j < J; ++j) {
-                const F y = tail<Row>(k + j * k_stride, e, dim - e);
-                KEEL_UNROLL
-                for (int r = 0; r < R; ++r)
-                    sum[r][j] = fma(load(q + r * q_stride + e), y, sum[r][j]);
-            }
+    for (int j = 0; j < J; ++j) {
+        const F y = tail<Row>(k + j * k_stride, e, dim - e);
+        KEEL_UNROLL
+        for (int r = 0; r < R; ++r)
+            sum[r][j] = fma(load(q + r * q_stride + e), y, sum[r][j]);
+    }
+#if defined(KEEL_REDUCE_ADD_4X4)
+    if constexpr (R == 4 && J == 4) return reduce_add4x4(s, s_stride, sum);
+#endif
     KEEL_UNROLL
     for (int r = 0; r < R; ++r) {
         if constexpr (J == 4)
@@ -62,16 +65,30 @@ KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int
     }
 }
 
+// Rows of queries that share a key's conversion to f32, and rows of sums that share a value's: what the registers hold.
+constexpr int dots_step = W == 16 ? 4 : 3, mix_step = W == 16 ? 8 : 3;
+
+// The last rows, R of them at most.
+template <class Row, int R, int J>
+KEEL_SIMD void dots_rest(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k, int64_t k_stride,
+                         int64_t dim, float *s, int64_t s_stride) {
+    if constexpr (R > 0) {
+        if (rows == R)
+            dots_part<Row, R, J>(q, q_stride, k, k_stride, dim, s, s_stride);
+        else
+            dots_rest<Row, R - 1, J>(q, q_stride, rows, k, k_stride, dim, s, s_stride);
+    }
+}
+
 template <class Row, int J>
 KEEL_SIMD void dots_rows(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k, int64_t k_stride,
                          int64_t dim, float *s, int64_t s_stride) {
     int64_t r = 0;
-    for (; r + 3 <= rows; r += 3)
-        dots_part<Row, 3, J>(q + r * q_stride, q_stride, k, k_stride, dim, s + r * s_stride, s_stride);
-    if (rows - r == 2)
-        dots_part<Row, 2, J>(q + r * q_stride, q_stride, k, k_stride, dim, s + r * s_stride, s_stride);
-    if (rows - r == 1)
-        dots_part<Row, 1, J>(q + r * q_stride, q_stride, k, k_stride, dim, s + r * s_stride, s_stride);
+    for (; r + dots_step <= rows; r += dots_step)
+        dots_part<Row, dots_step, J>(q + r * q_stride, q_stride, k, k_stride, dim, s + r * s_stride,
+                                     s_stride);
+    dots_rest<Row, dots_step - 1, J>(q + r * q_stride, q_stride, rows - r, k, k_stride, dim, s + r * s_stride,
+                                     s_stride);
 }
 
 template <class Row>
@@ -95,8 +112,8 @@ KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int6
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-        for (int i = 0; i < P; ++i)
-            sum[r][i] = load(acc + r * acc_stride + c + (first + i) * W);
+    for (int i = 0; i < P; ++i)
+        sum[r][i] = load(acc + r * acc_stride + c + (first + i) * W);
     for (int64_t j = 0; j < n; ++j) {
         const uint8_t *row = v + j * v_stride;
         const auto d = Row::scale(row, c / kBlock);
@@ -115,8 +132,8 @@ KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int6
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-        for (int i = 0; i < P; ++i)
-            store(acc + r * acc_stride + c + (first + i) * W, sum[r][i]);
+    for (int i = 0; i < P; ++i)
+        store(acc + r * acc_stride + c + (first + i) * W, sum[r][i]);
 }
 
 template <class Row, int R>
@@ -138,18 +155,28 @@ KEEL_SIMD void mix_rows(const float *p, int64_t p_stride, const uint8_t *v, int6
             }
 }
 
+template <class Row, int R>
+KEEL_SIMD void mix_rest(const float *p, int64_t p_stride, int64_t rows, const uint8_t *v, int64_t v_stride,
+                        int64_t n, int64_t dim, float *acc, int64_t acc_stride) {
+    if constexpr (R > 0) {
+        if (rows == R)
+            mix_rows<Row, R>(p, p_stride, v, v_stride, n, dim, acc, acc_stride);
+        else
+            mix_rest<Row, R - 1>(p, p_stride, rows, v, v_stride, n, dim, acc, acc_stride);
+    }
+}
+
 template <class Row>
 void mix(const float *p, int64_t p_stride, int64_t rows, const void *values, int64_t v_stride, int64_t n,
          int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
     const uint8_t *v = static_cast<const uint8_t *>(values);
     prefetch_rows(ahead, 0, n);
     int64_t r = 0;
-    for (; r + 3 <= rows; r += 3)
-        mix_rows<Row, 3>(p + r * p_stride, p_stride, v, v_stride, n, dim, acc + r * acc_stride, acc_stride);
-    if (rows - r == 2)
-        mix_rows<Row, 2>(p + r * p_stride, p_stride, v, v_stride, n, dim, acc + r * acc_stride, acc_stride);
-    if (rows - r == 1)
-        mix_rows<Row, 1>(p + r * p_stride, p_stride, v, v_stride, n, dim, acc + r * acc_stride, acc_stride);
+    for (; r + mix_step <= rows; r += mix_step)
+        mix_rows<Row, mix_step>(p + r * p_stride, p_stride, v, v_stride, n, dim, acc + r * acc_stride,
+                                acc_stride);
+    mix_rest<Row, mix_step - 1>(p + r * p_stride, p_stride, rows - r, v, v_stride, n, dim,
+                                acc + r * acc_stride, acc_stride);
 }
 
 // c[R][P vectors] = or += a[R][depth] * b[depth][P vectors].
@@ -160,8 +187,8 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-        for (int i = 0; i < P; ++i)
-            sum[r][i] = zero();
+    for (int i = 0; i < P; ++i)
+        sum[r][i] = zero();
     for (int64_t k = 0; k < depth; ++k) {
         F y[P];
         KEEL_UNROLL
@@ -178,10 +205,10 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-        for (int i = 0; i < P; ++i) { // short sums are added to a long one last: less is rounded away
-            float *to = c + r * c_stride + i * W;
-            store(to, accumulate ? keel_cpu::KEEL_ISA_NAMESPACE::add(load(to), sum[r][i]) : sum[r][i]);
-        }
+    for (int i = 0; i < P; ++i) { // short sums are added to a long one last: less is rounded away
+        float *to = c + r * c_stride + i * W;
+        store(to, accumulate ? keel_cpu::KEEL_ISA_NAMESPACE::add(load(to), sum[r][i]) : sum[r][i]);
+    }
 }
 
 template <int P>

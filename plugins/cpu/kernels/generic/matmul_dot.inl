@@ -45,14 +45,14 @@ KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float
     // Independent sums hide the latency of a multiply-add. One cache line a turn, and no prefetch of our own: the hardware's follows a
     // row read front to back better than it follows several lines at once or lines that instructions ask for.
     constexpr int line = static_cast<int>(64 / (W * size));
-    constexpr int chains = W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
+    constexpr int chains = M > 4 ? 1 : W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
     constexpr int64_t step = chains * W;
     F sum[M][chains];
     KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         KEEL_UNROLL
-        for (int c = 0; c < chains; ++c)
-            sum[m][c] = zero();
+    for (int c = 0; c < chains; ++c)
+        sum[m][c] = zero();
     int64_t i = 0;
     for (; i + step <= k; i += step) {
         const uint8_t *p = w + i * size;
@@ -79,9 +79,50 @@ KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float
     }
     for (; i < k; ++i)
         KEEL_UNROLL
-        for (int m = 0; m < M; ++m)
-            y[m] += one_weight<T>(w + i * size) * x[m][i];
+    for (int m = 0; m < M; ++m)
+        y[m] += one_weight<T>(w + i * size) * x[m][i];
 }
+
+#if !defined(KEEL_CPU_SCALAR_KERNELS)
+// Rows of W that share the reading of many rows of x, which lie in the second cache: as many as the registers hold sums for.
+template <int M>
+constexpr int rows_together = W == 16 && M > 4 ? 3 : 1;
+
+// y[M][N] of N rows of W: whole vectors of one chain each.
+template <WeightType T, int M, int N>
+KEEL_SIMD void dot_block(const uint8_t *const *w, const float *const *x, int64_t k, float (*y)[N]) {
+    constexpr int64_t size = element_bytes<T>;
+    F sum[M][N];
+    KEEL_UNROLL
+    for (int m = 0; m < M; ++m)
+        KEEL_UNROLL
+    for (int n = 0; n < N; ++n)
+        sum[m][n] = zero();
+    int64_t i = 0;
+    for (; i + W <= k; i += W) {
+        F v[N];
+        KEEL_UNROLL
+        for (int n = 0; n < N; ++n)
+            v[n] = load_weights<T>(w[n] + i * size);
+        KEEL_UNROLL
+        for (int m = 0; m < M; ++m) {
+            const F a = load(x[m] + i);
+            KEEL_UNROLL
+            for (int n = 0; n < N; ++n)
+                sum[m][n] = fma(v[n], a, sum[m][n]);
+        }
+    }
+    KEEL_UNROLL
+    for (int m = 0; m < M; ++m)
+        KEEL_UNROLL
+    for (int n = 0; n < N; ++n)
+        y[m][n] = reduce_add(sum[m][n]);
+    for (; i < k; ++i)
+        for (int m = 0; m < M; ++m)
+            for (int n = 0; n < N; ++n)
+                y[m][n] += one_weight<T>(w[n] + i * size) * x[m][i];
+}
+#endif
 
 template <WeightType T, int M>
 static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
@@ -92,7 +133,20 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
             reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride);
         out[m] = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride);
     }
-    for (int64_t n = n0; n < n1; ++n) {
+    int64_t n = n0;
+#if !defined(KEEL_CPU_SCALAR_KERNELS)
+    if constexpr (constexpr int N = rows_together<M>; N > 1)
+        for (; n + N <= n1; n += N) {
+            const uint8_t *w[N];
+            float y[M][N];
+            for (int i = 0; i < N; ++i)
+                w[i] = row_of(t.w, n + i);
+            dot_block<T, M, N>(w, x, t.w.cols, y);
+            for (int m = 0; m < M; ++m)
+                finish_group(y[m], t.bias != nullptr ? t.bias + n : nullptr, t.accumulate, out[m] + n, N);
+        }
+#endif
+    for (; n < n1; ++n) {
         float y[M];
         dot_row<T, M>(row_of(t.w, n), x, t.w.cols, y);
         for (int m = 0; m < M; ++m)
@@ -100,14 +154,23 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     }
 }
 
+// The last rows of x, M of them at most.
+template <WeightType T, int M>
+static void dot_rest(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m, int64_t rows) {
+    if constexpr (M > 0) {
+        if (rows == M)
+            dot_rows<T, M>(t, n0, n1, m);
+        else
+            dot_rest<T, M - 1>(t, n0, n1, m, rows);
+    }
+}
+
 template <WeightType T>
 static void dot_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
     int64_t m = m0;
-    for (; m + 4 <= m1; m += 4)
-        dot_rows<T, 4>(t, n0, n1, m);
-    if (m1 - m == 3) dot_rows<T, 3>(t, n0, n1, m);
-    if (m1 - m == 2) dot_rows<T, 2>(t, n0, n1, m);
-    if (m1 - m == 1) dot_rows<T, 1>(t, n0, n1, m);
+    for (; m + 8 <= m1; m += 8)
+        dot_rows<T, 8>(t, n0, n1, m);
+    dot_rest<T, 7>(t, n0, n1, m, m1 - m);
 }
 
 static void matmul_dot(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
