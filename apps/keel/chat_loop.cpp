@@ -186,9 +186,9 @@ static SessionStats since(const SessionStats &before, SessionStats now) {
     now.eviction_seconds -= before.eviction_seconds;
     const auto told = static_cast<std::ptrdiff_t>(std::min(before.moves.size(), now.moves.size()));
     now.moves.erase(now.moves.begin(), now.moves.begin() + told);
-    now.decode_stream.submits -= before.decode_stream.submits;
-    now.decode_stream.waits -= before.decode_stream.waits;
-    now.decode_stream.replays -= before.decode_stream.replays;
+    now.decode_stream -= before.decode_stream;
+    now.ahead_steps -= before.ahead_steps;
+    now.vain_steps -= before.vain_steps;
     return now;
 }
 

@@ -169,7 +169,9 @@ Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r
                      {"policy_peak_bytes", s.policy_peak_bytes},
                      {"submits_per_token", static_cast<double>(s.decode_stream.submits) / steps},
                      {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps},
-                     {"replayed_decode_steps", s.decode_stream.replays}};
+                     {"replayed_decode_steps", s.decode_stream.replays},
+                     {"ahead_decode_steps", s.ahead_steps},
+                     {"vain_decode_steps", s.vain_steps}};
     if (p.config().hybrid.is_given()) json["stats"]["switches"] = moves_json(s.moves);
     return json;
 }

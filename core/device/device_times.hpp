@@ -26,6 +26,7 @@ class DeviceTimes {
     void queued(const char *op); // one more call of the op table that the backend took
     // Behind a wait: what is done goes into the trace.
     void collect();
+    size_t waiting() const { return labels_.size(); } // ops whose time was not read yet
 
   private:
     DeviceTimes(Device &device, Trace &trace, const keel_timestamps &table)

@@ -60,6 +60,16 @@ std::string Executor::why_not_recorded(size_t ops) const {
     return observer_ ? "each op is watched" : "";
 }
 
+std::string Executor::why_not_ahead() const {
+    if (can_run_ahead()) return "";
+    if (!options_.ahead) return "sync.ahead: off";
+    const SyncStrategy &sync = device_->stream().strategy();
+    if (sync.kind == SyncStrategy::Kind::eager) return "sync: eager waits after every op";
+    if (!device_->stream().reads_later())
+        return fmt::format("backend {} has no {}", device_->plugin(), KEEL_EXT_READ_LATER);
+    return observer_ ? "each op is watched" : "some ops do not run on the backend itself";
+}
+
 StepRecorder *Executor::recorder_for(size_t ops) const {
     if (!recorder_ || !options_.replay || observer_ || device_->stream().trace() != nullptr) return nullptr;
     const SyncStrategy &sync = device_->stream().strategy();

@@ -79,6 +79,7 @@ class Executor {
         std::shared_ptr<Device> fallback; // the config's; NULL: the reference only
         SyncStrategy sync;
         bool replay = true; // steps may be recorded and submitted again
+        bool ahead = true;  // steps may be queued before their token is known
     };
     // Called round every op of the pipeline (not inside compositions): for compare and tracing. `after` false: inputs are still
     // what they were.
@@ -95,6 +96,12 @@ class Executor {
     const std::string &recording_words() const { return recorder_->how(); }
     // Why steps of so many ops are not recorded and submitted again; empty: they are.
     std::string why_not_recorded(size_t ops) const;
+
+    // Why no step is queued before its token is known; empty: the device runs beside the host, and nothing that is planned makes it wait.
+    std::string why_not_ahead() const;
+    bool can_run_ahead() const {
+        return options_.ahead && !observer_ && crossings_planned_ == 0 && device_->stream().reads_later();
+    }
 
     // Settles an op. `args` is a template as keel_backend.op_plan wants it; its weight (and w) members are filled in from `weight`,
     // which is made ready where the op will run. With strict an op that is not native throws.

@@ -5,6 +5,8 @@
 #include "device/step_recorder.hpp"
 #include "device/trace.hpp"
 
+#include "base/log.hpp"
+
 #include <fmt/format.h>
 
 namespace keel {
@@ -52,6 +54,7 @@ void Stream::set_strategy(const SyncStrategy &wanted) {
 
 void Stream::op_queued(const char *op) {
     ++counters_.ops;
+    ++queued_;
     if (times_) times_->queued(op);
     ++pending_;
     dirty_ = true;
@@ -64,6 +67,7 @@ void Stream::op_queued(const char *op) {
 
 void Stream::step_queued(uint64_t ops, bool again) {
     counters_.ops += ops;
+    ++queued_;
     if (again) ++counters_.replays;
     pending_ += ops;
     dirty_ = true;
@@ -76,6 +80,7 @@ void Stream::interrupt_recorder() {
 
 void Stream::write_queued(uint64_t bytes) {
     ++counters_.writes;
+    ++queued_;
     counters_.written_bytes += bytes;
     // A write has copied its source when it returns: it goes with the next submit and asks for none of its own.
     dirty_ = true;
@@ -107,6 +112,7 @@ void Stream::submit_as(const char *what) {
     pending_ = 0;
     dirty_ = false;
     in_flight_ = true;
+    count_own();
 }
 
 void Stream::wait_as(const char *what) {
@@ -117,6 +123,7 @@ void Stream::wait_as(const char *what) {
     const TraceSpan span(trace_, "wait", "stream", "after", what);
     device_.check(what, [&] { return device_.table().wait(device_.ctx(), ticket_); });
     in_flight_ = false;
+    ++idle_;
     if (times_) times_->collect();
 }
 
@@ -135,7 +142,108 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
                   [&] { return device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes); });
     pending_ = 0;
     dirty_ = in_flight_ = false;
+    ++idle_;
+    count_own();
     if (times_) times_->collect();
+}
+
+// ---- extensions ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <typename Table>
+void adopt_extension(Device &device, const char *id, uint32_t required, std::optional<Table> &out) {
+    const void *theirs = device.extension(id);
+    if (theirs == nullptr) return;
+    Table table;
+    if (keel_adopt(&table, sizeof table, theirs, required) == KEEL_OK) {
+        out = table;
+        return;
+    }
+    log().warn("backend {}: its {} is too small or of another ABI major; it is not used", device.plugin(),
+               id);
+}
+
+} // namespace
+
+void Stream::adopt_extensions() {
+    if (std::exchange(adopted_, true)) return;
+    adopt_extension(device_, KEEL_EXT_READ_LATER, KEEL_PREFIX(keel_read_later, finish), later_);
+    adopt_extension(device_, KEEL_EXT_STREAM_COUNTS, KEEL_PREFIX(keel_stream_counts_table, read), own_);
+}
+
+// What the backend submitted and waited for unasked since the last time. It is no reason to fail.
+void Stream::count_own() {
+    adopt_extensions();
+    if (!own_) return;
+    keel_stream_counts now = {KEEL_HEADER(keel_stream_counts)};
+    HostServices::drop_error();
+    if (own_->read(device_.ctx(), &now) != KEEL_OK) return HostServices::drop_error();
+    counters_.submits += now.submits - own_counts_.submits;
+    counters_.waits += now.waits - own_counts_.waits;
+    own_counts_ = now;
+}
+
+bool Stream::reads_later() {
+    adopt_extensions();
+    return later_ && strategy_.kind != SyncStrategy::Kind::eager;
+}
+
+LaterRead Stream::start_read(keel_buffer *buffer, uint64_t offset, uint64_t bytes) {
+    LaterRead read;
+    if (!reads_later()) return read;
+    device_.require_alive("read_later");
+    queue_held_back();
+    HostServices::drop_error();
+    const keel_status status = later_->start(device_.ctx(), buffer, offset, bytes, &read.number_);
+    if (status == KEEL_E_UNSUPPORTED) {
+        HostServices::drop_error();
+        return read;
+    }
+    if (status != KEEL_OK) device_.fail(status, "read_later");
+    read.stream_ = this;
+    read.bytes_ = bytes;
+    read.ticket_ = ticket_;
+    read.idle_ = idle_;
+    read.queued_ = ++queued_;
+    dirty_ = true;
+    return read;
+}
+
+void Stream::finish_read(const LaterRead &read, void *dst) {
+    device_.require_alive("read_later");
+    const bool waits = read.idle_ == idle_; // else all that there was by then is done
+    if (waits && dirty_ && read.ticket_ == ticket_) {
+        try {
+            submit_as("read_later");
+        } catch (...) {
+            later_->finish(device_.ctx(), read.number_, nullptr);
+            throw;
+        }
+    }
+    if (waits) ++counters_.waits;
+    ++counters_.reads;
+    counters_.read_bytes += read.bytes_;
+    const TraceSpan span(trace_, waits ? "wait and read" : "read", "stream");
+    device_.check("read_later", [&] { return later_->finish(device_.ctx(), read.number_, dst); });
+    if (waits && read.queued_ == queued_) { // it was the last thing that there was
+        in_flight_ = false;
+        ++idle_;
+    }
+    // Telling the two clocks apart may wait for all: only so often that the backend's memory for times does not run out.
+    if (times_ && times_->waiting() >= 4096) times_->collect();
+}
+
+void LaterRead::finish(void *dst) {
+    // Behind an error the backend has forgotten it as well.
+    std::exchange(stream_, nullptr)->finish_read(*this, dst);
+}
+
+void LaterRead::drop() noexcept {
+    Stream *stream = std::exchange(stream_, nullptr);
+    if (stream == nullptr || stream->device_.is_lost()) return;
+    stream->later_->finish(stream->device_.ctx(), number_, nullptr);
+    HostServices::drop_error();
 }
 
 } // namespace keel

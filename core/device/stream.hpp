@@ -1,10 +1,13 @@
 #pragma once
 
-#include <keel/backend.h>
+#include <keel/ext/draft/read_later.h>
+#include <keel/ext/draft/stream_counts.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace keel {
 
@@ -27,6 +30,39 @@ struct SyncStrategy {
 
 std::string to_string(const SyncStrategy &);
 
+class Stream;
+
+// A few bytes that were asked for and are looked at later, while what was queued behind them runs (keel.read_later/1). Destroyed without
+// finish(): nobody wants them. Its stream outlives it.
+class LaterRead {
+  public:
+    LaterRead() = default;
+    ~LaterRead() { drop(); }
+    LaterRead(LaterRead &&other) noexcept { *this = std::move(other); }
+    LaterRead &operator=(LaterRead &&other) noexcept {
+        if (this == &other) return *this;
+        drop();
+        stream_ = std::exchange(other.stream_, nullptr);
+        number_ = other.number_;
+        bytes_ = other.bytes_;
+        ticket_ = other.ticket_;
+        idle_ = other.idle_;
+        queued_ = other.queued_;
+        return *this;
+    }
+
+    explicit operator bool() const { return stream_ != nullptr; } // something was asked for
+    void finish(void *dst); // waits for it, submitting it if nobody has; there is none any more then
+    void drop() noexcept;
+
+  private:
+    friend class Stream;
+    Stream *stream_ = nullptr;
+    uint64_t number_ = 0, bytes_ = 0;
+    // The stream's, when it was asked for: the last submit, how often all had been waited for, and what had been queued.
+    uint64_t ticket_ = 0, idle_ = 0, queued_ = 0;
+};
+
 // The one stream of a device's context: counts ops, and submits and waits as the strategy says. Not thread-safe: one user at a
 // time, like the context itself.
 class Stream {
@@ -34,6 +70,20 @@ class Stream {
     struct Counters {
         uint64_t ops = 0, submits = 0, waits = 0, reads = 0, writes = 0, read_bytes = 0, written_bytes = 0;
         uint64_t replays = 0; // recorded steps that were submitted again; their ops are among the ops
+
+        Counters &operator+=(const Counters &o) { return add<1>(o); }
+        Counters &operator-=(const Counters &o) { return add<-1>(o); }
+        friend Counters operator-(Counters a, const Counters &b) { return a -= b; }
+
+      private:
+        template <int sign>
+        Counters &add(const Counters &o) {
+            for (uint64_t Counters::*count :
+                 {&Counters::ops, &Counters::submits, &Counters::waits, &Counters::reads, &Counters::writes,
+                  &Counters::read_bytes, &Counters::written_bytes, &Counters::replays})
+                this->*count += sign > 0 ? o.*count : uint64_t{0} - o.*count;
+            return *this;
+        }
     };
 
     explicit Stream(Device &device);
@@ -52,6 +102,13 @@ class Stream {
     void wait();        // flush, then wait for all; nothing in flight: no call at all
     void read(keel_buffer *, uint64_t offset, void *dst, uint64_t bytes); // waits, then copies to the host
 
+    // Whether the host may look at results while later work runs: the backend's stream does not stop for it (keel.read_later/1), nor does
+    // the strategy.
+    bool reads_later();
+    // At most KEEL_READ_LATER_BYTES, as they are when the stream gets there. Empty where that cannot be, or too many are under way.
+    LaterRead start_read(keel_buffer *, uint64_t offset, uint64_t bytes);
+
+    // What was asked of the backend, and what it told that it did of its own accord (keel.stream_counts/1).
     const Counters &counters() const { return counters_; }
     // Submits, waits and reads are recorded there from now on, and when the device ran each op where the backend tells; NULL: nowhere. It
     // outlives this, or NULL is set before it goes.
@@ -65,9 +122,13 @@ class Stream {
     bool pending() const { return pending_ > 0; } // ops that were not submitted yet
 
   private:
+    friend class LaterRead;
     void interrupt_recorder();
     void submit_as(const char *what);
     void wait_as(const char *what);
+    void finish_read(const LaterRead &read, void *dst);
+    void adopt_extensions();
+    void count_own();
 
     Device &device_;
     SyncStrategy strategy_{SyncStrategy::Kind::lazy, 0};
@@ -79,6 +140,12 @@ class Stream {
     uint64_t ticket_ = 0;                //
     bool dirty_ = false;                 // ops or writes since the last submit
     bool in_flight_ = false;             // submitted work that was not waited for
+    uint64_t idle_ = 0;                  // times that all was waited for
+    uint64_t queued_ = 0;                // ops, steps, writes and later reads
+    bool adopted_ = false;               // the extensions were looked for
+    std::optional<keel_read_later> later_;
+    std::optional<keel_stream_counts_table> own_;
+    keel_stream_counts own_counts_{}; // as last told
 };
 
 } // namespace keel

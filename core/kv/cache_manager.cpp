@@ -168,6 +168,10 @@ std::span<const int32_t> CacheManager::next_positions(int64_t n) {
 void CacheManager::append(int64_t n) {
     note_append(n);
     cache_->append(next_positions(n), n);
+    count_append(n);
+}
+
+void CacheManager::count_append(int64_t n) {
     seen_ += n;
     since_every_n_ += n;
     tail_ += n;
@@ -190,13 +194,35 @@ std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
         return run_eviction(KEEL_TRIGGER_PREFILL_END, budget.tokens);
     if (kind != StepKind::prefill_end && !may_act(kind)) return {};
     if (plan_.prefill_only()) return {};
-    if (config.every_n && since_every_n_ >= *config.every_n) {
+    if (fires_every_n()) {
         since_every_n_ = 0;
         return run_eviction(KEEL_TRIGGER_EVERY_N, budget.tokens);
     }
     if (!config.at_budget || !is_over(budget)) return {};
     return run_eviction(kind == StepKind::prefill_chunk ? KEEL_TRIGGER_CHUNK : KEEL_TRIGGER_BUDGET,
                         budget.tokens);
+}
+
+bool CacheManager::can_append_ahead() const {
+    if (!plan_.gathered().empty() || seen_ >= std::numeric_limits<int32_t>::max() || !cache_->has_slots(1))
+        return false;
+    if (!may_act(StepKind::decode))
+        return true; // as after_step() does, which looks at memory and triggers else
+    if (pressure_ || fires_every_n()) return false;
+    return !plan_.config().at_budget || !is_over(budget_now(seen_));
+}
+
+void CacheManager::append_ahead() {
+    cache_->append(next_positions(1), 1);
+}
+
+void CacheManager::keep_ahead() {
+    note_append(1, 1);
+    count_append(1);
+}
+
+void CacheManager::drop_ahead() {
+    cache_->truncate(1);
 }
 
 std::span<const EvictionRecord> CacheManager::evict() {

@@ -67,6 +67,14 @@ class CacheManager {
     StepTap *begin_step(int64_t n, StepKind kind);
     // After all ops of the step were queued: fires triggers, evicts. The records, one per layer, are valid until the next call.
     std::span<const EvictionRecord> after_step(StepKind kind);
+    // A step of one token that is queued before anybody knows whether it is wanted, behind a decode step whose after_step() is still to
+    // come. can_append_ahead(): that one will decide nothing, this one leaves nothing for the policy and takes no memory; so where it is not
+    // wanted nothing tells that it was there. The slot is made by append_ahead(), the step's position comes of next_positions(1), and
+    // exactly one of the others ends it before anything else is done with the cache: the token was taken in, or it was not.
+    bool can_append_ahead() const;
+    void append_ahead();
+    void keep_ahead();
+    void drop_ahead();
     // Evicts now, whatever the triggers say, down to the budget. For experiments.
     std::span<const EvictionRecord> evict();
 
@@ -150,7 +158,8 @@ class CacheManager {
     void copy_extras(const CacheManager &parent);
     void load_extras(StateReader &in);
     std::span<const EvictionRecord> answer_pressure();
-    void note_append(int64_t n);
+    void note_append(int64_t n, int64_t there = 0); // `there`: slots that the cache has for them already
+    void count_append(int64_t n);
     void note_compact(uint32_t layer, const KeepLists &keep);
     void note_kept(EvictionRecord &record) const;
     std::vector<int32_t> first_slots(int64_t from, int64_t to) const;
@@ -158,6 +167,7 @@ class CacheManager {
     void load_numbers(StateReader &in);
     void check_lengths(const StateReader &in) const;
     bool may_act(StepKind kind) const;
+    bool fires_every_n() const { return plan_.config().every_n && since_every_n_ >= *plan_.config().every_n; }
     bool is_over(const BudgetNow &budget) const; // more slots than budget and slack, all heads together
     std::span<const EvictionRecord> run_eviction(keel_trigger trigger, int64_t target);
     enum class ShareOut { evenly, by_lengths, by_scores };

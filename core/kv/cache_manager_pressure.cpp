@@ -112,12 +112,13 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     }
 }
 
-void CacheManager::note_append(int64_t n) {
+void CacheManager::note_append(int64_t n, int64_t there) {
     const uint32_t kv_heads = plan_.shape().kv_heads;
     if (!pins_.empty()) {
         pins_.note_append(seen_, n, [&](size_t row) {
             return cache_->length(static_cast<uint32_t>(row / kv_heads),
-                                  static_cast<uint32_t>(row % kv_heads));
+                                  static_cast<uint32_t>(row % kv_heads)) -
+                   there;
         });
     }
     if (numbers_) numbers_->append(seen_, n);

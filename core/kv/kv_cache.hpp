@@ -46,6 +46,8 @@ class KvCache {
 
     // Would n more tokens fit under max_slots and max_bytes? If not and `why` is given: which limit, in words, with its config key.
     bool fits(int64_t n, std::string *why = nullptr) const;
+    // The same without taking a block for it.
+    bool has_slots(int64_t n) const { return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0; }
     // Makes room for n tokens at the ends of all heads: takes blocks (copying a shared last block first), raises the lengths, queues the
     // new lengths and tables. The step's ops then write K, V and positions. `positions` are the tokens' RoPE positions, [n], or
     // [n, kv_heads]. Throws Error(resource) if they do not fit, and then nothing has changed.

@@ -71,7 +71,7 @@ void Graph::make_workspace(bool with_memory) {
         joined_ = make(config_.post_norms ? A : keel_dtype{KEEL_DTYPE_F32}, {m, config_.hidden_size});
     if (!weights_.has_output()) return;
     logits_ = make(KEEL_DTYPE_F32, {std::max(options_.max_logit_rows, options_.batch), config_.vocab_size});
-    next_ids_ = make(KEEL_DTYPE_I32, {options_.batch});
+    next_ids_ = ids_.rows(0, options_.batch);
     next_id_ = next_ids_.rows(0, 1);
 }
 
@@ -225,9 +225,12 @@ void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> posit
     run(on_device, m, positions, kv, logit_rows, taps);
 }
 
-void Graph::forward_device(const Tensor &ids, std::span<const int32_t> positions,
-                           std::span<const keel_kv_view *const> kv) {
-    run(ids, 1, positions, kv, 1, {});
+void Graph::forward_next(std::span<const int32_t> positions, std::span<const keel_kv_view *const> kv) {
+    run(ids_.rows(0, 1), 1, positions, kv, 1, {});
+}
+
+LaterRead Graph::start_reading_next_id() const {
+    return executor_.stream().start_read(next_id_.buffer()->handle(), next_id_.c()->offset, next_id_.bytes());
 }
 
 void Graph::forward_residual(std::span<const float> residual, std::span<const int32_t> positions,

@@ -74,9 +74,13 @@ class Graph {
     // Plans what steps with such by-products run differently. May be asked at any time between steps.
     std::unique_ptr<GraphTaps> plan_taps(const TapForms &forms);
     const GraphTaps &taps() const { return *taps_; } // of GraphOptions::taps
-    // As forward, with ids that lie on the device already: [1]. For decoding without the host.
-    void forward_device(const Tensor &ids, std::span<const int32_t> positions,
-                        std::span<const keel_kv_view *const> kv);
+    // As forward, of the one token that the argmax queued last finds, which the host need not know: the embedding reads next_id().
+    void forward_next(std::span<const int32_t> positions, std::span<const keel_kv_view *const> kv);
+    // Whether such a step runs from its token to its logits without the host.
+    bool can_run_ahead() const {
+        return executor_.can_run_ahead() && options_.ffn == nullptr && !probe_ && weights_.has_embedding() &&
+               weights_.has_output();
+    }
 
     // One step in which n = ids.size() sequences advance by a token each, 1..GraphOptions::batch: row i is the next token of the sequence
     // with the cache rows[i], which has made its slot already. Everything but attention runs once, over all rows: each weight is read
@@ -96,6 +100,7 @@ class Graph {
     // Queues argmax over the first row of logits; the token lands in next_id().
     void queue_argmax();
     const Tensor &next_id() const { return next_id_; } // i32 [1]
+    LaterRead start_reading_next_id() const;           // see Stream::start_read
     // The same of the n rows of a batched step; their tokens land in next_ids(n).
     void queue_batch_argmax(uint32_t n);
     Tensor next_ids(uint32_t n) const { return next_ids_.rows(0, n); } // i32 [n]
@@ -182,9 +187,11 @@ class Graph {
     Tensor gate_up_;   // A [m, 2 * intermediate]
     Tensor act_;       // A [m, intermediate]
     Tensor logits_;    // f32 [max_logit_rows, vocab]
-    Tensor next_ids_;  // i32 [batch]
-    Tensor next_id_;   // i32 [1], its first
-    Tensor joined_;    // as what `down` writes to, [m, hidden]; only with a helper
+    // i32 [batch], the first of ids_: where argmax puts tokens is where the next step takes them from, so that it is one step to whoever
+    // records it, whether the host wrote its token or not.
+    Tensor next_ids_;
+    Tensor next_id_; // i32 [1], its first
+    Tensor joined_;  // as what `down` writes to, [m, hidden]; only with a helper
     uint32_t last_m_ = 0;
     size_t decode_size_ = 0;               // ops of a decode step
     std::vector<keel_kv_view> step_views_; // see lasting_views

@@ -50,6 +50,7 @@ enum class PositionMode { absolute, rerotated, automatic };
 enum class Trigger { prefill_end, budget, insert, every_n, pressure };
 enum class SyncStrategy { automatic, lazy, eager, batched };
 enum class StepReplay { automatic, off };
+enum class StepAhead { automatic, off };
 enum class BudgetKind { none, tokens, ratio, mib };
 enum class SwitchTrigger { tokens, pressure, command };
 
@@ -142,6 +143,7 @@ struct SyncSection {
     Setting<SyncStrategy> strategy;
     Setting<std::optional<int64_t>> ops; // only with batched
     Setting<StepReplay> replay;
+    Setting<StepAhead> ahead;
 
     int64_t ops_per_submit() const { return ops->value_or(default_ops); }
     bool operator==(const SyncSection &) const = default;
@@ -279,6 +281,7 @@ void visit_settings(Config &c, Visit &&visit) {
     visit("sync.strategy", c.sync.strategy);
     visit("sync.ops", c.sync.ops);
     visit("sync.replay", c.sync.replay);
+    visit("sync.ahead", c.sync.ahead);
     visit("strict", c.strict);
     visit("fallback", c.fallback);
     visit("hybrid.backends", c.hybrid.backends);

@@ -38,6 +38,7 @@ class Encoder {
     std::string operator()(PositionMode v) const { return choice(static_cast<size_t>(v)); }
     std::string operator()(SyncStrategy v) const { return choice(static_cast<size_t>(v)); }
     std::string operator()(StepReplay v) const { return choice(static_cast<size_t>(v)); }
+    std::string operator()(StepAhead v) const { return choice(static_cast<size_t>(v)); }
     std::string operator()(const std::vector<std::string> &v) const { return flow_list(v); }
     std::string operator()(const std::vector<double> &v) const {
         return fmt::format("[{}]", fmt::join(v, ", "));

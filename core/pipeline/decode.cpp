@@ -226,6 +226,10 @@ void decode(const Field &field, StepReplay &value) {
     value = static_cast<StepReplay>(choice_index(field));
 }
 
+void decode(const Field &field, StepAhead &value) {
+    value = static_cast<StepAhead>(choice_index(field));
+}
+
 namespace {
 
 template <typename Choice>

@@ -34,6 +34,7 @@ void decode(const Field &field, keel_dtype &value);
 void decode(const Field &field, PositionMode &value);
 void decode(const Field &field, SyncStrategy &value);
 void decode(const Field &field, StepReplay &value);
+void decode(const Field &field, StepAhead &value);
 void decode(const Field &field, std::vector<Trigger> &value);
 void decode(const Field &field, std::vector<std::string> &value);
 void decode(const Field &field, std::vector<double> &value);

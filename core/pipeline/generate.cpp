@@ -120,8 +120,9 @@ void Generation::stop(StopReason reason, std::string detail) {
 }
 
 int32_t Generation::choose() {
-    const int32_t id =
-        needs_logits() ? sampler_.sample(last_row(session_), session_.history()) : session_.greedy();
+    const bool is_last = std::ssize(result_.ids) + 1 >= options_.max_tokens;
+    const int32_t id = needs_logits() ? sampler_.sample(last_row(session_), session_.history())
+                                      : session_.greedy(runs_ahead_ && !is_last);
     if (result_.ids.empty()) {
         result_.first_token_seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
@@ -157,6 +158,7 @@ std::optional<int32_t> Generation::next() {
 }
 
 GenerateResult Generation::finish() {
+    session_.drop_ahead();
     emit(stream_->finish());
     if (stream_->stopped() && result_.reason != StopReason::stop_string) {
         result_.reason = StopReason::stop_string;
@@ -169,6 +171,7 @@ GenerateResult Generation::finish() {
 
 GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
     Generation generation(session, prompt, options);
+    generation.run_ahead();
     try {
         while (const auto id = generation.next())
             session.decode(*id);
@@ -195,10 +198,15 @@ std::string closing_line(const GenerateResult &r) {
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);
+    if (s.ahead_steps + s.vain_steps > 0) {
+        line += fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);
+        if (s.vain_steps > 0) line += fmt::format(", {} more in vain", s.vain_steps);
+    }
     if (s.replay_parts > 0) {
         // A hybrid's decode steps are more than its tokens: those of a warm-up run twice, on parts that come and go.
-        const std::string of = s.moves.empty() && s.decode_stream.replays <= s.decode_tokens * s.replay_parts
-                                   ? fmt::format(" of {}", s.decode_tokens * s.replay_parts)
+        const uint64_t steps = (s.decode_tokens + s.vain_steps) * s.replay_parts;
+        const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
+                                   ? fmt::format(" of {}", steps)
                                    : ", those of warm-ups with them";
         line += fmt::format(" | decode steps replayed: {}{}{}", s.decode_stream.replays, of,
                             s.no_replay.empty() ? "" : " (" + s.no_replay + ")");

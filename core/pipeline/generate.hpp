@@ -58,6 +58,7 @@ struct GenerateResult {
 // A generation token by token, for whoever takes the steps of several sequences together (SessionBatch); generate() is
 //
 //     Generation g(session, prompt, options);
+//     g.run_ahead();
 //     while (const auto id = g.next()) session.decode(*id);
 //     return g.finish();
 class Generation {
@@ -69,6 +70,9 @@ class Generation {
     Generation &operator=(const Generation &) = delete;
 
     Session &session() const { return session_; }
+    // Whoever calls this takes each token that next() gives with Session::decode, one sequence at a time: greedy steps may then be queued
+    // before their token is read (Session::greedy).
+    void run_ahead() { runs_ahead_ = true; }
     // Chooses the next token by the session's last step. What has to be taken in before the next call; none: the text is at its end.
     std::optional<int32_t> next();
     // Whether next() asks for Session::logits(); else Session::greedy() is all that it needs.
@@ -91,7 +95,7 @@ class Generation {
     Sampler sampler_;
     std::unique_ptr<TextStream> stream_;
     GenerateResult result_;
-    bool plain_greedy_, stopped_ = false;
+    bool plain_greedy_, stopped_ = false, runs_ahead_ = false;
 };
 
 // Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything after the first token ends in a result.

@@ -175,17 +175,8 @@ bool Pipeline::is_own(const CachePlan &plan) const {
 
 Stream::Counters Pipeline::counters() const {
     Stream::Counters sum;
-    for (const auto &device : devices_) {
-        const Stream::Counters &c = device->stream().counters();
-        sum.ops += c.ops;
-        sum.submits += c.submits;
-        sum.waits += c.waits;
-        sum.reads += c.reads;
-        sum.writes += c.writes;
-        sum.read_bytes += c.read_bytes;
-        sum.written_bytes += c.written_bytes;
-        sum.replays += c.replays;
-    }
+    for (const auto &device : devices_)
+        sum += device->stream().counters();
     return sum;
 }
 

@@ -64,6 +64,7 @@ void Pipeline::open_engines() {
     executor_options_.strict = *config_.strict;
     executor_options_.sync = sync_of(config_.sync);
     executor_options_.replay = *config_.sync.replay != pipeline::StepReplay::off;
+    executor_options_.ahead = *config_.sync.ahead != pipeline::StepAhead::off;
     const pipeline::HybridSection &hybrid = config_.hybrid;
     const LayerRange all = {0, model().layers};
     if (hybrid.mode() == HybridMode::none) {

@@ -22,6 +22,7 @@ constexpr std::array<Words, 5> trigger_words = {"prefill_end", "budget", "insert
 constexpr std::array<Words, 3> switch_words = {"tokens", "pressure", "command"};
 constexpr std::array<Words, 4> sync_words = {"auto", "lazy", "eager", "batched"};
 constexpr std::array<Words, 2> replay_words = {"auto", "off"};
+constexpr std::array<Words, 2> ahead_words = {"auto", "off"};
 
 constexpr KeySpec keys[] = {
     {.path = "model.path",
@@ -266,6 +267,14 @@ constexpr KeySpec keys[] = {
          "strategy does not cut them; off queues each op of each step anew.",
      .example = "off",
      .choices = replay_words},
+    {.path = "sync.ahead",
+     .type = KeyType::choice,
+     .default_text = "auto",
+     .doc = "Greedy text on a device that runs beside the host (keel.read_later/1): the next decode step is "
+            "queued before its token is read, where the policy decides nothing in between; off waits for "
+            "each token first.",
+     .example = "off",
+     .choices = ahead_words},
 
     {.path = "strict",
      .type = KeyType::boolean,

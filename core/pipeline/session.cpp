@@ -14,30 +14,6 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Stream::Counters &operator+=(Stream::Counters &a, const Stream::Counters &b) {
-    a.ops += b.ops;
-    a.submits += b.submits;
-    a.waits += b.waits;
-    a.reads += b.reads;
-    a.writes += b.writes;
-    a.read_bytes += b.read_bytes;
-    a.written_bytes += b.written_bytes;
-    a.replays += b.replays;
-    return a;
-}
-
-Stream::Counters operator-(Stream::Counters a, const Stream::Counters &b) {
-    a.ops -= b.ops;
-    a.submits -= b.submits;
-    a.waits -= b.waits;
-    a.reads -= b.reads;
-    a.writes -= b.writes;
-    a.read_bytes -= b.read_bytes;
-    a.written_bytes -= b.written_bytes;
-    a.replays -= b.replays;
-    return a;
-}
-
 } // namespace
 
 // Adds the time and the stream's work between construction and destruction to the stats of a kind of step.
@@ -62,8 +38,9 @@ class Session::Meter {
 };
 
 bool Session::can_take(int64_t n, std::string *why) const {
+    const int64_t more = ahead_ ? std::max<int64_t>(n - 1, 0) : n; // the first one's slot is made
     return std::all_of(parts_.begin(), parts_.end(),
-                       [&](const Part &part) { return part.cache->can_take(n, false, why); });
+                       [&](const Part &part) { return part.cache->can_take(more, false, why); });
 }
 
 bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
@@ -147,12 +124,14 @@ void Session::decode(int32_t id) {
         try {
             if (hybrid_) {
                 const Meter meter(*this, true);
-                settle();
+                settle_step();
             }
             if (hybrid_) before_decode(); // may move the cache, which is no part of the step
             const Meter meter(*this, true);
-            settle();
-            step({&id, 1}, StepKind::decode, 1);
+            if (!take_ahead(id)) {
+                settle();
+                step({&id, 1}, StepKind::decode, 1);
+            }
             if (hybrid_) after_decode();
             break;
         } catch (const Error &error) {
@@ -208,11 +187,18 @@ void Session::take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows
         taps_.push_back(part.cache->begin_step(n, kind));
         step_caches_.push_back(&part.cache->cache());
     }
+    begin_results(ids, kind, rows);
+}
+
+// The step whose results may be read is this one now.
+void Session::begin_results(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     step_kind_ = kind;
     rows_ = rows;
     first_row_ = 0;
     results_ = parts_.back().engine;
     said_.reset();
+    coming_.drop();
+    overwritten_ = false;
     logits_read_ = false;
     settled_ = false;
     pending_.reset();
@@ -232,11 +218,17 @@ void Session::retake(std::span<const int32_t> ids, StepKind kind, uint32_t rows)
 void Session::end_prompt() {
     const Meter meter(*this, false);
     settle();
+    if (overwritten_ && !logits_read_) logits(); // of the cache as it is
     for (const Part &part : parts_)
         part.cache->after_step(StepKind::prefill_end);
 }
 
 void Session::settle() {
+    drop_ahead();
+    settle_step();
+}
+
+void Session::settle_step() {
     if (settled_) return;
     settled_ = true;
     for (const Part &part : parts_) {
@@ -246,6 +238,7 @@ void Session::settle() {
 }
 
 void Session::read_logits() {
+    if (overwritten_) take_step_again();
     logits_.resize(static_cast<size_t>(rows_) * static_cast<size_t>(pipeline_.model().vocab_size));
     if (rows_ > 0) results_->graph->read_logits(rows_, logits_.data(), first_row_);
     check_finite(logits_);
@@ -281,7 +274,7 @@ std::span<const float> Session::logits() {
     return logits_;
 }
 
-int32_t Session::greedy() {
+int32_t Session::greedy(bool go_on) {
     if (results_ == nullptr || (logits_read_ && logits_.empty()))
         throw_error(ErrorKind::internal, "no step was taken that has logits");
     if (logits_read_) { // of the prefill: they are here already
@@ -290,12 +283,7 @@ int32_t Session::greedy() {
     }
     if (settled_ && said_) return *said_; // of a step of several sequences
     int32_t id = -1;
-    read_results([&] {
-        results_->graph->queue_argmax();
-        results_->graph->next_id().read(&id);
-        if (id < 0) find_non_finite(); // no token: a logit was not finite
-        settle();
-    });
+    read_results([&] { id = read_greedy(go_on); });
     said_ = id;
     return id;
 }
@@ -331,6 +319,7 @@ uint64_t Session::kv_bytes() const {
 }
 
 void Session::pin(int64_t from, int64_t to, std::string_view what) {
+    drop_ahead(); // they go by slots
     for (const Part &part : parts_)
         part.cache->pin(from, to, what);
 }
@@ -353,6 +342,7 @@ void Session::reset() {
     history_.clear();
     pending_.reset();
     loaded_from_.clear();
+    ahead_failed_ = false;
     stats_ = {};
 }
 
@@ -360,6 +350,7 @@ void Session::reset() {
 void Session::forget_step() {
     step_ids_.clear();
     step_positions_.clear();
+    forget_ahead();
     logits_.clear();
     settled_ = true;
     logits_read_ = true;

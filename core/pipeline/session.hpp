@@ -44,8 +44,12 @@ struct SessionStats {
     double eviction_seconds = 0; // within the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
     uint64_t policy_bytes = 0, policy_peak_bytes = 0; // beside the cache, see CacheManager::policy_bytes
-    Stream::Counters stream;                          // of all steps
-    Stream::Counters decode_stream;                   // of decode steps alone
+    // What streams did in all steps, and in decode steps alone; in those that were run in vain as well.
+    Stream::Counters stream;
+    Stream::Counters decode_stream;
+    uint64_t ahead_steps =
+        0;                   // decode steps that were queued before their token was read, see Session::greedy
+    uint64_t vain_steps = 0; // so many more were, and nobody wanted them: none of the decode tokens
     uint64_t replay_parts = 0;      // of a decode step, that a backend could submit as a recording
     std::string no_replay;          // why it does not; empty: it does
     std::vector<BackendMove> moves; // between a hybrid's backends
@@ -83,8 +87,13 @@ class Session {
     void decode(int32_t id);
     // Logits of the last `rows` tokens taken in, [rows, vocab], in host memory until the next step. The first call of a step waits for it.
     std::span<const float> logits();
-    // The most likely next token, without reading all logits: ties go to the lower id.
-    int32_t greedy();
+    // The most likely next token, without reading all logits: ties go to the lower id. `go_on`: what comes next is most likely decode() with
+    // that token. Where the device runs beside the host, and nothing is decided on the host between the two, that step is then queued
+    // before the token is read: embed takes it from where argmax put it. Should it not be wanted it is taken back by whatever is called
+    // instead, or by drop_ahead(), and nothing but SessionStats::vain_steps and the device's time tells of it; logits() computes the
+    // step again whose logits it wrote over. Until then cache() has its slot.
+    int32_t greedy(bool go_on = false);
+    void drop_ahead();
 
     // Takes the last n tokens back. Throws Error(usage) where CacheManager::truncate does.
     void truncate(int64_t n);
@@ -166,6 +175,7 @@ class Session {
     void note_decode();
     void before_decode();
     void after_decode();
+    bool stays() const; // it runs its next step where it is, as far as is known now
     void note_truncate();
     void reset_hybrid();
     std::optional<int32_t> likeliest() const; // of the last step, as far as somebody asked
@@ -177,7 +187,16 @@ class Session {
     void take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
     void forget_step();
-    void settle(); // the step's eviction, once its results were read
+    void settle();      // the step's eviction, once its results were read; a step ahead is not wanted then
+    void settle_step(); // the same, and it may be
+    void begin_results(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
+    // Steps ahead (session_ahead.cpp).
+    int32_t read_greedy(bool go_on);
+    bool may_run_ahead() const;
+    void run_ahead();
+    bool take_ahead(int32_t id);
+    void take_step_again();
+    void forget_ahead();
     void check_finite(std::span<const float> values);
     std::string suspects(int64_t layer) const;
     struct NonFinite {
@@ -202,6 +221,10 @@ class Session {
     std::vector<int32_t> step_ids_, step_positions_;
     Engine *results_ = nullptr;   // whose graph holds the results
     std::optional<int32_t> said_; // what greedy() gave
+    LaterRead coming_;            // what it will give, where argmax was queued with the step
+    LaterRead ahead_;             // the same of the step that is queued behind that one; empty: there is none
+    bool overwritten_ = false;    // the step's logits, by the one that was ahead of them
+    bool ahead_failed_ = false;   // a step could not be queued: no other is tried
     std::vector<float> residual_; // between the parts of a step
     std::vector<StepTap *> taps_; // of the parts
     Caches

@@ -11,16 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void add_difference(Stream::Counters &to, const Stream::Counters &now, const Stream::Counters &before) {
-    to.ops += now.ops - before.ops;
-    to.submits += now.submits - before.submits;
-    to.waits += now.waits - before.waits;
-    to.reads += now.reads - before.reads;
-    to.writes += now.writes - before.writes;
-    to.read_bytes += now.read_bytes - before.read_bytes;
-    to.written_bytes += now.written_bytes - before.written_bytes;
-}
-
 std::shared_ptr<KvArena> make_arena(Pipeline &pipeline, CachePlan &plan) {
     if (pipeline.batch() < 2) {
         throw_error(ErrorKind::usage, "the pipeline was made for one sequence at a time; "
@@ -94,7 +84,7 @@ std::span<const SessionBatch::Outcome> SessionBatch::decode(std::span<Session *c
     if (!members_.empty()) ++stats_.steps;
     stats_.tokens += members_.size();
     stats_.seconds += seconds;
-    add_difference(stats_.stream, pipeline_.counters(), before);
+    stats_.stream += pipeline_.counters() - before;
     return outcomes_;
 }
 

@@ -96,6 +96,9 @@ void Session::before_decode() {
 void Session::after_decode() {
     hybrid_->after_decode();
 }
+bool Session::stays() const {
+    return !hybrid_ || hybrid_->stays();
+}
 void Session::note_truncate() {
     hybrid_->truncated();
 }
@@ -127,6 +130,7 @@ Session::Switch Session::switch_to(Engine &engine) {
 }
 
 void Session::go_on_elsewhere(const Error &error, size_t tokens) {
+    if (pipeline_.lost_device() != nullptr) forget_ahead();
     if (hybrid_) {
         if (!engine().is_lost()) throw; // something else
         return hybrid_->rebuild(tokens, error);
@@ -236,6 +240,14 @@ void Session::Hybrid::before_decode() {
     if (!warms_up()) place();
 }
 
+// But for memory that becomes short, which nobody knows before.
+bool Session::Hybrid::stays() const {
+    if (warms_up() || commanded_ != nullptr || &alive(decode_engine()) != &here()) return false;
+    if (!config_.has(pipeline::SwitchTrigger::tokens) || counted_) return true;
+    const int64_t after = **config_.after_tokens;
+    return written_ + 1 < after - std::min(*config_.warmup_tokens, after - 1);
+}
+
 // The switch after a number of tokens; the last of them are the warm-up's.
 void Session::Hybrid::count() {
     const int64_t after = **config_.after_tokens, warmup = std::min(*config_.warmup_tokens, after - 1);
@@ -265,6 +277,7 @@ void Session::Hybrid::begin(Engine &target, Why why, int64_t warmup) {
         chosen_ = &target;
         return; // it is there
     }
+    session_.drop_ahead();
     if (warmup <= 0) {
         if (move(target, why)) chosen_ = &target;
         return;

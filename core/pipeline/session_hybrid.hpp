@@ -25,6 +25,7 @@ class Session::Hybrid {
     void note_decode() { ++written_; }
     void before_decode();
     void after_decode();
+    bool stays() const; // the next decode step is taken where the last one was, as far as is known now
     // Tokens were taken back: a warm-up, whose copy has them, begins again with the next token.
     void truncated();
     Switch command(Engine &target);

@@ -4,6 +4,7 @@
 #include "device.hpp"
 #include "gpu/checks.hpp"
 #include "programs.hpp"
+#include "read_later.hpp"
 #include "replay.hpp"
 #include "staging.hpp"
 #include "timing.hpp"
@@ -66,6 +67,9 @@ struct keel_ctx {
         keel_opencl::Event event;
     };
     std::deque<Mark> marks; // given and not yet known to be done, rising
+
+    keel_opencl::LaterReads later;
+    uint64_t own_submits = 0, own_waits = 0; // that nobody asked for
 };
 
 // A block of memory that tensors lie in.

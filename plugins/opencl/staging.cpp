@@ -1,6 +1,6 @@
 #include "staging.hpp"
 
-#include "waiting.hpp"
+#include "context.hpp"
 
 #include <string.h>
 
@@ -38,6 +38,10 @@ unsigned char *Staging::room(uint64_t n) {
         Piece &next = pieces_[current_];
         if (next.done) {
             const cl_event wait = next.done.get();
+            if (!has_ended(wait)) { // what it is behind is submitted
+                ++ctx_.own_submits;
+                ++ctx_.own_waits;
+            }
             wait_for(ctx_, wait, "waiting for staging memory");
             next.done.reset();
         }

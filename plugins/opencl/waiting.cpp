@@ -7,6 +7,14 @@
 #include <mutex>
 
 namespace keel_opencl {
+
+bool has_ended(cl_event event) {
+    cl_int state = CL_QUEUED;
+    return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) ==
+               CL_SUCCESS &&
+           state <= CL_COMPLETE;
+}
+
 namespace {
 
 constexpr uint32_t last_seconds = 60; // of silence at least, that a device gets when it was silent before
@@ -23,13 +31,6 @@ void CL_CALLBACK on_done(cl_event, cl_int, void *user) {
     const std::lock_guard lock((*signal)->mutex);
     (*signal)->done = true;
     (*signal)->came.notify_all();
-}
-
-bool has_ended(cl_event event) { // or failed, which is looked at later
-    cl_int state = CL_QUEUED;
-    return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) ==
-               CL_SUCCESS &&
-           state <= CL_COMPLETE;
 }
 
 // Tickets whose work has ended.

@@ -9,6 +9,9 @@ namespace keel_opencl {
 // ends for wait_seconds: then every later call is refused, and the device may still run.
 void wait_for(keel_ctx &ctx, cl_event event, const char *what);
 
+// Whether a queued command has ended, or failed, which a wait for it says.
+bool has_ended(cl_event event);
+
 // Refuses when a wait has ended without an answer.
 void require_alive(const keel_ctx &ctx);
 

@@ -67,7 +67,7 @@ void Stream::execute(const keel_recording &step) {
     bound_ = VK_NULL_HANDLE; // what was bound is lost
     after_barrier_ = false;
     recorded_ += step.dispatches;
-    if (recorded_ >= kMostRecorded) submit(++last_);
+    if (recorded_ >= kMostRecorded) submit_unasked();
 }
 
 void Stream::drop(keel_recording &step) noexcept {

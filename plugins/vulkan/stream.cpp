@@ -59,6 +59,7 @@ void Stream::close() noexcept {
     garbage_.clear();
     memory_->give_back(ring_);
     memory_->give_back(download_);
+    memory_->give_back(mail_);
     vkDestroyCommandPool(device, pool_, nullptr);
     vkDestroySemaphore(device, timeline_, nullptr);
     device_ = nullptr;
@@ -69,7 +70,7 @@ void Stream::begin() {
     require_alive();
     if (recording_) return;
     Frame &frame = frames_[frame_];
-    if (frame.value > done_) wait_value(frame.value);
+    wait_unasked(frame.value);
     collect();
     VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
@@ -120,7 +121,7 @@ void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, u
     vkCmdPushConstants(commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes, params);
     vkCmdDispatch(commands, x, y, z);
     after_barrier_ = false;
-    if (++recorded_ >= kMostRecorded) submit(++last_);
+    if (++recorded_ >= kMostRecorded) submit_unasked();
 }
 
 void Stream::time_ops(bool on) {
@@ -217,6 +218,17 @@ void Stream::wait_value(uint64_t value) {
     }
 }
 
+void Stream::submit_unasked() {
+    submit(++last_);
+    ++own_.submits;
+}
+
+void Stream::wait_unasked(uint64_t value) {
+    if (value <= done_ || value <= done()) return;
+    ++own_.waits;
+    wait_value(value);
+}
+
 bool Stream::settle() noexcept {
     if (device_ == nullptr || submitted_ <= done_) return true;
     if (gone_) return false;
@@ -306,13 +318,13 @@ Range Stream::stage(uint64_t n, uint64_t align) {
                 oldest = &frame;
         if (oldest == nullptr) {
             if (recording_) {
-                submit(++last_);
+                submit_unasked();
                 continue;
             }
             ring_tail_ = ring_head_;
             continue;
         }
-        wait_value(oldest->value);
+        wait_unasked(oldest->value);
         ring_tail_ = oldest->ring_end;
     }
 }

@@ -7,6 +7,8 @@
 #include "replay.hpp"
 #include "timing.hpp"
 
+#include <keel/ext/draft/read_later.h>
+
 #include <array>
 #include <deque>
 #include <type_traits>
@@ -60,6 +62,16 @@ class Stream {
     void execute(const keel_recording &step);
     void drop(keel_recording &step) noexcept; // gives back what it has, once what is queued of it is done
 
+    // read_later.cpp: a copy of n bytes that is looked at when it is done, whatever was queued behind it. The read's number; 0: there are
+    // as many as there may be.
+    uint64_t start_read(const Range &from, uint64_t offset, uint64_t n);
+    bool finish_read(uint64_t number, void *to); // false: there is no such read
+    // What was done though nobody asked: submissions that were full, waits for memory and command buffers.
+    struct Own {
+        uint64_t submits = 0, waits = 0;
+    };
+    const Own &own() const { return own_; }
+
     void time_ops(bool on); // waits for what is queued
     void op_done();         // an op's commands are all recorded
     const Timing &timing() const { return timing_; }
@@ -72,6 +84,11 @@ class Stream {
         VkCommandBuffer commands = VK_NULL_HANDLE;
         uint64_t value = 0; // of its submission; 0: free
         uint64_t ring_end = 0;
+    };
+    struct LaterRead {
+        uint64_t number = 0; // 0: free
+        uint64_t value = 0;  // of its submission
+        uint64_t bytes = 0;
     };
     struct Garbage {
         uint64_t value;
@@ -99,6 +116,8 @@ class Stream {
     // One slice of a wait for `value`; whether anything was done meanwhile.
     bool wait_slice(uint64_t value, VkResult &result) noexcept;
     void wait_value(uint64_t value);
+    void submit_unasked();
+    void wait_unasked(uint64_t value);
     void collect();
 
     const keel_host *host_ = nullptr;
@@ -117,7 +136,10 @@ class Stream {
     uint32_t recorded_ = 0;                        // commands since begin
     uint64_t last_ = 0, submitted_ = 0, done_ = 0; // tickets: given, submitted, known to be done
     VkPipeline bound_ = VK_NULL_HANDLE;
-    Range ring_, download_;
+    Range ring_, download_, mail_; // mail_: of later_
+    std::array<LaterRead, KEEL_READ_LATER_MOST> later_;
+    uint64_t reads_ = 0; // the last number given
+    Own own_;
     uint64_t ring_head_ = 0, ring_tail_ = 0; // bytes ever taken and given back
     std::deque<Garbage> garbage_;
     Timing timing_;

@@ -1,7 +1,9 @@
 // Draft extensions, of backends that serve them: recorded steps and the times of ops.
 #include "conformance/facts.hpp"
 
+#include <keel/ext/draft/read_later.h>
 #include <keel/ext/draft/replay.h>
+#include <keel/ext/draft/stream_counts.h>
 #include <keel/ext/draft/timestamps.h>
 
 #include <vector>
@@ -70,6 +72,7 @@ class Sum {
             if (value != values[0]) return -2;
         return values[0];
     }
+    keel_buffer *buffer() const { return buffers_[0]; } // of x
     keel_status read() {
         float value = 0;
         return side_.table().buffer_read(side_.ctx(), buffers_[0], 0, &value, 4);
@@ -190,6 +193,86 @@ void check_times(Facts &facts, const Library &library, Side &side) {
     facts.expect(sum.call() == KEEL_OK && sum.x() == 3, "timestamps: ops fail once they are timed no longer");
     facts.expect(times.read(side.ctx(), number, begin, end, room, &n) == KEEL_OK && n == 0,
                  "timestamps: there are times of ops that were not to be timed");
+}
+
+void check_later_reads(Facts &facts, const Library &library, Side &side) {
+    keel_stream_counts_table counts;
+    const bool tells = adopt_extension(facts, library, KEEL_EXT_STREAM_COUNTS,
+                                       KEEL_PREFIX(keel_stream_counts_table, read), counts);
+    keel_stream_counts before = {KEEL_HEADER(keel_stream_counts)}, after = before;
+    if (tells)
+        facts.expect(counts.read(side.ctx(), &before) == KEEL_OK, "stream counts: they cannot be read");
+    keel_read_later later;
+    if (!adopt_extension(facts, library, KEEL_EXT_READ_LATER, KEEL_PREFIX(keel_read_later, finish), later) ||
+        !has_ops(side))
+        return;
+    const uint64_t held = side.bytes_held();
+    {
+        Sum sum(side, 1, 2);
+        uint64_t number[KEEL_READ_LATER_MOST + 1] = {}, ticket = 0;
+        const auto start = [&](uint64_t &n, uint64_t offset = 0, uint64_t bytes = 4) {
+            return later.start(side.ctx(), sum.buffer(), offset, bytes, &n);
+        };
+        float value = 0, row[16] = {};
+        // Each sees what was queued before it, whatever was queued behind, with and without a flush between.
+        sum.call();
+        facts.expect(start(number[0]) == KEEL_OK && number[0] != 0, "read later: start fails");
+        sum.call();
+        side.table().flush(side.ctx(), &ticket);
+        facts.expect(start(number[1], 4 * (Sum::n - 16), 64) == KEEL_OK, "read later: a second start fails");
+        sum.call();
+        facts.expect(later.finish(side.ctx(), number[1], row) == KEEL_OK && row[0] == 5 && row[15] == 5,
+                     "read later: finish out of order, or what is queued behind it is seen");
+        facts.expect(later.finish(side.ctx(), number[0], &value) == KEEL_OK && value == 3,
+                     "read later: the bytes are not those of their place in the stream");
+        facts.expect(later.finish(side.ctx(), number[0], &value) == KEEL_E_INVALID_ARG,
+                     "read later: a read that was finished is not INVALID_ARG");
+        facts.expect(later.finish(side.ctx(), 0, &value) == KEEL_E_INVALID_ARG,
+                     "read later: number 0 is not INVALID_ARG");
+        facts.expect(sum.x() == 7, "read later: what was queued behind a read is lost");
+        // Bounds.
+        facts.expect(start(number[0], 0, 0) == KEEL_E_INVALID_ARG && number[0] == 0,
+                     "read later: 0 bytes are not INVALID_ARG");
+        facts.expect(start(number[0], 0, KEEL_READ_LATER_BYTES + 1) == KEEL_E_INVALID_ARG,
+                     "read later: too many bytes are not INVALID_ARG");
+        facts.expect(start(number[0], 4 * Sum::n - 2, 4) == KEEL_E_INVALID_ARG &&
+                         start(number[0], UINT64_MAX - 1, 4) == KEEL_E_INVALID_ARG,
+                     "read later: bytes beyond the buffer are not INVALID_ARG");
+        // As many as there may be; given up and asked for again while the first are still on their way.
+        for (int round = 0; round < 3; ++round) {
+            for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
+                sum.call();
+                facts.expect(start(number[i]) == KEEL_OK, "read later: fewer at once than there may be");
+            }
+            facts.expect(start(number[KEEL_READ_LATER_MOST]) == KEEL_E_UNSUPPORTED &&
+                             number[KEEL_READ_LATER_MOST] == 0,
+                         "read later: more at once than there may be are not UNSUPPORTED");
+            const float first = 7 + 2 * static_cast<float>(round * KEEL_READ_LATER_MOST);
+            for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
+                const bool wanted = i % 2 == 0 || round == 1;
+                facts.expect(later.finish(side.ctx(), number[i], wanted ? &value : nullptr) == KEEL_OK,
+                             "read later: finish fails");
+                if (wanted)
+                    facts.expect(value == first + 2 * static_cast<float>(i + 1),
+                                 "read later: another read's bytes");
+            }
+        }
+        keel_replay replay;
+        if (adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy), replay) &&
+            replay.begin(side.ctx()) == KEEL_OK) {
+            facts.expect(start(number[0]) == KEEL_E_INVALID_ARG,
+                         "read later: it is recorded, or runs at once");
+            replay.end(side.ctx(), nullptr);
+        }
+        facts.expect(start(number[0]) == KEEL_OK, "read later: start fails"); // nobody asks for it
+    }
+    side.finish();
+    const uint64_t kept = side.bytes_held();
+    facts.expect(kept == held, "read later: mem_info.ours does not come back");
+    if (!tells) return;
+    facts.expect(counts.read(side.ctx(), &after) == KEEL_OK && after.submits >= before.submits &&
+                     after.waits >= before.waits,
+                 "stream counts: they fall");
 }
 
 } // namespace keel::conformance

@@ -45,6 +45,12 @@ struct WrappingBackend::Context {
     uint64_t tickets = 0;
     std::unique_ptr<Recording> recording;
     std::vector<OpTime> times; // that nobody has read
+    struct LaterRead {
+        bool done = false;
+        std::vector<unsigned char> bytes;
+    };
+    std::map<uint64_t, std::shared_ptr<LaterRead>> later_reads;
+    uint64_t reads = 0;
 
     // Runs what has a ticket up to `ticket`; UINT64_MAX: all.
     keel_status run(uint64_t ticket) {
@@ -366,7 +372,56 @@ struct WrappingBackend::Slots {
         *ns = c.owner.timed_ * 10000 + 6000;
         return KEEL_OK;
     }
+    static keel_status KEEL_CALL read_later_start(keel_ctx *ctx, keel_buffer *buffer, uint64_t offset,
+                                                  uint64_t n, uint64_t *number) {
+        Context &c = of(ctx);
+        *number = 0;
+        if (const keel_status s = c.owner.enter("read_later_start", 0, n)) return s;
+        if (c.recording || n == 0 || n > KEEL_READ_LATER_BYTES) return misused(c);
+        if (c.later_reads.size() == KEEL_READ_LATER_MOST) return KEEL_E_UNSUPPORTED;
+        auto read = std::make_shared<Context::LaterRead>();
+        read->bytes.resize(n);
+        const keel_status status = c.later([&c, buffer, offset, read] {
+            read->done = true;
+            return in(c).buffer_read(c.inner, buffer, offset, read->bytes.data(), read->bytes.size());
+        });
+        if (status != KEEL_OK) return status;
+        *number = ++c.reads;
+        c.later_reads.emplace(*number, std::move(read));
+        ++c.owner.live_.reads;
+        return KEEL_OK;
+    }
+    static keel_status KEEL_CALL read_later_finish(keel_ctx *ctx, uint64_t number, void *dst) {
+        Context &c = of(ctx);
+        const auto at = c.later_reads.find(number);
+        if (at == c.later_reads.end()) return misused(c);
+        const std::shared_ptr<Context::LaterRead> read = at->second;
+        c.later_reads.erase(at);
+        --c.owner.live_.reads;
+        if (dst == nullptr) return KEEL_OK;
+        if (const keel_status s = c.owner.enter("read_later_finish", 0, read->bytes.size())) return s;
+        // What is queued behind it stays where it is.
+        while (!read->done) {
+            const keel_status status = c.queue.front().work();
+            c.queue.pop_front();
+            if (status != KEEL_OK) return status;
+        }
+        std::memcpy(dst, read->bytes.data(), read->bytes.size());
+        return KEEL_OK;
+    }
+    static keel_status KEEL_CALL stream_counts(keel_ctx *ctx, keel_stream_counts *out) {
+        keel_stream_counts now = {KEEL_HEADER(keel_stream_counts)};
+        now.submits = of(ctx).owner.own_submits;
+        now.waits = of(ctx).owner.own_waits;
+        keel_emit(out, &now, sizeof now);
+        return KEEL_OK;
+    }
     static const void *extension(const WrappingBackend &w, const char *id) {
+        static const keel_read_later later = {KEEL_HEADER(keel_read_later), read_later_start,
+                                              read_later_finish};
+        static const keel_stream_counts_table counts = {KEEL_HEADER(keel_stream_counts_table), stream_counts};
+        if (w.reads_later && std::string_view(id) == KEEL_EXT_READ_LATER) return &later;
+        if (w.tells_counts && std::string_view(id) == KEEL_EXT_STREAM_COUNTS) return &counts;
         static const keel_replay replay = {KEEL_HEADER(keel_replay), replay_begin, replay_end, replay_submit,
                                            replay_destroy,           "kept calls"};
         static const keel_timestamps times = {KEEL_HEADER(keel_timestamps), times_enable, times_read,

@@ -5,7 +5,9 @@
 #include "plugin/host.hpp"
 
 #include <keel/backend.h>
+#include <keel/ext/draft/read_later.h>
 #include <keel/ext/draft/replay.h>
+#include <keel/ext/draft/stream_counts.h>
 #include <keel/ext/draft/timestamps.h>
 
 #include <deque>
@@ -29,9 +31,10 @@ class WrappingBackend {
         uint64_t bytes = 0;  // buffer_create, buffer_write, buffer_read
     };
     struct Live {
-        int64_t contexts = 0, buffers = 0, weights = 0, plans = 0, recordings = 0;
+        int64_t contexts = 0, buffers = 0, weights = 0, plans = 0, recordings = 0, reads = 0;
         bool none() const {
-            return contexts == 0 && buffers == 0 && weights == 0 && plans == 0 && recordings == 0;
+            return contexts == 0 && buffers == 0 && weights == 0 && plans == 0 && recordings == 0 &&
+                   reads == 0;
         }
     };
     using Refuse = std::function<bool(keel_op, const keel_op_args *)>;
@@ -60,6 +63,8 @@ class WrappingBackend {
     bool poison_buffers = true; // new memory is all NaN (bytes 0xff)
     bool records_steps = false; // serves keel.replay/1
     bool tells_times = false;   // serves keel.timestamps/1
+    bool reads_later = false;   // serves keel.read_later/1
+    bool tells_counts = false;  // serves keel.stream_counts/1, with what own_submits and own_waits are
 
     // ---- at any time ----
     Refuse refuse_plan, refuse_call;        // KEEL_E_UNSUPPORTED where true
@@ -86,6 +91,7 @@ class WrappingBackend {
     Live live() const { return live_; }
     // Calls against the rules of keel.replay/1: a recording that names what is gone, a read or a write while one is made.
     uint64_t misuses() const { return misuses_; }
+    uint64_t own_submits = 0, own_waits = 0;
     uint64_t untimed_op = 0; // keel.timestamps/1 leaves this one out
 
     static const std::vector<std::string> &op_slots(); // in the table's order
