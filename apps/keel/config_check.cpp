@@ -36,6 +36,7 @@ void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipel
         LoadOptions load;
         load.part = engine->part;
         load.dtype = weights;
+        load.weight_dtypes = engine->device().info().weight_dtypes;
         require_memory(weight_bytes(source, load).loaded, source.path(),
                        "free some, or set model.weights to a smaller type (q8_0, q4_0)", engine->memory());
     }

@@ -107,6 +107,17 @@ void add_architecture(Rows &rows, const Report &r) {
     rows.push_back({"rope", rope_text(m)});
 }
 
+// What only those backends convert that do not take the type as it is stored.
+std::vector<Conversion> some_convert(const ModelSource &source) {
+    std::vector<Conversion> some = source.conversions(KEEL_DTYPE_NONE, 0);
+    const std::vector<Conversion> all = source.conversions(KEEL_DTYPE_NONE, all_weight_dtypes);
+    std::erase_if(some, [&](const Conversion &c) {
+        return std::any_of(all.begin(), all.end(),
+                           [&](const Conversion &other) { return other.from == c.from; });
+    });
+    return some;
+}
+
 void add_files(Rows &rows, const Report &r) {
     for (size_t i = 0; i < r.source->file_count(); ++i) {
         const MappedFile &file = r.source->file(i);
@@ -120,8 +131,11 @@ void add_files(Rows &rows, const Report &r) {
                                                  sum.elements, format_bytes(sum.bytes))});
         first = false;
     }
-    for (const Conversion &conversion : r.source->conversions(KEEL_DTYPE_NONE))
-        rows.push_back({"", conversion_text(conversion) + " when the model is loaded"});
+    // No device was asked: what all of them convert, and what those do that do not take the type.
+    for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes))
+        rows.push_back({"", conversion_text(c) + " when the model is loaded"});
+    for (const Conversion &c : some_convert(*r.source))
+        rows.push_back({"", "on a backend that does not take " + c.from + ", " + conversion_text(c)});
     if (!r.unused.empty())
         rows.push_back({"", fmt::format("{} of them are used by nothing, e.g. {}", r.unused.size(),
                                         printable(r.unused.front(), 80))});
@@ -230,13 +244,17 @@ Json report_json(const Report &r, const InspectOptions &o) {
     for (const auto &[dtype, sum] : r.by_dtype)
         json["dtypes"][dtype] = {{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
     json["converted_at_load"] = Json::array();
-    for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE)) {
-        json["converted_at_load"].push_back({{"from", c.from},
-                                             {"to", keel_dtype_name(c.to)},
-                                             {"tensors", c.tensors},
-                                             {"stored_bytes", c.stored_bytes},
-                                             {"loaded_bytes", c.loaded_bytes}});
-    }
+    json["converted_where_not_taken"] = Json::array();
+    const auto add = [&](const char *where, const std::vector<Conversion> &conversions) {
+        for (const Conversion &c : conversions)
+            json[where].push_back({{"from", c.from},
+                                   {"to", keel_dtype_name(c.to)},
+                                   {"tensors", c.tensors},
+                                   {"stored_bytes", c.stored_bytes},
+                                   {"loaded_bytes", c.loaded_bytes}});
+    };
+    add("converted_at_load", r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes));
+    add("converted_where_not_taken", some_convert(*r.source));
     json["unused_tensors"] = r.unused;
     if (r.tokenizer) {
         const TokenizerInfo info = r.tokenizer->info();

@@ -1,6 +1,7 @@
 #include "base/convert.hpp"
 
 #include "base/error.hpp"
+#include "base/k_quants.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -190,6 +191,10 @@ void convert_to_f32(keel_dtype from, const void *src, float *dst, size_t count) 
         for (size_t b = 0; b < count / block; ++b)
             dequantize_q4_0(in + b * q4_bytes, dst + b * block);
         return;
+    case KEEL_DTYPE_Q4_K:
+    case KEEL_DTYPE_Q5_K:
+    case KEEL_DTYPE_Q6_K:
+        return dequantize_k(from, in, dst, count);
     default:
         no_such_type(from);
     }

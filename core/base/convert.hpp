@@ -17,11 +17,11 @@ float f16_to_f32(uint16_t bits);
 uint16_t f32_to_bf16(float value);
 float bf16_to_f32(uint16_t bits);
 
-// `count` elements of any of these types (f32, f16, bf16, q8_0, q4_0) as f32. src may be unaligned. For block types count is
-// a multiple of 32. Throws Error(internal) for other types.
+// `count` elements of any of these types (f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k) as f32. src may be unaligned. For block types
+// count is a multiple of the block. Throws Error(internal) for other types.
 void convert_to_f32(keel_dtype from, const void *src, float *dst, size_t count);
 
-// `count` f32 elements as any weight type. Returns false if a block type met a value that it cannot hold (NaN, infinity,
+// `count` f32 elements as f32, f16, bf16, q8_0 or q4_0 (Error(internal) for others). Returns false if a block type met a value that it cannot hold (NaN, infinity,
 // or a scale beyond f16); all of that block reads as NaN then. The plain types hold everything and return true.
 bool convert_from_f32(keel_dtype to, const float *src, void *dst, size_t count);
 

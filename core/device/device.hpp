@@ -31,6 +31,20 @@ struct DeviceSpec {
     std::function<const void *(const char *)> extension; // the plugin's, by name; empty: it has none
 };
 
+// Whether a device takes weights of a dtype, by its keel_ctx_info.weight_dtypes.
+constexpr bool takes_weights_of(uint64_t weight_dtypes, keel_dtype dtype) {
+    switch (dtype) {
+    case KEEL_DTYPE_F32:
+    case KEEL_DTYPE_F16:
+    case KEEL_DTYPE_BF16:
+    case KEEL_DTYPE_Q8_0:
+    case KEEL_DTYPE_Q4_0:
+        return true;
+    default:
+        return dtype < 64 && (weight_dtypes >> dtype & 1) != 0;
+    }
+}
+
 // The message that a plugin left on this thread, or an empty string; clears it.
 std::string take_message();
 
@@ -62,6 +76,8 @@ class Device : public std::enable_shared_from_this<Device> {
     const keel_device_info &device_info() const { return device_info_; }
     // Defaults filled in: no member is zero but max_buffer_bytes and sync*.
     const keel_ctx_info &info() const { return info_; }
+    // Whether it computes with weights stored so, rather than with what the core would have to make of them.
+    bool takes_weights(keel_dtype dtype) const { return takes_weights_of(info_.weight_dtypes, dtype); }
     keel_mem_info mem_info() const; // zeroes where unknown
     const std::shared_ptr<HostServices> &host() const { return spec_.host; }
     Stream &stream() { return stream_; }

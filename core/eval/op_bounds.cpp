@@ -19,6 +19,9 @@ constexpr Coarseness table[] = {
     {KEEL_DTYPE_BF16, 8e-3, 3e-2, 0.2},                                       // 8 bits: 2^-7
     {KEEL_DTYPE_Q8_0, 1.2e-2, 3e-2, 0.9}, // a step is 1/127 of the block's largest
     {KEEL_DTYPE_Q4_0, 0.15, 0.3, 2},      // 1/8 of it
+    {KEEL_DTYPE_Q6_K, 5e-2, 0.1, 2},      // of weights only: 1/32, 1/31 and 1/15 of it
+    {KEEL_DTYPE_Q5_K, 7e-2, 0.15, 2},     //
+    {KEEL_DTYPE_Q4_K, 0.14, 0.3, 2},      //
 };
 
 const Coarseness &coarseness(keel_dtype dtype) {

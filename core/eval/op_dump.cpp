@@ -106,8 +106,7 @@ Weight *find_weight(Pipeline &pipeline, const Weight *wanted) {
     }
     for (size_t i = 0; i < static_cast<size_t>(pipeline.model().layers); ++i) {
         LayerWeights &layer = w.layer(i);
-        for (Weight *candidate :
-             {layer.qkv.get(), layer.attention_out.get(), layer.gate_up.get(), layer.down.get()}) {
+        for (Weight *candidate : layer.matrices()) {
             if (candidate == wanted) return candidate;
         }
     }

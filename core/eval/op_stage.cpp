@@ -23,8 +23,8 @@ void misfit(const SavedOp &saved, const std::string &what) {
 
 keel_dtype saved_dtype(const SavedOp &saved, const char *name) {
     const double number = saved.scalar(name, 0, 1e9);
-    for (const keel_dtype type :
-         {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
+    for (const keel_dtype type : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
+                                  KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
         if (number == static_cast<double>(type)) return type;
     }
     throw_error(ErrorKind::input, "{}: scalar '{}': {} is no dtype that can be repeated", saved.file.string(),
@@ -46,7 +46,7 @@ SavedWeight saved_weight(const SavedOp &saved) {
     }
     // f32, as earlier versions saved it
     const std::vector<float> values = t.floats();
-    if (w.cols % keel_dtype_block(w.dtype) == 0) {
+    if (w.cols % keel_dtype_block(w.dtype) == 0 && keel_dtype_weights_only(w.dtype) == 0) {
         w.bytes = in_dtype(w.dtype, values);
         std::vector<float> back(values.size());
         convert_to_f32(w.dtype, w.bytes.data(), back.data(), back.size());

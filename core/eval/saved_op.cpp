@@ -117,12 +117,14 @@ class Reader {
     }
     keel_dtype dtype(const Json &object) const {
         const std::string name = text_of(object, "dtype");
-        for (const keel_dtype type : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                      KEEL_DTYPE_Q4_0, KEEL_DTYPE_I32}) {
+        for (const keel_dtype type :
+             {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0,
+              KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K, KEEL_DTYPE_I32}) {
             if (name == keel_dtype_name(type)) return type;
         }
-        fail(fmt::format("expected f32, f16, bf16, q8_0, q4_0 or i32 for 'dtype', found '{}'",
-                         printable(name, 60)));
+        fail(fmt::format(
+            "expected f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k or i32 for 'dtype', found '{}'",
+            printable(name, 60)));
     }
     // Of 1 to 4 dimensions; what it holds is at most largest_tensor bytes as f32, or `most` elements.
     std::vector<int64_t> shape(const Json &object,

@@ -99,6 +99,9 @@ bool is_readable(keel_dtype dtype) {
     case KEEL_DTYPE_BF16:
     case KEEL_DTYPE_Q8_0:
     case KEEL_DTYPE_Q4_0:
+    case KEEL_DTYPE_Q4_K:
+    case KEEL_DTYPE_Q5_K:
+    case KEEL_DTYPE_Q6_K:
     case KEEL_DTYPE_I32:
         return true;
     default:

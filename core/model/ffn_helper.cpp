@@ -3,6 +3,7 @@
 #include "base/convert.hpp"
 #include "base/error.hpp"
 #include "device/device.hpp"
+#include "model/graph_args.hpp"
 
 namespace keel {
 namespace {
@@ -79,8 +80,12 @@ FfnHelper::LayerOps FfnHelper::plan(size_t layer, uint32_t m, const char *kind) 
     gates.up = up.c();
     gates.out = act.c();
     LayerOps ops;
-    ops.gate_up = executor_.plan(KEEL_OP_MATMUL, matmul_args(h, w.gate_up_bias, gate_up), label("gate up"),
-                                 w.gate_up.get());
+    for_each_part(w.gate_up, w.gate_up_bias, gate_up,
+                  [&](size_t i, Weight &part, const Tensor &bias, const Tensor &y) {
+                      const std::string name = i == 0 ? "gate up" : fmt::format("gate up, part {}", i + 1);
+                      ops.gate_up.push_back(executor_.plan(KEEL_OP_MATMUL, matmul_args(h, bias, y),
+                                                           label(name.c_str()), &part));
+                  });
     ops.activation =
         executor_.plan(config_.activation == Activation::silu ? KEEL_OP_SILU_MUL : KEEL_OP_GELU_MUL, gates,
                        label("activation"));
@@ -118,7 +123,10 @@ void FfnHelper::compute() {
     gates.up = up.c();
     gates.out = act.c();
     h.write(input_.data());
-    executor_.run(*ops.gate_up, matmul_args(h, w.gate_up_bias, gate_up));
+    for_each_part(w.gate_up, w.gate_up_bias, gate_up,
+                  [&](size_t i, Weight &, const Tensor &bias, const Tensor &y) {
+                      executor_.run(*ops.gate_up[i], matmul_args(h, bias, y));
+                  });
     executor_.run(*ops.activation, gates);
     executor_.run(*ops.down, matmul_args(act, {}, out));
     output_.resize(out.bytes());
@@ -170,18 +178,22 @@ uint64_t FfnHelper::crossing_bytes_per_token(keel_dtype input) const {
            (keel_dtype_row_bytes(input, width) + keel_dtype_row_bytes(KEEL_DTYPE_F32, width));
 }
 
-std::vector<const PlannedOp *> FfnHelper::decode_ops() const {
+std::vector<const PlannedOp *> FfnHelper::listed(const std::vector<LayerOps> &layers) {
     std::vector<const PlannedOp *> all;
-    for (const LayerOps &l : decode_)
-        all.insert(all.end(), {l.gate_up.get(), l.activation.get(), l.down.get()});
+    for (const LayerOps &l : layers) {
+        for (const OpHandle &part : l.gate_up)
+            all.push_back(part.get());
+        all.insert(all.end(), {l.activation.get(), l.down.get()});
+    }
     return all;
 }
 
+std::vector<const PlannedOp *> FfnHelper::decode_ops() const {
+    return listed(decode_);
+}
+
 std::vector<const PlannedOp *> FfnHelper::prefill_ops() const {
-    std::vector<const PlannedOp *> all;
-    for (const LayerOps &l : prefill_)
-        all.insert(all.end(), {l.gate_up.get(), l.activation.get(), l.down.get()});
-    return all;
+    return listed(prefill_);
 }
 
 } // namespace keel

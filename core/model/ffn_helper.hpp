@@ -41,8 +41,10 @@ class FfnHelper {
 
   private:
     struct LayerOps {
-        OpHandle gate_up, activation, down;
+        std::vector<OpHandle> gate_up; // one for each part of the matrix
+        OpHandle activation, down;
     };
+    static std::vector<const PlannedOp *> listed(const std::vector<LayerOps> &layers);
     enum State : uint32_t { idle, asked, done, leaving };
 
     void make_workspace(bool with_memory);

@@ -24,6 +24,12 @@ keel_dtype keel_type(uint32_t ggml_type) {
         return KEEL_DTYPE_Q8_0;
     case ggml::q4_0:
         return KEEL_DTYPE_Q4_0;
+    case ggml::q4_k:
+        return KEEL_DTYPE_Q4_K;
+    case ggml::q5_k:
+        return KEEL_DTYPE_Q5_K;
+    case ggml::q6_k:
+        return KEEL_DTYPE_Q6_K;
     default:
         return KEEL_DTYPE_NONE;
     }
@@ -46,7 +52,7 @@ TensorInfo tensor_info(const GgufTensor &stored, const ModelConfig &config, uint
     tensor.stored_name = stored.name;
     tensor.dtype = keel_type(stored.type->id);
     tensor.dtype_name = stored.type->name;
-    if (can_decode_ggml(stored.type->id)) tensor.packed = stored.type->id;
+    if (tensor.dtype == KEEL_DTYPE_NONE && can_decode_ggml(stored.type->id)) tensor.packed = stored.type->id;
     tensor.shape = stored.shape;
     tensor.file = file;
     tensor.offset = stored.offset;

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "device/device.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace keel {
@@ -159,6 +160,24 @@ Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind, bo
     return ops;
 }
 
+// A product with each part of a matrix, into its columns of `out`.
+std::vector<OpHandle> Graph::plan_parts(RowParts &parts, const Tensor &x, const Tensor &bias,
+                                        const Tensor &out, const std::string &label) {
+    std::vector<OpHandle> ops;
+    for_each_part(parts, bias, out, [&](size_t i, Weight &part, const Tensor &b, const Tensor &y) {
+        ops.push_back(executor_.plan(KEEL_OP_MATMUL, matmul_args(x, b, y, false),
+                                     i == 0 ? label : fmt::format("{}, part {}", label, i + 1), &part));
+    });
+    return ops;
+}
+
+void Graph::run_parts(std::vector<OpHandle> &ops, RowParts &parts, const Tensor &x, const Tensor &bias,
+                      const Tensor &out) {
+    for_each_part(parts, bias, out, [&](size_t i, Weight &, const Tensor &b, const Tensor &y) {
+        executor_.run(*ops[i], matmul_args(x, b, y, false));
+    });
+}
+
 void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, bool attends) {
     LayerWeights &w = weights_.layer(i);
     LayerOps &l = ops.layers.emplace_back();
@@ -174,7 +193,7 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
     const QkvViews views(qkv, config_);
     Executor &ex = executor_;
     l.attention_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label("attention norm"));
-    l.qkv = ex.plan(KEEL_OP_MATMUL, matmul_args(h, w.qkv_bias, qkv, false), label("qkv"), w.qkv.get());
+    l.qkv = plan_parts(w.qkv, h, w.qkv_bias, qkv, label("qkv"));
     if (attends) {
         l.qkv_prepare = ex.plan(KEEL_OP_QKV_PREPARE,
                                 qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
@@ -194,8 +213,7 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
         l.attention_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("attention add"));
     }
     l.ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.ffn_norm, h), label("ffn norm"));
-    l.gate_up = ex.plan(KEEL_OP_MATMUL, matmul_args(h, w.gate_up_bias, gate_up, false), label("gate up"),
-                        w.gate_up.get());
+    l.gate_up = plan_parts(w.gate_up, h, w.gate_up_bias, gate_up, label("gate up"));
     l.activation = ex.plan(activation_op(), gate_args(gate, up, act), label("activation"));
     l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms),
                      label("down"), w.down.get());
@@ -290,7 +308,7 @@ void Graph::project_qkv(LayerOps &l, size_t i, uint32_t m) {
     LayerWeights &w = weights_.layer(i);
     const Tensor h = h_.rows(0, m);
     executor_.run(*l.attention_norm, norm_args(x_.rows(0, m), w.attention_norm, h));
-    executor_.run(*l.qkv, matmul_args(h, w.qkv_bias, qkv_.rows(0, m), false));
+    run_parts(l.qkv, w.qkv, h, w.qkv_bias, qkv_.rows(0, m));
 }
 
 void Graph::finish_layer(LayerOps &l, size_t i, uint32_t m) {
@@ -335,7 +353,7 @@ void Graph::run_ffn(LayerOps &l, size_t i, uint32_t m) {
     ex.run(*l.ffn_norm, norm_args(x, w.ffn_norm, h));
     if (options_.ffn != nullptr) options_.ffn->start(i, h);
     const HelperTurn turn(options_.ffn);
-    ex.run(*l.gate_up, matmul_args(h, w.gate_up_bias, gate_up, false));
+    run_parts(l.gate_up, w.gate_up, h, w.gate_up_bias, gate_up);
     ex.run(*l.activation, gate_args(gate, up, act));
     ex.run(*l.down, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms));
     if (options_.ffn != nullptr) {
@@ -372,11 +390,17 @@ std::vector<const PlannedOp *> listed(const StepOps &ops) {
     std::vector<const PlannedOp *> all;
     if (ops.embed) all.push_back(ops.embed.get());
     for (const auto &l : ops.layers) {
-        for (const OpHandle *op : {&l.attention_norm, &l.qkv, &l.qkv_prepare, &l.attention, &l.attention_out,
-                                   &l.post_attention_norm, &l.attention_add, &l.ffn_norm, &l.gate_up,
-                                   &l.activation, &l.down, &l.ffn_join, &l.post_ffn_norm, &l.ffn_add}) {
-            if (*op) all.push_back(op->get());
-        }
+        const auto add = [&](const OpHandle &op) {
+            if (op) all.push_back(op.get());
+        };
+        add(l.attention_norm);
+        std::for_each(l.qkv.begin(), l.qkv.end(), add);
+        for (const OpHandle *op : {&l.qkv_prepare, &l.attention, &l.attention_out, &l.post_attention_norm,
+                                   &l.attention_add, &l.ffn_norm})
+            add(*op);
+        std::for_each(l.gate_up.begin(), l.gate_up.end(), add);
+        for (const OpHandle *op : {&l.activation, &l.down, &l.ffn_join, &l.post_ffn_norm, &l.ffn_add})
+            add(*op);
     }
     if (ops.output) {
         all.push_back(ops.final_norm.get());

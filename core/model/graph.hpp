@@ -123,9 +123,9 @@ class Graph {
   private:
     // The ops of one layer, or those outside the layers, for one kind of step.
     struct LayerOps {
-        OpHandle attention_norm, qkv, qkv_prepare, attention, attention_out, ffn_norm, gate_up, activation,
-            down;
-        OpHandle ffn_join; // only with a helper: adds what it gives
+        OpHandle attention_norm, qkv_prepare, attention, attention_out, ffn_norm, activation, down;
+        std::vector<OpHandle> qkv, gate_up; // one for each part of the matrix
+        OpHandle ffn_join;                  // only with a helper: adds what it gives
         // Only with post_norms, where attention_out and down write to h_ instead of adding to the residual stream.
         OpHandle post_attention_norm, attention_add, post_ffn_norm, ffn_add;
     };
@@ -138,6 +138,10 @@ class Graph {
     // With `attends` false without the ops between the projections of a layer's attention.
     StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind, bool attends = true);
     void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, bool attends);
+    std::vector<OpHandle> plan_parts(RowParts &parts, const Tensor &x, const Tensor &bias, const Tensor &out,
+                                     const std::string &label);
+    void run_parts(std::vector<OpHandle> &ops, RowParts &parts, const Tensor &x, const Tensor &bias,
+                   const Tensor &out);
     void check_step(size_t m, uint32_t logit_rows) const;
     // `ids` empty: x_ holds the residual stream.
     void run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,

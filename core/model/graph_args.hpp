@@ -1,6 +1,7 @@
 #pragma once
 
 #include "model/graph.hpp"
+#include "model/weights.hpp"
 
 namespace keel {
 
@@ -13,6 +14,18 @@ struct QkvViews {
                 .reshape({qkv.dim(0), c.kv_heads, c.head_dim})) {}
     Tensor q, k, v;
 };
+
+// Calls visit(i, part, its rows of the bias or an empty tensor, its columns of `out`) for the parts of a matrix.
+template <typename Visit>
+void for_each_part(RowParts &parts, const Tensor &bias, const Tensor &out, const Visit &visit) {
+    if (parts.size() == 1) return visit(size_t{0}, *parts[0], bias, out);
+    int64_t at = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const int64_t n = parts[i]->rows();
+        visit(i, *parts[i], bias.empty() ? bias : bias.columns(at, n), out.columns(at, n));
+        at += n;
+    }
+}
 
 inline keel_qkv_args qkv_args(const QkvViews &views, const Tensor &positions, const RopeTables &rope,
                               const LayerWeights &w, const keel_kv_view *kv, double eps) {

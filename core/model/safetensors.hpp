@@ -27,14 +27,12 @@ struct TensorInfo {
     uint64_t bytes = 0;                 // offset + bytes lies inside the file
     std::string stored_name;            // in the file, where that differs from name
     uint32_t packed =
-        0; // a GGML type that only loading can decode (Q4_K, ...; dtype is NONE then); 0: none is
+        0; // a GGML type that only loading can decode (Q4_1, ...; dtype is NONE then); 0: none is
     // > 0: the rows of q and k are so many heads whose halves interleave: row 2 j + s of a head is row s * n / 2 + j of the matrix that
     // name stands for, n the rows of a head. GGUF stores Llama's so, for rotations of neighbours.
     int64_t interleaved_heads = 0;
 
     int64_t elements() const;
-    // The type in which matrices are computed with where nobody asks for another: the stored one, q8_0 for packed ones.
-    keel_dtype compute_dtype() const { return packed != 0 ? keel_dtype{KEEL_DTYPE_Q8_0} : dtype; }
     // Values of the smallest piece that can be decoded alone.
     uint64_t block() const;
 };

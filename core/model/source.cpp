@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "device/device.hpp"
 #include "format/ggml_blocks.hpp"
 #include "format/ggml_type.hpp"
 
@@ -19,15 +20,25 @@ bool is_weight_dtype(keel_dtype type) {
     case KEEL_DTYPE_BF16:
     case KEEL_DTYPE_Q8_0:
     case KEEL_DTYPE_Q4_0:
+    case KEEL_DTYPE_Q4_K:
+    case KEEL_DTYPE_Q5_K:
+    case KEEL_DTYPE_Q6_K:
         return true;
     default:
         return false;
     }
 }
 
-uint64_t loaded_bytes(const TensorInfo &tensor, keel_dtype dtype) {
-    if (tensor.shape.size() != 2 || (dtype == KEEL_DTYPE_NONE && tensor.packed == 0)) return tensor.bytes;
-    const keel_dtype to = dtype == KEEL_DTYPE_NONE ? tensor.compute_dtype() : dtype;
+keel_dtype loaded_dtype(const TensorInfo &tensor, keel_dtype asked, uint64_t weight_dtypes) {
+    if (asked != KEEL_DTYPE_NONE) return asked;
+    const bool is_taken = tensor.packed == 0 && (takes_weights_of(weight_dtypes, tensor.dtype) ||
+                                                 keel_dtype_weights_only(tensor.dtype) == 0);
+    return is_taken ? tensor.dtype : keel_dtype{KEEL_DTYPE_Q8_0};
+}
+
+uint64_t loaded_bytes(const TensorInfo &tensor, keel_dtype asked, uint64_t weight_dtypes) {
+    const keel_dtype to = loaded_dtype(tensor, asked, weight_dtypes);
+    if (tensor.shape.size() != 2 || (tensor.packed == 0 && to == tensor.dtype)) return tensor.bytes;
     return static_cast<uint64_t>(tensor.shape[0]) *
            keel_dtype_row_bytes(to, static_cast<uint64_t>(tensor.shape[1]));
 }
@@ -75,7 +86,7 @@ const TensorInfo &ModelSource::expect(std::string_view name, std::span<const int
                     file(*tensor).path(), stored, parts_.config_name, shape_text(shape),
                     shape_text(tensor->shape), tensor->dtype_name);
     }
-    if (!is_weight_dtype(tensor->compute_dtype())) {
+    if (tensor->packed == 0 && !is_weight_dtype(tensor->dtype)) {
         throw_error(ErrorKind::input, "{}: tensor '{}': weights of type {} are not supported; supported: {}",
                     file(*tensor).path(), stored, tensor->dtype_name,
                     parts_.stored_name ? "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"
@@ -143,16 +154,18 @@ void ModelSource::convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
                  parallel);
 }
 
-std::vector<Conversion> ModelSource::conversions(keel_dtype dtype) const {
+std::vector<Conversion> ModelSource::conversions(keel_dtype dtype, uint64_t weight_dtypes) const {
     std::map<std::string, Conversion> found;
     for (const TensorInfo &tensor : tensors()) {
-        if (tensor.packed == 0 || tensor.shape.size() != 2) continue;
+        const keel_dtype to = loaded_dtype(tensor, dtype, weight_dtypes);
+        const bool is_common = tensor.packed == 0 && keel_dtype_weights_only(tensor.dtype) == 0;
+        if (is_common || to == tensor.dtype || tensor.shape.size() != 2) continue;
         Conversion &c = found[tensor.dtype_name];
         c.from = tensor.dtype_name;
-        c.to = dtype == KEEL_DTYPE_NONE ? tensor.compute_dtype() : dtype;
+        c.to = to;
         ++c.tensors;
         c.stored_bytes += tensor.bytes;
-        c.loaded_bytes += loaded_bytes(tensor, dtype);
+        c.loaded_bytes += loaded_bytes(tensor, dtype, weight_dtypes);
     }
     std::vector<Conversion> all;
     for (auto &[name, conversion] : found)

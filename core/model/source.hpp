@@ -20,10 +20,17 @@ namespace keel {
 // Whether Keel computes with weights of this type: f32, f16, bf16 and the block types.
 bool is_weight_dtype(keel_dtype type);
 
-// Bytes of a tensor when loaded with matrices in `dtype` (NONE: each in its compute_dtype()).
-uint64_t loaded_bytes(const TensorInfo &tensor, keel_dtype dtype);
+// Which dtypes a device takes weights in, beside those that all take: keel_ctx_info.weight_dtypes. This one takes all that Keel knows;
+// for questions that no device is asked for.
+inline constexpr uint64_t all_weight_dtypes = ~uint64_t{0};
 
-// What loading has to convert because Keel does not compute with the stored type.
+// The type that a matrix is loaded in: `asked`; or, with NONE, the stored one where the device takes it, q8_0 else.
+keel_dtype loaded_dtype(const TensorInfo &tensor, keel_dtype asked, uint64_t weight_dtypes);
+
+// Bytes of a tensor when loaded with matrices in their loaded_dtype().
+uint64_t loaded_bytes(const TensorInfo &tensor, keel_dtype asked, uint64_t weight_dtypes);
+
+// What loading has to convert because the device does not compute with the stored type.
 struct Conversion {
     std::string from; // "Q4_K"
     keel_dtype to = KEEL_DTYPE_NONE;
@@ -83,8 +90,8 @@ class ModelSource {
     // A matrix as `dtype`, rows in the order that its name stands for, into loaded_bytes(). Throws Error(input) as convert_rows().
     void convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
                  const ParallelFor &parallel = {}) const;
-    // What loading as `dtype` (NONE: as stored) converts of what it cannot compute with; by stored type.
-    std::vector<Conversion> conversions(keel_dtype dtype) const;
+    // What loading as `dtype` (NONE: as stored) converts of what not every device computes with; by stored type.
+    std::vector<Conversion> conversions(keel_dtype dtype, uint64_t weight_dtypes) const;
 
     // To be called when a tensor's bytes have been consumed: gives their pages back to the system.
     void drop(const TensorInfo &tensor) const { file(tensor).drop(tensor.offset, tensor.bytes); }

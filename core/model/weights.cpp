@@ -5,7 +5,7 @@
 #include "model/model_tensors.hpp"
 #include "platform/memory.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -28,13 +28,18 @@ class ModelWeights::Loader {
         const int64_t cols = weight_parts.cols;
         const std::optional<FfnSlice> slice = cut == Cut::whole ? std::nullopt : options_.ffn;
         std::vector<const TensorInfo *> tensors;
-        keel_dtype dtype = options_.dtype;
         int64_t rows = 0;
         for (const WeightParts::Part &part : weight_parts.parts) {
             rows += part.rows;
             tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
         }
-        if (dtype == KEEL_DTYPE_NONE) dtype = joined_dtype(name, tensors);
+        keel_dtype dtype = loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
+        // A cut through the blocks of 256 would leave parts of them.
+        if (slice && cut == Cut::columns && slice->cuts(keel_dtype_block(dtype))) {
+            dtype = KEEL_DTYPE_Q8_0;
+            log().warn("{}: a split network's parts end within {}'s blocks; it is held as {}", name,
+                       tensors.front()->dtype_name, keel_dtype_name(dtype));
+        }
         const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, slice, cut] {
             std::vector<WeightSource> sources;
             for (const TensorInfo *tensor : tensors) {
@@ -54,6 +59,27 @@ class ModelWeights::Loader {
             advance(tensor->bytes);
         }
         return weight;
+    }
+
+    // The same, a weight for each run of parts that are stored in one type.
+    RowParts row_parts(const std::string &name, const WeightParts &all, Cut cut = Cut::whole) {
+        RowParts parts;
+        WeightParts run{{}, all.cols};
+        std::string type;
+        const auto flush = [&] {
+            if (run.parts.empty()) return;
+            const std::string suffix = parts.empty() ? "" : fmt::format(", part {}", parts.size() + 1);
+            parts.push_back(matrix(name + suffix, run, KEEL_USE_MATMUL, cut));
+            run.parts.clear();
+        };
+        for (const WeightParts::Part &part : all.parts) {
+            const std::string &stored = source_->expect(part.tensor, {part.rows, all.cols}).dtype_name;
+            if (stored != type) flush();
+            type = stored;
+            run.parts.push_back(part);
+        }
+        flush();
+        return parts;
     }
 
     // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty if the model has no such weight.
@@ -86,7 +112,7 @@ class ModelWeights::Loader {
 
     // gate, up and down, or the slice of them.
     void ffn(const LayerParts &parts, const std::string &name, LayerWeights &l) {
-        l.gate_up = matrix(name + "gate_up", parts.gate_up, KEEL_USE_MATMUL, Cut::rows);
+        l.gate_up = row_parts(name + "gate_up", parts.gate_up, Cut::rows);
         l.gate_up_bias = vectors(parts.gate_up_bias, 0, options_.ffn);
         l.down = matrix(name + "down", parts.down, KEEL_USE_MATMUL, Cut::columns);
         if (!options_.only_ffn) l.down_bias = vectors(parts.down_bias); // added once
@@ -95,7 +121,7 @@ class ModelWeights::Loader {
     void layer(const LayerParts &parts, const std::string &name, double norm_offset, LayerWeights &l) {
         const auto norm = [&](const WeightParts &weight) { return vectors(weight, norm_offset); };
         l.attention_norm = norm(parts.attention_norm);
-        l.qkv = matrix(name + "qkv", parts.qkv);
+        l.qkv = row_parts(name + "qkv", parts.qkv);
         l.qkv_bias = vectors(parts.qkv_bias);
         l.q_norm = norm(parts.q_norm);
         l.k_norm = norm(parts.k_norm);
@@ -108,22 +134,6 @@ class ModelWeights::Loader {
     }
 
   private:
-    // Parts that were stored in different types can be joined only in one: f32, which holds all of them, or q8_0 for parts that are all
-    // in blocks already.
-    static keel_dtype joined_dtype(const std::string &name, const std::vector<const TensorInfo *> &tensors) {
-        const keel_dtype first = tensors.front()->compute_dtype();
-        bool mixed = false, blocks = true;
-        for (const TensorInfo *tensor : tensors) {
-            mixed = mixed || tensor->compute_dtype() != first;
-            blocks = blocks && keel_dtype_block(tensor->compute_dtype()) > 1;
-        }
-        if (!mixed) return first;
-        const keel_dtype joined = blocks ? KEEL_DTYPE_Q8_0 : KEEL_DTYPE_F32;
-        log().warn("{}: its parts are stored in different types; it is held as {}", name,
-                   keel_dtype_name(joined));
-        return joined;
-    }
-
     // Some rows of a source, in place; or some columns, whole blocks, in memory of their own.
     static WeightSource sliced(const WeightSource &whole, const FfnSlice &slice, Cut cut,
                                const std::string &name) {
@@ -184,6 +194,18 @@ class ModelWeights::Loader {
     uint64_t total_, done_ = 0;
 };
 
+std::vector<Weight *> LayerWeights::matrices() const {
+    std::vector<Weight *> all;
+    const auto add = [&](const std::unique_ptr<Weight> &weight) {
+        if (weight != nullptr) all.push_back(weight.get());
+    };
+    std::for_each(qkv.begin(), qkv.end(), add);
+    add(attention_out);
+    std::for_each(gate_up.begin(), gate_up.end(), add);
+    add(down);
+    return all;
+}
+
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) {
     const ModelConfig &c = source.config();
     const LayerRange part = options.part.value_or(LayerRange{0, c.layers});
@@ -196,8 +218,8 @@ WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) 
             const TensorInfo *tensor = source.find(p.tensor);
             if (tensor == nullptr) continue;
             bytes.stored += tensor->bytes;
-            bytes.loaded +=
-                static_cast<uint64_t>(times * static_cast<double>(loaded_bytes(*tensor, options.dtype)));
+            bytes.loaded += static_cast<uint64_t>(
+                times * static_cast<double>(loaded_bytes(*tensor, options.dtype, options.weight_dtypes)));
         }
     };
     const ModelParts model = model_parts(c);
@@ -218,8 +240,10 @@ WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) 
 }
 
 ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,
-                           const LoadOptions &options)
+                           const LoadOptions &wanted)
     : source_(std::move(source)) {
+    LoadOptions options = wanted;
+    options.weight_dtypes = executor.device().info().weight_dtypes;
     const ModelConfig &c = source_->config();
     part_ = options.part.value_or(LayerRange{0, c.layers});
     ffn_size_ = options.ffn ? options.ffn->count() : c.intermediate_size;
@@ -229,7 +253,7 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)",
                    options.memory ? *options.memory : memory_info());
     // What the user asked for needs no warning, what Keel cannot do does.
-    for (const Conversion &conversion : source_->conversions(options.dtype)) {
+    for (const Conversion &conversion : source_->conversions(options.dtype, options.weight_dtypes)) {
         if (part_.first > 0 || options.only_ffn) break; // said already
         log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info, "{}: {}",
                   source_->path(), conversion_text(conversion));
@@ -256,8 +280,8 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
 uint64_t ModelWeights::bytes_per_token(const Device &device) const {
     uint64_t bytes = has_output() ? (output_ ? *output_ : *embedding_).bytes(device) : 0;
     for (const LayerWeights &l : layers_) {
-        for (const Weight *w : {l.qkv.get(), l.attention_out.get(), l.gate_up.get(), l.down.get()})
-            bytes += w != nullptr ? w->bytes(device) : 0;
+        for (const Weight *w : l.matrices())
+            bytes += w->bytes(device);
     }
     return bytes;
 }
@@ -270,9 +294,10 @@ uint64_t ModelWeights::bytes(const Device &device) const {
 std::string ModelWeights::dtype_name() const {
     std::set<std::string> names;
     if (embedding_) names.insert(keel_dtype_name(embedding_->dtype()));
+    if (output_) names.insert(keel_dtype_name(output_->dtype()));
     for (const LayerWeights &l : layers_) {
-        for (const Weight *w : {l.qkv.get(), l.attention_out.get(), l.gate_up.get(), l.down.get()})
-            if (w != nullptr) names.insert(keel_dtype_name(w->dtype()));
+        for (const Weight *w : l.matrices())
+            names.insert(keel_dtype_name(w->dtype()));
     }
     return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -24,6 +24,8 @@ struct LayerRange {
 struct FfnSlice {
     int64_t first = 0, end = 0;
     int64_t count() const { return end - first; }
+    // Whether it begins or ends within a block of so many columns.
+    bool cuts(int64_t block) const { return first % block != 0 || end % block != 0; }
 };
 
 // How weights are taken from their files.
@@ -33,9 +35,10 @@ struct LoadOptions {
     std::optional<FfnSlice> ffn;        // only so much of the feed-forward matrices
     bool only_ffn = false;              // gate, up and down of the layers, and nothing else
     keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
-    uint32_t max_m = 512;               // largest number of tokens of a step
-    ParallelFor parallel;               // for conversions; empty: one thread
-    std::optional<MemoryInfo> memory;   // that they are to lie in; empty: the system's
+    uint64_t weight_dtypes = 0; // what the device takes beside the common dtypes (ModelWeights asks its own)
+    uint32_t max_m = 512;       // largest number of tokens of a step
+    ParallelFor parallel;       // for conversions; empty: one thread
+    std::optional<MemoryInfo> memory; // that they are to lie in; empty: the system's
     // Called now and then with how far loading is; may throw to stop it.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
@@ -46,22 +49,28 @@ struct WeightBytes {
 };
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
+// A matrix in parts, rows one after the other: where a file stores the rows of q, k and v in different types (as files of mixed
+// K-quants do) each run of equal ones is a weight of its own, on every device, so that the ops are the same everywhere.
+using RowParts = std::vector<std::unique_ptr<Weight>>;
+
 // A decoder layer's weights. Matrices are [out, in], joined where they read the same input. Norms hold the factor itself, whatever the
 // file holds (ModelConfig::norm_offset).
 struct LayerWeights {
     Tensor attention_norm;                 // f32 [hidden]
-    std::unique_ptr<Weight> qkv;           // [q_size + 2 * kv_size, hidden]: rows of q, k, v
+    RowParts qkv;                          // [q_size + 2 * kv_size, hidden]: rows of q, k, v
     Tensor qkv_bias;                       // f32 [q_size + 2 * kv_size], or empty
     Tensor q_norm, k_norm;                 // f32 [head_dim], or empty
     std::unique_ptr<Weight> attention_out; // [hidden, q_size]
     Tensor attention_out_bias;             // f32 [hidden], or empty
     Tensor post_attention_norm;            // f32 [hidden], or empty
     Tensor ffn_norm;                       // f32 [hidden]
-    std::unique_ptr<Weight> gate_up;       // [2 * intermediate, hidden]: rows of gate, then of up
+    RowParts gate_up;                      // [2 * intermediate, hidden]: rows of gate, then of up
     Tensor gate_up_bias;                   // f32 [2 * intermediate], or empty
     std::unique_ptr<Weight> down;          // [hidden, intermediate]
     Tensor down_bias;                      // f32 [hidden], or empty
     Tensor post_ffn_norm;                  // f32 [hidden], or empty
+
+    std::vector<Weight *> matrices() const; // all that there are
 };
 
 // A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the source mapped as long as a backend reads from it in place, and lets

@@ -23,10 +23,10 @@ uint64_t kv_bytes_per_token(const ModelConfig &m, keel_dtype key, keel_dtype val
 }
 
 MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key, keel_dtype value,
-                       int64_t context, int64_t chunk) {
+                       int64_t context, int64_t chunk, uint64_t weight_dtypes) {
     MemoryNeed need;
     for (const TensorInfo &tensor : source.tensors())
-        need.weights += loaded_bytes(tensor, weights);
+        need.weights += loaded_bytes(tensor, weights, weight_dtypes);
     need.cache = static_cast<uint64_t>(context) * kv_bytes_per_token(source.config(), key, value);
     need.work = work_bytes(source.config(), context, chunk);
     return need;

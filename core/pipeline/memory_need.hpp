@@ -18,9 +18,9 @@ struct MemoryNeed {
 // A token's keys and values in all layers; 0 if the heads are no multiple of the type's blocks.
 uint64_t kv_bytes_per_token(const ModelConfig &model, keel_dtype key, keel_dtype value);
 
-// `chunk`: tokens of a prefill step.
+// `chunk`: tokens of a prefill step. `weight_dtypes`: what the device takes as it is stored.
 MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key, keel_dtype value,
-                       int64_t context, int64_t chunk = 512);
+                       int64_t context, int64_t chunk = 512, uint64_t weight_dtypes = all_weight_dtypes);
 
 // Whether all matrices can be of that type: rows are whole blocks.
 bool can_be(const ModelSource &source, keel_dtype weights);

@@ -256,8 +256,9 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
         for (const Engine *e : beside) {
             const KvShape &shape = e->kv_shape;
             const int64_t chunk = e->device().info().prefill_chunk, block = shape.block_slots;
-            const MemoryNeed n = memory_need(*source_, *config_.model.weights, shape.key_dtype,
-                                             shape.value_dtype, context, chunk);
+            const MemoryNeed n =
+                memory_need(*source_, *config_.model.weights, shape.key_dtype, shape.value_dtype, context,
+                            chunk, e->device().info().weight_dtypes);
             const int64_t held = std::min(context, e->cache_plan->peak_slots(chunk));
             const uint64_t cache = static_cast<uint64_t>((held + block - 1) / block) * shape.block_bytes() *
                                    shape.layers * shape.kv_heads;
@@ -312,6 +313,7 @@ LoadOptions Pipeline::load_options(const Engine &engine, const PipelineOptions &
     load.part = engine.part;
     load.ffn = ffn_slice(false);
     load.dtype = *config_.model.weights;
+    load.weight_dtypes = engine.device().info().weight_dtypes;
     load.max_m = std::max(engine.prefill_chunk(), batch_);
     load.parallel = parallel_on(*host_);
     load.memory = memory_ ? memory_() : engine.memory();

@@ -28,7 +28,8 @@ std::string Pipeline::explain_engine(const Engine &engine) const {
     const std::string prefill_title = fmt::format("prefill, up to {} tokens a step", graph.max_tokens());
     std::string conversions;
     if (&engine == engines_.front().get()) {
-        for (const Conversion &conversion : source_->conversions(*config_.model.weights))
+        for (const Conversion &conversion :
+             source_->conversions(*config_.model.weights, device.info().weight_dtypes))
             conversions += "  " + conversion_text(conversion) + "\n";
     }
     return fmt::format("{}backend {} on '{}': {}\nsync: {}\ndecode steps: {}\nweights: {} ({} read per "

@@ -125,6 +125,7 @@ keel_status KEEL_CALL ctx_info(keel_ctx *, keel_ctx_info *out) {
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.buffer_align = alignment;
+    info.weight_dtypes = 1U << KEEL_DTYPE_Q4_K | 1U << KEEL_DTYPE_Q5_K | 1U << KEEL_DTYPE_Q6_K;
     keel_emit(out, &info, sizeof(info));
     return KEEL_OK;
 }

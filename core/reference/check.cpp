@@ -22,7 +22,9 @@ bool is_in(keel_dtype t, Types types) {
     case types_number:
         return t == KEEL_DTYPE_F32 || t == KEEL_DTYPE_I32;
     case types_any:
-        return keel_dtype_block(t) != 0;
+        return keel_dtype_block(t) != 0 && keel_dtype_weights_only(t) == 0;
+    case types_matrix:
+        return is_in(t, types_weight) || keel_dtype_weights_only(t) != 0;
     }
     return false;
 }
@@ -50,7 +52,9 @@ void need(const keel_tensor *t, const char *name, Types types) {
     }
     if (!is_in(t->dtype, types)) {
         refuse(KEEL_E_UNSUPPORTED,
-               std::string(name) + " is " + keel_dtype_name(t->dtype) + ", which is not taken here");
+               std::string(name) + " is " + keel_dtype_name(t->dtype) +
+                   (keel_dtype_weights_only(t->dtype) != 0 ? ", which only weights are"
+                                                           : ", which is not taken here"));
     }
     for (uint32_t i = 0; i < t->rank; ++i) {
         if (t->shape[i] < 0) refuse(KEEL_E_INVALID_ARG, std::string(name) + " has a negative dimension");

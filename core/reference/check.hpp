@@ -13,10 +13,11 @@ namespace keel::reference {
 enum Types : uint32_t {
     types_f32 = 1,
     types_float = 2,  // f32, f16, bf16
-    types_weight = 4, // f32, f16, bf16, q8_0, q4_0
+    types_weight = 4, // f32, f16, bf16, q8_0, q4_0: what values are stored in
     types_i32 = 8,
     types_number = 16, // f32, i32
-    types_any = 32     // all that this header knows
+    types_any = 32,    // all that this header knows but what only weights have
+    types_matrix = 64  // what W may be: types_weight, q4_k, q5_k, q6_k
 };
 
 constexpr int64_t any_size = -1;

@@ -29,7 +29,7 @@ Rows rows_of(const keel_weight *handle, const keel_tensor *tensor) {
 
 void need_weight(const keel_weight *handle, const keel_tensor *tensor, int64_t rows, int64_t cols) {
     if (handle == nullptr) {
-        need(tensor, "w", types_weight, {rows, cols});
+        need(tensor, "w", types_matrix, {rows, cols});
     } else {
         need_that(rows == any_size || of(handle).rows == rows, "the weight has another number of rows");
         need_that(of(handle).cols == cols, "the weight has another number of columns");

@@ -16,6 +16,9 @@ const std::byte *rows_of(const keel_weight_source &source) {
     case KEEL_DTYPE_BF16:
     case KEEL_DTYPE_Q8_0:
     case KEEL_DTYPE_Q4_0:
+    case KEEL_DTYPE_Q4_K:
+    case KEEL_DTYPE_Q5_K:
+    case KEEL_DTYPE_Q6_K:
         break;
     default:
         refuse(KEEL_E_UNSUPPORTED, std::string("weights of ") + keel_dtype_name(source.dtype));

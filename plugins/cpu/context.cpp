@@ -121,6 +121,7 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     info.kv_block_slots = 64;
     info.prefill_chunk = 512;
     info.buffer_align = 64;
+    info.weight_dtypes = 1u << KEEL_DTYPE_Q4_K | 1u << KEEL_DTYPE_Q5_K | 1u << KEEL_DTYPE_Q6_K;
     keel_emit(out, &info, sizeof info);
     return KEEL_OK;
 }

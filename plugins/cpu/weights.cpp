@@ -1,5 +1,6 @@
 #include "weights.hpp"
 
+#include "k_blocks.hpp"
 #include "ops.hpp"
 
 #include <new>
@@ -9,13 +10,15 @@
 namespace keel_cpu {
 namespace {
 
-constexpr bool is_quantized(WeightType t) {
-    return t == WeightType::q8_0 || t == WeightType::q4_0;
+const char *type_name(WeightType t) {
+    return weight_type_names[static_cast<int>(t)];
 }
 
-const char *type_name(WeightType t) {
-    constexpr const char *names[weight_types] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
-    return names[static_cast<int>(t)];
+keel_dtype dtype_of(WeightType t) {
+    constexpr keel_dtype dtypes[weight_types] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16,
+                                                 KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K,
+                                                 KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
+    return dtypes[static_cast<int>(t)];
 }
 
 keel_status check(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
@@ -25,7 +28,8 @@ keel_status check(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type)
         return fail(host, KEEL_E_UNSUPPORTED, "weight: unknown join %u", desc->join);
     const keel_weight_source *first = desc->sources[0];
     if (!weight_type_of(first->dtype, type))
-        return fail(host, KEEL_E_UNSUPPORTED, "weight: dtype %s (%u) is not f32, f16, bf16, q8_0 or q4_0",
+        return fail(host, KEEL_E_UNSUPPORTED,
+                    "weight: dtype %s (%u) is not f32, f16, bf16, q8_0, q4_0, q4_k, q5_k or q6_k",
                     keel_dtype_name(first->dtype), first->dtype);
     for (uint32_t i = 0; i < desc->n_sources; ++i) {
         const keel_weight_source *s = desc->sources[i];
@@ -71,6 +75,7 @@ keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weigh
 
 // One group: for each block R scales, then the rows' bytes in pieces of four in turn. Rows beyond the last are zero.
 void repack_group(const WeightView &from, int64_t group, int64_t g, uint8_t *out) {
+    if (is_k(from.type)) return repack_k_group(from, group, g, out);
     const int64_t data = from.type == WeightType::q4_0 ? 16 : 32, block = 2 + data;
     const uint8_t *rows[64];
     for (int64_t r = 0; r < group; ++r)
@@ -94,10 +99,11 @@ void repack_group(const WeightView &from, int64_t group, int64_t g, uint8_t *out
 
 keel_status repack(keel_ctx *ctx, keel_weight *w) {
     const int64_t group = ctx->linear->group, groups = (w->view.rows + group - 1) / group;
-    const int64_t block = w->view.type == WeightType::q4_0 ? 18 : 34;
+    const keel_dtype dtype = dtype_of(w->view.type);
     WeightView packed = w->view;
     packed.layout = Layout::interleaved;
-    packed.group_bytes = w->view.cols / 32 * block * group;
+    packed.group_bytes =
+        static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(w->view.cols))) * group;
     packed.sources = nullptr;
     packed.n_sources = 0;
     w->packed = memory_alloc(ctx->host, static_cast<uint64_t>(groups * packed.group_bytes));
@@ -140,6 +146,15 @@ bool weight_type_of(keel_dtype dtype, WeightType &type) {
         return true;
     case KEEL_DTYPE_Q4_0:
         type = WeightType::q4_0;
+        return true;
+    case KEEL_DTYPE_Q4_K:
+        type = WeightType::q4_k;
+        return true;
+    case KEEL_DTYPE_Q5_K:
+        type = WeightType::q5_k;
+        return true;
+    case KEEL_DTYPE_Q6_K:
+        type = WeightType::q6_k;
         return true;
     default:
         return false;
@@ -199,12 +214,10 @@ void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
 }
 
 keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weight_info *out) noexcept {
-    constexpr keel_dtype dtypes[weight_types] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
-                                                 KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
     keel_weight_info info = make_out<keel_weight_info>();
     info.rows = w->view.rows;
     info.cols = w->view.cols;
-    info.dtype = dtypes[static_cast<int>(w->view.type)];
+    info.dtype = dtype_of(w->view.type);
     info.source_needed = w->view.layout == Layout::rows;
     if (w->view.layout == Layout::interleaved) {
         info.bytes = w->packed.bytes;

@@ -4,7 +4,7 @@
 #include "context.hpp"
 #include "kernels/linear.hpp"
 
-// q8_0 and q4_0: repacked, rows interleaved, so that decode is one stream of whole vectors. Others: read where they lie.
+// Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors. Others: read where they lie.
 struct keel_weight {
     keel_cpu::WeightView view;
     keel_cpu::Memory packed;  // interleaved

@@ -72,6 +72,7 @@ MEMBER(keel_ctx_info, kv_block_slots, 276, 4);
 MEMBER(keel_ctx_info, prefill_chunk, 280, 4);
 MEMBER(keel_ctx_info, buffer_align, 284, 4);
 MEMBER(keel_ctx_info, max_buffer_bytes, 288, 8);
+MEMBER(keel_ctx_info, weight_dtypes, 296, 8);
 
 /* keel_buffer_desc */
 MEMBER(keel_buffer_desc, h, 0, 8);
@@ -657,6 +658,9 @@ VALUE(KEEL_DTYPE_F16, 2ull);
 VALUE(KEEL_DTYPE_BF16, 3ull);
 VALUE(KEEL_DTYPE_Q8_0, 8ull);
 VALUE(KEEL_DTYPE_Q4_0, 9ull);
+VALUE(KEEL_DTYPE_Q4_K, 10ull);
+VALUE(KEEL_DTYPE_Q5_K, 11ull);
+VALUE(KEEL_DTYPE_Q6_K, 12ull);
 VALUE(KEEL_DTYPE_I32, 16ull);
 VALUE(KEEL_DTYPE_U32, 17ull);
 VALUE(KEEL_DTYPE_U8, 18ull);

@@ -10,6 +10,9 @@ namespace {
 constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
                                         KEEL_DTYPE_Q4_0};
 
+// Of weights only. Each is there for backends that say that they take it.
+constexpr keel_dtype k_dtypes[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
+
 bool is_block(keel_dtype t) {
     return keel_dtype_block(t) > 1;
 }
@@ -174,6 +177,40 @@ void matmul_forms(Suite &suite) {
     }
 }
 
+bool takes(Suite &suite, keel_dtype dtype) {
+    return (suite.subject().info().weight_dtypes >> dtype & 1) != 0;
+}
+
+void matmul_k(Suite &suite) {
+    for (const keel_dtype w : k_dtypes) {
+        if (!takes(suite, w)) continue;
+        const keel_dtype f32 = KEEL_DTYPE_F32;
+        for (const int64_t k : {256, 512, 1024})
+            for (const int64_t m : {0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33})
+                matmul_case(suite, {m, 1 + (k / 32 + m * 5) % 40, k, w, f32, f32, 0, {}, m % 3 == 2 ? 0 : 1});
+        for (const int64_t n : sizes(suite.quick(), {64, 128}, 32))
+            matmul_case(suite, {n % 2 == 0 ? 1 : 3, n, 256, w, f32, f32, 0, {}, n % 3 == 0 ? 0 : 1});
+        matmul_case(suite, {1, 515, 2048, w, f32, f32, 0, {}, 1});
+        matmul_case(suite, {65, 129, 1280, w, f32, f32, 0, {}, 1});
+        for (const keel_dtype a : suite.activations())
+            for (const uint64_t features : {0, 1, 2, 3}) {
+                if (features >= 2 && a != f32) continue;
+                for (const int64_t m : {1, 2, 7})
+                    matmul_case(suite, {m, 45, 256, w, a, a, features, {}, m == 2 ? 0 : 1});
+            }
+        for (const Layout &layout : layouts(suite.quick())) {
+            matmul_case(suite, {3, 21, 256, w, f32, f32, 0, layout});
+            matmul_case(suite, {5, 34, 256, w, f32, f32, 0, layout, 1});
+        }
+        for (const uint32_t use : {uint32_t{KEEL_USE_MATMUL}, uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}}) {
+            matmul_case(suite, {5, 60, 256, w, f32, f32, 0, {}, 2, KEEL_JOIN_INTERLEAVE, use});
+            matmul_case(suite, {5, 61, 256, w, f32, f32, 0, {}, 3, KEEL_JOIN_ROWS, use});
+        }
+        for (const float bad : {std::nanf(""), INFINITY})
+            matmul_case(suite, {9, 40, 256, w, f32, f32, 0, {}, 1, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, bad});
+    }
+}
+
 void embed_case(Suite &suite, int64_t m, int64_t vocab, int64_t dim, keel_dtype w, keel_dtype a, int sources,
                 uint32_t use, Layout layout, float scale) {
     if (!suite.next()) return;
@@ -224,6 +261,14 @@ void embed_cases(Suite &suite) {
         for (const Layout &layout : layouts(suite.quick()))
             embed_case(suite, 4, 9, 64, w, KEEL_DTYPE_F32, 0, both, layout, 0.5F);
     }
+    for (const keel_dtype w : k_dtypes) {
+        if (!takes(suite, w)) continue;
+        for (const keel_dtype a : suite.activations())
+            for (const uint32_t use : {both, uint32_t{KEEL_USE_EMBED}})
+                for (const int64_t m : {0, 1, 33})
+                    embed_case(suite, m, 131, 512, w, a, 1, use, {}, 2.5F);
+        embed_case(suite, 5, 19, 256, w, KEEL_DTYPE_F32, 0, both, {}, 1.0F);
+    }
 }
 
 } // namespace
@@ -232,6 +277,7 @@ void linear_cases(Suite &suite) {
     if (suite.op() == KEEL_OP_EMBED) return embed_cases(suite);
     matmul_grid(suite);
     matmul_forms(suite);
+    matmul_k(suite);
 }
 
 } // namespace keel::conformance

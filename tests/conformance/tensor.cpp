@@ -1,6 +1,7 @@
 #include "conformance/tensor.hpp"
 
 #include "base/convert.hpp"
+#include "support/k_quantizer.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -73,6 +74,12 @@ std::vector<int32_t> Tensor::integers_of(const std::vector<uint8_t> &other_image
 }
 
 void Tensor::set(const std::vector<float> &values) {
+    if (keel_dtype_weights_only(dtype) != 0) {
+        for (int64_t r = 0; r < rows(); ++r)
+            test::KQuantizer::quantize(dtype, values.data() + r * row_length(),
+                                       static_cast<size_t>(row_length()), image.data() + row_offset(r));
+        return;
+    }
     for (int64_t r = 0; r < rows(); ++r) {
         convert_from_f32(dtype, values.data() + r * row_length(), image.data() + row_offset(r),
                          static_cast<size_t>(row_length()));

@@ -1,3 +1,4 @@
+#include "base/convert.hpp"
 #include "cpu_fixture.hpp"
 
 #include <cmath>
@@ -28,6 +29,21 @@ void append(std::vector<uint8_t> &to, T value) {
     to.insert(to.end(), p, p + sizeof value);
 }
 
+// Any bits but for the f16 scales.
+void append_k_block(Source &s, keel_dtype dtype, std::mt19937 &random) {
+    std::vector<uint8_t> block(keel_dtype_bytes(dtype));
+    for (uint8_t &byte : block)
+        byte = static_cast<uint8_t>(random());
+    for (const size_t at : dtype == KEEL_DTYPE_Q6_K ? std::vector<size_t>{208} : std::vector<size_t>{0, 2}) {
+        const uint16_t half = half_of(static_cast<int>(random() % 2048));
+        std::memcpy(block.data() + at, &half, 2);
+    }
+    float values[256];
+    convert_to_f32(dtype, block.data(), values, 256);
+    s.bytes.insert(s.bytes.end(), block.begin(), block.end());
+    s.values.insert(s.values.end(), values, values + 256);
+}
+
 Source make_source(keel_dtype dtype, int64_t rows, int64_t cols, uint32_t seed) {
     Source s;
     std::mt19937 random(seed);
@@ -48,6 +64,8 @@ Source make_source(keel_dtype dtype, int64_t rows, int64_t cols, uint32_t seed) 
             std::memcpy(&f, &bits, 4);
             append(s.bytes, h);
             s.values.push_back(static_cast<double>(f));
+        } else if (keel_dtype_weights_only(dtype) != 0) {
+            append_k_block(s, dtype, random);
         } else {
             const uint16_t d = half_of(below(2048));
             append(s.bytes, d);
@@ -129,7 +147,7 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
     CHECK(facts.dtype == dtype);
     if (facts.source_needed == 0) std::fill(file.begin(), file.end(), uint8_t{0xff}); // the core drops it
 
-    const bool quantized = dtype == KEEL_DTYPE_Q8_0 || dtype == KEEL_DTYPE_Q4_0;
+    const bool quantized = keel_dtype_block(dtype) > 1;
     const double bound = compute == "exact" ? 2e-6 : quantized ? 1.5e-2 : 4e-3;
     std::mt19937 random(9);
     std::normal_distribution<float> normal;
@@ -196,9 +214,16 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
         for (int64_t l = 0; l < k; ++l) {
             const float y = rows[static_cast<size_t>(i * k + l)];
             const bool inside = wanted[static_cast<size_t>(i)] >= 0 && wanted[static_cast<size_t>(i)] < n;
-            exact &= inside ? y == static_cast<float>(joined_row(sources, shape.rows, k, shape.join,
-                                                                 wanted[static_cast<size_t>(i)])[l])
-                            : std::isnan(y);
+            if (!inside) {
+                exact &= std::isnan(y);
+                continue;
+            }
+            const double value =
+                joined_row(sources, shape.rows, k, shape.join, wanted[static_cast<size_t>(i)])[l];
+            // the K types' values are sums of two products, which some instruction sets round once
+            exact &= keel_dtype_weights_only(dtype) == 0
+                         ? y == static_cast<float>(value)
+                         : std::fabs(static_cast<double>(y) - value) <= 1e-6 * (1 + std::fabs(value));
         }
     CHECK(exact);
     c->weight_destroy(c.get(), w);
@@ -217,6 +242,33 @@ TEST_CASE("a prepared weight multiplies and embeds as its sources do, whatever i
                 check_weight(v, compute, dtype, {11, 288 + odd, 3, KEEL_JOIN_ROWS});
                 check_weight(v, compute, dtype, {17, 320, 2, KEEL_JOIN_INTERLEAVE});
             }
+}
+
+TEST_CASE("weights of K types multiply and embed as their blocks decode, whatever their layout") {
+    for (const Variant &v : variants())
+        for (const char *compute : {"exact", "fast"})
+            for (keel_dtype dtype : {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
+                check_weight(v, compute, dtype, {1, 256, 1, KEEL_JOIN_ROWS});
+                check_weight(v, compute, dtype, {11, 768, 3, KEEL_JOIN_ROWS});
+                check_weight(v, compute, dtype, {17, 512, 2, KEEL_JOIN_INTERLEAVE});
+            }
+}
+
+TEST_CASE("weights of K types take no more memory than their blocks do in a file") {
+    for (const Variant &v : variants())
+        for (keel_dtype dtype : {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
+            Context c(v, "fast");
+            std::vector<uint8_t> file;
+            const Source source = make_source(dtype, 32, 512, 1);
+            keel_weight *w = prepare(c, {source}, dtype, 32, 512, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, file);
+            keel_weight_info facts{};
+            facts.h = KEEL_HEADER(keel_weight_info);
+            REQUIRE(c->weight_info(c.get(), w, &facts) == KEEL_OK);
+            CHECK(facts.source_needed == 0);
+            CHECK(facts.bytes == source.bytes.size());
+            CHECK(std::string(facts.layout).find(keel_dtype_name(dtype)) == 0);
+            c->weight_destroy(c.get(), w);
+        }
 }
 
 TEST_CASE("quantized weights are taken over, others are read where they lie") {
@@ -268,12 +320,14 @@ TEST_CASE("a NaN among the activations reaches its row of the product and no oth
     for (const Variant &v : variants()) {
         Context c(v, "fast");
         std::vector<uint8_t> file;
-        keel_weight *w = prepare(c, {make_source(KEEL_DTYPE_Q4_0, 9, 64, 1)}, KEEL_DTYPE_Q4_0, 9, 64,
-                                 KEEL_JOIN_ROWS, KEEL_USE_MATMUL, file);
+        const keel_dtype dtype = GENERATE(KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q6_K);
+        const int64_t cols = dtype == KEEL_DTYPE_Q4_0 ? 64 : 256;
+        keel_weight *w = prepare(c, {make_source(dtype, 9, cols, 1)}, dtype, 9, cols, KEEL_JOIN_ROWS,
+                                 KEEL_USE_MATMUL, file);
         for (float bad : {NAN, INFINITY, -INFINITY}) {
-            std::vector<float> x(5 * 64, 0.5f);
-            x[64 * 2 + 33] = bad;
-            const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, 5, 64), out = c.tensor(KEEL_DTYPE_F32, 5, 9);
+            std::vector<float> x(static_cast<size_t>(5 * cols), 0.5f);
+            x[static_cast<size_t>(cols * 2 + 33)] = bad;
+            const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, 5, cols), out = c.tensor(KEEL_DTYPE_F32, 5, 9);
             c.write(tx, x);
             keel_matmul_args a{};
             a.h = KEEL_HEADER(keel_matmul_args);

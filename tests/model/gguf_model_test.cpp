@@ -122,17 +122,17 @@ TEST_CASE("the gguf package's miniature has the folder's names, shapes, orders a
 
 TEST_CASE("packed types are converted to q8_0, or to what is asked for, and that is told") {
     const auto source = open_model_source(golden + "mini_gguf.gguf");
-    const auto conversions = source->conversions(KEEL_DTYPE_NONE);
+    const auto conversions = source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes);
     REQUIRE(conversions.size() == 3); // Q4_1, Q5_0, Q5_1
     CHECK(conversion_text(conversions[0]) == "1 Q4_1 tensor is converted to q8_0: 3.8 KiB become 6.4 KiB");
     const TensorInfo &gate = *source->find("model.layers.0.mlp.gate_proj.weight");
     CHECK(gate.dtype == KEEL_DTYPE_NONE);
-    CHECK(loaded_bytes(gate, KEEL_DTYPE_NONE) == 96 * 64 / 32 * 34);
-    CHECK(loaded_bytes(gate, KEEL_DTYPE_F16) == 96 * 64 * 2);
+    CHECK(loaded_bytes(gate, KEEL_DTYPE_NONE, 0) == 96 * 64 / 32 * 34);
+    CHECK(loaded_bytes(gate, KEEL_DTYPE_F16, 0) == 96 * 64 * 2);
     CHECK_FALSE(source->in_place(gate, KEEL_DTYPE_Q8_0));
     CHECK(source->in_place(*source->find("model.layers.0.self_attn.v_proj.weight"), KEEL_DTYPE_BF16));
     CHECK_FALSE(source->in_place(*source->find("model.layers.0.self_attn.q_proj.weight"), KEEL_DTYPE_F16));
-    std::vector<std::byte> q8(loaded_bytes(gate, KEEL_DTYPE_NONE));
+    std::vector<std::byte> q8(loaded_bytes(gate, KEEL_DTYPE_NONE, 0));
     source->convert(gate, KEEL_DTYPE_Q8_0, q8.data());
     const auto exact = values(*source, gate);
     std::vector<float> back(exact.size());

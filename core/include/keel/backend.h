@@ -75,6 +75,8 @@ typedef struct keel_ctx_info {
     uint32_t prefill_chunk;      /* tokens of a prefill chunk; 512 by default */
     uint32_t buffer_align;       /* of buffers, of imported memory, and of the offsets at which the core places tensors in a buffer; at least 64. Views into them may begin anywhere (tensor.h) */
     uint64_t max_buffer_bytes;   /* 0: no limit but memory */
+    uint64_t weight_dtypes;      /* bits 1 << dtype: weight_prepare, matmul and embed take weights of these too, beside f32, f16, bf16,
+                                    q8_0 and q4_0. What a file holds in others, the core converts and says so. since 0.1 */
 } keel_ctx_info;
 
 typedef uint32_t keel_buffer_kind;

@@ -12,17 +12,39 @@ struct ActBlock {
     float d; // largest magnitude / 127; NaN or infinity if an activation is
     int32_t
         shift; // 8 times the sum of q: by so much q4_0's nibbles, which stand for -8..7, make a product too large
+    int32_t halves
+        [2]; // -32 times the sum of each half of q: what q6_k's codes, which stand for -32..31, are to begin with
 };
 
 // How a weight lies in memory.
 enum class Layout : uint32_t {
-    rows, // row-major, as in a file; rows may come from several sources
-    interleaved // groups of R rows; for each block of 32 columns R f16 scales, then 4-byte pieces of the R rows in turn
+    rows,       // row-major, as in a file; rows may come from several sources
+    interleaved // groups of R rows; for each block of 32 columns R f16 scales, then 4-byte pieces of the R rows in turn; K types:
+                // for each 256 columns as k_blocks.hpp says
 };
 
 // Element types of weights, numbered for tables.
-enum class WeightType : uint32_t { f32 = 0, f16 = 1, bf16 = 2, q8_0 = 3, q4_0 = 4 };
-constexpr int weight_types = 5;
+enum class WeightType : uint32_t {
+    f32 = 0,
+    f16 = 1,
+    bf16 = 2,
+    q8_0 = 3,
+    q4_0 = 4,
+    q4_k = 5,
+    q5_k = 6,
+    q6_k = 7
+};
+constexpr int weight_types = 8;
+constexpr const char *weight_type_names[weight_types] = {"f32",  "f16",  "bf16", "q8_0",
+                                                         "q4_0", "q4_k", "q5_k", "q6_k"};
+
+// Types with scales, which matmul_int8 takes once they are interleaved; K types have blocks of 256.
+constexpr bool is_quantized(WeightType t) {
+    return t >= WeightType::q8_0;
+}
+constexpr bool is_k(WeightType t) {
+    return t >= WeightType::q4_k;
+}
 
 constexpr int64_t half_tile_rows = 8; // rows of W that LinearKernels::matmul_half_many takes at a time
 

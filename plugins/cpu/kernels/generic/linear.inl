@@ -1,6 +1,8 @@
 // The linear half's kernels over the primitives of simd_*.hpp and int8_*.hpp; included once per instruction set.
 #include "matmul_int8.inl"
 
+#include "unpack_k.inl"
+
 #include "matmul_dot.inl"
 #if defined(KEEL_ARM_LEVEL)
 #include "matmul_half_arm.inl"

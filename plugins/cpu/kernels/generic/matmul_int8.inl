@@ -180,8 +180,16 @@ static void int8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0,
     }
 }
 
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE
+
+#include "matmul_k.inl"
+
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
 static void matmul_int8(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
-    if (t.w.type == WeightType::q4_0)
+    if (is_k(t.w.type))
+        matmul_k(t, g0, g1, m0, m1);
+    else if (t.w.type == WeightType::q4_0)
         int8_groups<true>(t, g0, g1, m0, m1);
     else
         int8_groups<false>(t, g0, g1, m0, m1);
@@ -199,11 +207,17 @@ static void quantize(const float *x, int64_t n, ActBlock *out) {
         const float d = reduce_max(largest) * (1.0f / 127.0f), bad = reduce_add(spoilt);
         const float inverse = d > 0.0f ? 127.0f / reduce_max(largest) : 0.0f;
         if (bad == 0.0f && inverse <= 3.4e38f) {
-            out[b].shift = 8 * round_block(x, inverse, out[b].q);
+            const int32_t sum = round_block(x, inverse, out[b].q);
+            int32_t first = 0;
+            for (int i = 0; i < 16; ++i)
+                first += out[b].q[i];
+            out[b].shift = 8 * sum;
+            out[b].halves[0] = -32 * first;
+            out[b].halves[1] = -32 * (sum - first);
             out[b].d = d;
         } else { // not finite, or so small that its inverse is not
             memset(out[b].q, 0, 32);
-            out[b].shift = 0;
+            out[b].shift = out[b].halves[0] = out[b].halves[1] = 0;
             out[b].d = bad == 0.0f ? 0.0f : bad;
         }
     }

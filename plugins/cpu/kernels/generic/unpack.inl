@@ -44,11 +44,14 @@ static void unpack_row_major(WeightType type, const uint8_t *row, int64_t i, int
         return unpack_blocks<false>(row, i, n, out, stride);
     case WeightType::q4_0:
         return unpack_blocks<true>(row, i, n, out, stride);
+    default:
+        return unpack_k_stored(type, row, i, n, out, stride);
     }
 }
 
 // One row out of a group: its pieces lie 4 R bytes apart.
 static void unpack_interleaved_row(const WeightView &w, int64_t row, float *out) {
+    if (is_k(w.type)) return unpack_k_row(w, row, out);
     const bool q4 = w.type == WeightType::q4_0;
     const int64_t data = (q4 ? 16 : 32) * R, lane = row % R;
     const uint8_t *p = w.packed + row / R * w.group_bytes;
@@ -124,7 +127,9 @@ static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t
     if (w.layout == Layout::interleaved) {
         for (int64_t at = 0; at < panel_rows; at += R) {
             const int64_t g = (n0 + (at < count ? at : 0)) / R;
-            if (w.type == WeightType::q4_0)
+            if (is_k(w.type))
+                unpack_k_group(w, g, k0, n, panel + at, panel_rows);
+            else if (w.type == WeightType::q4_0)
                 unpack_group<true>(w, g, k0, n, panel, at);
             else
                 unpack_group<false>(w, g, k0, n, panel, at);
