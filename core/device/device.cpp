@@ -82,9 +82,10 @@ uint32_t Device::select() {
     uint32_t count = 0;
     check("device_count", [&] { return table().device_count(host()->table(), &count); });
     if (count == 0) {
-        throw_error(ErrorKind::resource,
-                    "{}backend {} finds no device on this machine; is its driver installed?",
-                    PluginPlaces::prefix(spec_.places.plugin), plugin());
+        const std::string why = take_message(); // a backend that knows says it
+        throw_error(ErrorKind::resource, "{}backend {} finds no device on this machine{}",
+                    PluginPlaces::prefix(spec_.places.plugin), plugin(),
+                    why.empty() ? "; is its driver installed?" : ": " + why);
     }
     uint32_t wanted = 0;
     const char *begin = spec_.selector.data(), *end = begin + spec_.selector.size();

@@ -3,6 +3,7 @@
 #include "ops.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <stdio.h>
 
 namespace keel_opencl {
@@ -95,6 +96,7 @@ void finish(keel_ctx &ctx) {
               "clEnqueueMarkerWithWaitList");
         const Event marker(event);
         wait_for(ctx, event, "queued work");
+        ctx.programs->slow_start().work_ended();
         ctx.queued = false;
         is_done(ctx, ctx.ticket);
     }
@@ -118,6 +120,9 @@ void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
     give_to_device(ctx);
     ctx.queued = true;
     cl_event event = nullptr;
+    std::optional<keel_gpu::DriverTime> time; // there are drivers that compile here
+    keel_gpu::SlowStart &slow_start = ctx.programs->slow_start();
+    if (slow_start.is_watched()) time.emplace(slow_start, ctx.host, ctx.device.name.c_str());
     check(ctx.host,
           clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr,
                                  ctx.timing.is_on() ? &event : nullptr),
@@ -200,6 +205,7 @@ keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
             for (const keel_ctx::Mark &mark : ctx->marks) {
                 if (mark.ticket != ticket) continue;
                 wait_for(*ctx, mark.event.get(), "clWaitForEvents");
+                ctx->programs->slow_start().work_ended();
                 break;
             }
             is_done(*ctx, ticket);

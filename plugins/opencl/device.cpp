@@ -4,7 +4,11 @@
 #include "ops.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 namespace keel_opencl {
 namespace {
@@ -96,9 +100,54 @@ std::vector<DeviceFacts> list_devices() {
     return found;
 }
 
+namespace {
+
+// Where PoCL keeps what it compiled, without which it has no device.
+std::filesystem::path pocl_cache() {
+    const auto set = [](const char *name) {
+        const char *text = getenv(name);
+        return text != nullptr && *text != 0 ? text : nullptr;
+    };
+    if (const char *own = set("POCL_CACHE_DIR")) return own;
+    if (const char *caches = set("XDG_CACHE_HOME")) return std::filesystem::path(caches) / "pocl/kcache";
+    if (const char *home = set("HOME")) return std::filesystem::path(home) / ".cache/pocl/kcache";
+    return "/tmp/pocl/kcache";
+}
+
+// Whether it is a folder to write in, or could be made one.
+bool is_writable(std::filesystem::path folder) {
+    std::error_code error;
+    while (!std::filesystem::exists(folder, error) && folder.has_relative_path())
+        folder = folder.parent_path();
+    return std::filesystem::is_directory(folder, error) && access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
+bool has_pocl() {
+    cl_platform_id platforms[16];
+    cl_uint n = 0;
+    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS) return false;
+    return std::any_of(platforms, platforms + std::min<cl_uint>(n, 16), [](cl_platform_id platform) {
+        char name[128] = {};
+        clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+        return strstr(name, "Portable Computing Language") != nullptr;
+    });
+}
+
+} // namespace
+
 keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) noexcept {
     *n = 0;
-    return guarded(host, [&] { *n = static_cast<uint32_t>(list_devices().size()); });
+    return guarded(host, [&] {
+        *n = static_cast<uint32_t>(list_devices().size());
+        if (*n != 0 || !has_pocl()) return;
+        const std::filesystem::path cache = pocl_cache();
+        if (is_writable(cache)) return;
+        keel_gpu::fail(
+            host, KEEL_E_NOT_FOUND,
+            "PoCL is installed, but cannot write its cache in '%.300s'; make that folder writable, or set "
+            "POCL_CACHE_DIR to one that is",
+            cache.c_str());
+    });
 }
 
 keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_device_info *out) noexcept {

@@ -19,6 +19,8 @@ cl_kernel Programs::kernel(Source source, const char *name, Defines defines) {
     }
     const auto found = kernels_.find(key);
     if (found != kernels_.end()) return found->second.get();
+    slow_start_.kernel_made();
+    const keel_gpu::DriverTime time(slow_start_, host_, device_.name.c_str());
     cl_int code = CL_SUCCESS;
     Kernel made(clCreateKernel(program(source, defines), name, &code));
     check(host_, code, (std::string("kernel ") + name).c_str());

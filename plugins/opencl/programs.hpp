@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device.hpp"
+#include "gpu/slow_start.hpp"
 #include "program_cache.hpp"
 
 #include <initializer_list>
@@ -45,6 +46,7 @@ class Programs {
     // Refuses, with the compiler's log, a program that does not build. At most 8 defines.
     cl_kernel kernel(Source source, const char *name, Defines defines);
     const ProgramCache &cache() const { return cache_; }
+    keel_gpu::SlowStart &slow_start() { return slow_start_; }
 
   private:
     struct Key {
@@ -66,6 +68,7 @@ class Programs {
     cl_context context_;
     const DeviceFacts &device_;
     ProgramCache cache_;
+    keel_gpu::SlowStart slow_start_;
     std::unordered_map<Key, Kernel, Hash> kernels_;
     std::unordered_map<std::string, Program> programs_; // by file and options
 };

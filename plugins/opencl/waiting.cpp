@@ -55,6 +55,7 @@ bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
                 return true;
         }
         if (has_ended(event)) return true;
+        ctx.programs->slow_start().passed(ctx.host, ctx.device.name.c_str(), 1);
         const size_t now = ended_marks(ctx);
         if (now > ended) silent = 0;
         ended = now;

@@ -37,7 +37,7 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
                ctx.device.facts().properties.deviceName);
     ctx.subgroups = ctx.device.facts().subgroup_sums && !keel_same(reduce, "shared");
     ctx.pipelines.open(ctx.host, &ctx.device, ctx.subgroups, word(desc, "cache", "auto"));
-    ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.pipelines.layout(),
+    ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.pipelines,
                     static_cast<uint32_t>(number(desc, "wait_seconds", 300)));
     check_messages(&ctx, "ctx_create");
 }

@@ -91,6 +91,8 @@ VkPipeline Pipelines::find(const Key &key, Kernel kernel, std::initializer_list<
 }
 
 VkPipeline Pipelines::make(Kernel kernel, std::initializer_list<uint32_t> constants) {
+    slow_start_.kernel_made();
+    const keel_gpu::DriverTime time(slow_start_, host_, device_->facts().properties.deviceName);
     const auto index = static_cast<size_t>(kernel);
     const Spirv &spirv = (subgroups_ ? kSubgroupKernels : kSharedKernels)[index];
     VkShaderModule &module = modules_[index];

@@ -2,6 +2,7 @@
 // remembered on disk.
 #pragma once
 
+#include "gpu/slow_start.hpp"
 #include "instance.hpp"
 
 #include <array>
@@ -78,6 +79,7 @@ class Pipelines {
     void keep_in(KeptPipelines *kept) { kept_ = kept; }
     // The pipeline with constants 0, 1, ... set so; constant 0 is the workgroup's size.
     VkPipeline get(Kernel kernel, std::initializer_list<uint32_t> constants);
+    keel_gpu::SlowStart &slow_start() { return slow_start_; }
     // How many were made so far.
     size_t count() const { return pipelines_.size(); }
 
@@ -97,6 +99,7 @@ class Pipelines {
     std::array<VkShaderModule, static_cast<size_t>(Kernel::count)> modules_ = {};
     std::map<Key, VkPipeline> pipelines_;
     KeptPipelines *kept_ = nullptr;
+    keel_gpu::SlowStart slow_start_;
 };
 
 } // namespace keel_vulkan

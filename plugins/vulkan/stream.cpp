@@ -22,12 +22,13 @@ void Stream::require_alive() const {
     if (lost_) refuse(host_, KEEL_E_DEVICE_LOST, "the device was lost before");
 }
 
-void Stream::open(const keel_host *host, const Device *device, Memory *memory, VkPipelineLayout layout,
+void Stream::open(const keel_host *host, const Device *device, Memory *memory, Pipelines &pipelines,
                   uint32_t wait_seconds) {
     host_ = host;
     device_ = device;
     memory_ = memory;
-    layout_ = layout;
+    layout_ = pipelines.layout();
+    slow_start_ = &pipelines.slow_start();
     wait_seconds_ = wait_seconds;
     VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
     pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
@@ -211,6 +212,8 @@ void Stream::wait_value(uint64_t value) {
         VkResult result = VK_SUCCESS;
         silent = wait_slice(value, result) ? 0 : silent + 1;
         check(result, "vkWaitSemaphores");
+        if (result == VK_TIMEOUT) slow_start_->passed(host_, device_->facts().properties.deviceName, 1);
+        if (value <= done_ && value == submitted_) slow_start_->work_ended();
         if (silent < wait_seconds_ || value <= done_) continue;
         lost_ = timed_out_ = true;
         refuse(host_, KEEL_E_DEVICE_LOST,

@@ -22,8 +22,8 @@ class Stream {
     Stream(const Stream &) = delete;
     Stream &operator=(const Stream &) = delete;
 
-    // wait_seconds: after so long without any progress the device counts as lost.
-    void open(const keel_host *host, const Device *device, Memory *memory, VkPipelineLayout layout,
+    // wait_seconds: after so long without any progress the device counts as lost. What is referred to outlives this.
+    void open(const keel_host *host, const Device *device, Memory *memory, Pipelines &pipelines,
               uint32_t wait_seconds);
     // Settles and gives all back; nothing is reported. Called before the memory goes.
     void close() noexcept;
@@ -124,6 +124,7 @@ class Stream {
     const Device *device_ = nullptr;
     Memory *memory_ = nullptr;
     VkPipelineLayout layout_ = VK_NULL_HANDLE;
+    keel_gpu::SlowStart *slow_start_ = nullptr; // of the pipelines
     uint32_t wait_seconds_ = 0;
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkSemaphore timeline_ = VK_NULL_HANDLE;

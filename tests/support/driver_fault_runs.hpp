@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace keel::test {
@@ -29,9 +30,10 @@ struct FailingDriver {
 inline ProcessResult run_text(const FailingDriver &driver, const std::string &fault,
                               std::vector<std::string> more, std::vector<std::string> environment = {}) {
     ProcessOptions options;
-    options.environment = driver.environment;
+    options.environment = std::move(environment); // the first of a name counts
+    options.environment.insert(options.environment.end(), driver.environment.begin(),
+                               driver.environment.end());
     if (!fault.empty()) options.environment.push_back("KEEL_DRIVER_FAULT=" + fault);
-    options.environment.insert(options.environment.end(), environment.begin(), environment.end());
     std::vector<std::string> command = {
         KEEL_PROGRAM,   "run",   KEEL_SOURCE_DIR "/models/tiny", "-p",    "Once upon a time",       "--json",
         "--ignore-eos", "--set", "generation.max_tokens=24",     "--set", "sampling.temperature=0", "--set",

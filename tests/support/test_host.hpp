@@ -39,6 +39,13 @@ class TestHost {
         const std::lock_guard lock(text_mutex_);
         return error_;
     }
+    // How many lines were logged that have `part` in them.
+    size_t logged(const std::string &part) {
+        const std::lock_guard lock(text_mutex_);
+        return static_cast<size_t>(
+            std::count_if(logged_.begin(), logged_.end(),
+                          [&](const std::string &line) { return line.find(part) != std::string::npos; }));
+    }
     uint64_t live_allocations() const { return live_; } // that were made by alloc and not freed
     uint64_t regions() const { return regions_; }
     void cancel(bool yes) { cancelled_ = yes; }
@@ -46,7 +53,10 @@ class TestHost {
   private:
     static TestHost &self(const keel_host *host) { return *static_cast<TestHost *>(host->host_data); }
 
-    static void KEEL_CALL log(const keel_host *, keel_log_level, const char *) {}
+    static void KEEL_CALL log(const keel_host *host, keel_log_level, const char *text) {
+        const std::lock_guard lock(self(host).text_mutex_);
+        self(host).logged_.emplace_back(text);
+    }
     static void KEEL_CALL set_error(const keel_host *host, keel_status, const char *text) {
         const std::lock_guard lock(self(host).text_mutex_);
         self(host).error_ = text;
@@ -148,6 +158,7 @@ class TestHost {
     std::atomic<bool> cancelled_ = false;
     std::mutex text_mutex_;
     std::string error_;
+    std::vector<std::string> logged_;
 
     std::mutex mutex_;
     std::condition_variable wake_, done_;
