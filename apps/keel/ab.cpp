@@ -139,18 +139,19 @@ class Steps {
   public:
     explicit Steps(bool quiet) : quiet_(quiet) {}
 
-    void operator()(uint64_t done, uint64_t total) {
+    // `found` of those done were there before.
+    void operator()(uint64_t done, uint64_t total, uint64_t found) {
         check_interrupt();
-        console().progress("items", done, total, Console::Unit::items);
+        console().progress("items", done, total, Console::Unit::items, found);
         if (quiet_ || console().err_is_terminal() || total == 0) return;
         const uint64_t tenth = done * 10 / total;
-        if (tenth == last_ || done >= total) return;
+        if (tenth == last_ || done >= total || done <= found) return;
         last_ = tenth;
         const double passed =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
         console().message("keel: ", fmt::format("{} of {}, about {} left", done, total,
                                                 duration_text(passed * static_cast<double>(total - done) /
-                                                              static_cast<double>(done))));
+                                                              static_cast<double>(done - found))));
     }
 
   private:
@@ -194,7 +195,7 @@ int run_ab(const AbArguments &a, const Program &program) {
             console().progress(stage, done, total, Console::Unit::bytes);
     };
     const auto steps = std::make_shared<Steps>(program.quiet);
-    options.steps = [steps](uint64_t done, uint64_t total) { (*steps)(done, total); };
+    options.steps = [steps](uint64_t done, uint64_t total, uint64_t found) { (*steps)(done, total, found); };
     if (!program.quiet) options.say = [](const std::string &line) { console().message("keel: ", line); };
     options.header.version = KEEL_VERSION;
     options.header.commit = build_commit();

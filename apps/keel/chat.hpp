@@ -50,6 +50,7 @@ class Chat {
     void show_stats() const;
     void switch_to(std::string_view arguments);
     void switch_backend(Engine &engine);
+    void check_switch_target(const std::string &target) const;
     void command(std::string_view line);                           // without its '/'
     std::optional<std::string> question(LineReader &reader) const; // lines that end in '\' go on
 

@@ -8,7 +8,10 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
 
+#include <fmt/ranges.h>
+
 #include <array>
+#include <filesystem>
 #include <new>
 #include <sstream>
 
@@ -242,6 +245,19 @@ void Chat::switch_backend(Engine &engine) {
     say(moves.size() > known ? "switch: " + move_text(moves.back()) : fmt::format("on {} now", engine.name));
 }
 
+// What is neither a backend nor a file is a slip of the pen in the name of one.
+void Chat::check_switch_target(const std::string &target) const {
+    std::error_code error;
+    const bool is_hybrid = running_.pipeline->config().hybrid.is_given();
+    if (!is_hybrid || target.find('/') != std::string::npos || std::filesystem::exists(target, error)) return;
+    std::vector<std::string> names;
+    for (const auto &engine : running_.pipeline->engines())
+        names.push_back(engine->name);
+    throw_error(ErrorKind::usage,
+                "/switch: '{}' is neither a backend of this pipeline ({}) nor a file or folder{}",
+                printable(target, 100), fmt::join(names, ", "), did_you_mean(target, names));
+}
+
 // The old model stays until the new one is there: what cannot be loaded costs nothing.
 void Chat::switch_to(std::string_view arguments) {
     std::istringstream words{std::string(arguments)};
@@ -265,6 +281,7 @@ void Chat::switch_to(std::string_view arguments) {
     if (Engine *engine = running_.pipeline->find_engine(target);
         engine != nullptr && running_.pipeline->config().hybrid.is_given())
         return switch_backend(*engine);
+    check_switch_target(target);
     pipeline::PipelineConfig config = load_target(target, sets);
     if (!settings_.stop.empty() && !has_stop) config.generation.stop.value = settings_.stop;
     Running next = load(config, chat_template, running_.conversation->system());

@@ -59,6 +59,34 @@ void check_pins(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
         find_text(*pipeline.tokenizer(), prompt, text, generate_options(config).pin_key);
 }
 
+std::string types_text(const KvShape &kv) {
+    return kv.key_dtype == kv.value_dtype
+               ? keel_dtype_name(kv.key_dtype)
+               : fmt::format("{}/{}", keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype));
+}
+
+// "f16 cache of up to 512 tokens at 12 KiB each"; of a hybrid whose backends keep other types all of them, by name.
+std::string cache_text(const Pipeline &pipeline) {
+    const auto &engines = pipeline.engines();
+    const auto same = [&](const auto &engine) {
+        return types_text(engine->kv_shape) == types_text(engines.front()->kv_shape);
+    };
+    std::string types = types_text(pipeline.kv_shape()), bytes = format_bytes(pipeline.kv_bytes_per_token());
+    if (!std::all_of(engines.begin(), engines.end(), same)) {
+        std::vector<std::string> of_each, bytes_of_each;
+        for (const auto &engine : engines) { // one that has several ranges of layers is told once
+            const std::string text = fmt::format("{} on {}", types_text(engine->kv_shape), engine->name);
+            if (std::find(of_each.begin(), of_each.end(), text) != of_each.end()) continue;
+            of_each.push_back(text);
+            bytes_of_each.push_back(format_bytes(engine->kv_shape.bytes_per_token()));
+        }
+        types = fmt::format("{}", fmt::join(of_each, ", "));
+        if (pipeline.mode() == pipeline::HybridMode::taking_turns)
+            bytes = fmt::format("{}", fmt::join(bytes_of_each, ", "));
+    }
+    return fmt::format("{} cache of up to {} tokens at {} each", types, pipeline.context(), bytes);
+}
+
 } // namespace
 
 std::string check_pipeline(const pipeline::PipelineConfig &config) {
@@ -69,20 +97,14 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
     check_prompt(config, pipeline);
     check_pins(config, pipeline);
     check_sampling_params(generate_options(config).sampling);
-    const KvShape &kv = pipeline.kv_shape();
-    const std::string types =
-        kv.key_dtype == kv.value_dtype
-            ? keel_dtype_name(kv.key_dtype)
-            : fmt::format("{}/{}", keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype));
     const ModelConfig &model = pipeline.model();
     std::vector<std::string> facts = architecture_facts(model);
     if (const std::string window = window_text(model); !window.empty()) facts.insert(facts.begin(), window);
     const std::string particular = facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, ", "));
-    return fmt::format(
-        "{}{} with {} parameters, backend {} ({}), {} cache of up to {} tokens at {} each, policy {}",
-        model.architecture->name, particular, model.parameter_count(), pipeline.backends_text(),
-        pipeline.device().info().description, types, pipeline.context(), format_bytes(kv.bytes_per_token()),
-        pipeline.policy().library->id());
+    return fmt::format("{}{} with {} parameters, backend {} ({}), {}, policy {}", model.architecture->name,
+                       particular, model.parameter_count(), pipeline.backends_text(),
+                       pipeline.device().info().description, cache_text(pipeline),
+                       pipeline.policy().library->id());
 }
 
 } // namespace keel::cli

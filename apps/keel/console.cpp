@@ -106,7 +106,8 @@ void Console::faint(std::string_view text) noexcept {
     if (ends_line) write_err("\n");
 }
 
-void Console::progress(std::string_view what, uint64_t done, uint64_t total, Unit unit) noexcept {
+void Console::progress(std::string_view what, uint64_t done, uint64_t total, Unit unit,
+                       uint64_t found) noexcept {
     const std::lock_guard lock(mutex_);
     if (!bars_ || total == 0) return;
     const auto now = Clock::now();
@@ -120,10 +121,13 @@ void Console::progress(std::string_view what, uint64_t done, uint64_t total, Uni
     if (done >= total) return clear_locked();
     bar_drawn_ = now;
     const double share = static_cast<double>(done) / static_cast<double>(total);
-    const double left =
-        std::chrono::duration<double>(now - bar_start_).count() * (1 - share) / std::max(share, 1e-6);
     std::string tail = fmt::format(" {:3.0f} %  {}", 100 * share, amount(done, total, unit));
-    if (share > 0.02) tail += fmt::format(", {:.0f} s left", left);
+    if (const auto here = static_cast<double>(done - std::min(done, found)),
+        to_do = static_cast<double>(total - std::min(total, found));
+        here > 0.02 * to_do) {
+        const double passed = std::chrono::duration<double>(now - bar_start_).count();
+        tail += fmt::format(", {:.0f} s left", passed * static_cast<double>(total - done) / here);
+    }
     const size_t width = columns();
     std::string line = fmt::format("{:<8}", what);
     constexpr size_t cells = 24; // always as many, so that the bar does not jump

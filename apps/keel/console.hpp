@@ -34,8 +34,9 @@ class Console {
     void faint(std::string_view text) noexcept;
 
     // Draws a bar, if standard error is a terminal. It first shows after a moment, so that short work does not flash, and
-    // moves at most twenty times a second.
-    void progress(std::string_view what, uint64_t done, uint64_t total, Unit unit) noexcept;
+    // moves at most twenty times a second. What is left is told by the pace of what is done but for `found`, which was done before.
+    void progress(std::string_view what, uint64_t done, uint64_t total, Unit unit,
+                  uint64_t found = 0) noexcept;
     void clear_progress() noexcept;
     void hide_progress() noexcept { bars_ = false; }
 

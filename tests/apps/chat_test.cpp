@@ -367,4 +367,7 @@ TEST_CASE("A chat goes on on another backend of its hybrid, with its cache") {
         talk("/switch b\n", {"--set", "hybrid.prefill=b", "--set", "hybrid.switch=null"});
     CHECK(refused.code == 1);
     CHECK(refused.err.find("hybrid.switch.on does not list command") != std::string::npos);
+    const ProcessResult unknown = talk("/switch c\n");
+    CHECK(unknown.code == 1);
+    CHECK(unknown.err.find("'c' is neither a backend of this pipeline (a, b)") != std::string::npos);
 }

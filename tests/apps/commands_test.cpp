@@ -194,12 +194,29 @@ TEST_CASE("config show prints the resolved pipeline and its origins") {
     CHECK(run_keel({"config", "show", again}).out == run_keel({"config", "show", quickstart}).out);
 }
 
+TEST_CASE("config check tells the cache types of all backends of a hybrid") {
+    const TempFolder folder;
+    const std::filesystem::path yaml = folder.path() / "hybrid.yaml";
+    const auto check = [&](const std::string &kv) {
+        std::ofstream(yaml) << "model: " << tiny
+                            << "\nkv: {dtype: f16}\nhybrid:\n  backends: {a: {plugin: cpu}, b: "
+                            << "{plugin: cpu" << kv << "}}\n  prefill: a\n  decode: b\n";
+        const ProcessResult r = run_keel({"config", "check", yaml.string()});
+        INFO(r.err);
+        CHECK(r.code == 0);
+        return r.out;
+    };
+    CHECK(contains(check(""), ", f16 cache of up to "));
+    const std::string both = check(", kv: q8_0");
+    CHECK(contains(both, ", f16 on a, q8_0 on b cache of up to "));
+}
+
 TEST_CASE("config check passes every shipped config") {
     for (const auto &entry : std::filesystem::directory_iterator(source_folder + "/configs")) {
         if (entry.path().extension() != ".yaml") continue;
         const ProcessResult r = run_keel({"config", "check", entry.path().string()});
         INFO(r.err);
-        // A build under a sanitizer has no GPU backends; their pipelines are refused for that reason alone.
+        // A build under ThreadSanitizer has no GPU backends; their pipelines are refused for that reason alone.
         const auto is_for_want_of = [&](const std::string &backend) {
             return !std::filesystem::exists(std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/" + backend +
                                             ".so") &&

@@ -309,6 +309,8 @@ TEST_CASE("two experiments: equal, worse, and too small to say") {
     CHECK(compare_ab(first, worse, options).passed());
     options.arms = {"nobody"};
     CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }), "--arm nobody"));
+    options.arms = {"ful"};
+    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }), "did you mean 'full'?"));
     options.arms.clear();
 
     // One item of forty lost: not shown to be worse, not shown to be as good.

@@ -202,15 +202,23 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     const std::string text =
         "arms: {full: {policy: none}, window: {policy: sliding_window}}\nbudgets: [{tokens: 48}]\n" + recall;
     AbRunOptions stopped;
-    stopped.steps = [&](uint64_t done, uint64_t total) {
+    stopped.steps = [&](uint64_t done, uint64_t total, uint64_t found) {
         CHECK(done <= total);
+        CHECK(found == 0);
         if (done >= 4) lab.host->request_cancel();
     };
     CHECK(contains(error_text([&] { lab.run(text, "out", stopped); }, ErrorKind::runtime), "cancelled"));
     lab.host->clear_cancel();
     const size_t before = Lab::records(lab.folder / "out/results.jsonl").size();
     CHECK(before > 0);
-    CHECK(lab.run(text, "out") == lab.run(text, "whole"));
+    AbRunOptions again; // what was there says nothing about how long the rest takes
+    uint64_t last_found = 0;
+    again.steps = [&](uint64_t done, uint64_t, uint64_t found) {
+        CHECK(found <= done);
+        last_found = found;
+    };
+    CHECK(lab.run(text, "out", again) == lab.run(text, "whole"));
+    CHECK(last_found >= 3);
 }
 
 TEST_CASE("two runs do not write into one folder at once") {

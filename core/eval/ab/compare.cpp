@@ -2,13 +2,16 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "base/suggest.hpp"
 #include "eval/ab/noise.hpp"
 #include "eval/ab/summary.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace keel {
 namespace {
@@ -31,11 +34,18 @@ bool is_wanted(const std::vector<std::string> &list, const std::string &name) {
 // Options that name nothing would pass everything: that is a mistake, not a wish.
 void check_names(const std::vector<std::string> &wanted, const AbTable &table, const char *option,
                  std::string AbCellKey::*member) {
+    std::set<std::string> all;
+    for (const AbCell &cell : table.cells)
+        all.insert(cell.*member);
     for (const std::string &name : wanted) {
-        if (std::none_of(table.cells.begin(), table.cells.end(),
-                         [&](const AbCell &cell) { return cell.*member == name; }))
-            throw_error(ErrorKind::input, "{} {}: there are no results of it in {}", option,
-                        printable(name, 60), "the first experiment");
+        if (all.contains(name)) continue;
+        const std::vector<std::string> names(all.begin(), all.end());
+        const std::string near = did_you_mean(name, names);
+        throw_error(ErrorKind::input, "{} {}: there are no results of it in the first experiment{}", option,
+                    printable(name, 60),
+                    !near.empty()        ? near
+                    : names.size() <= 20 ? fmt::format(", which has {}", fmt::join(names, ", "))
+                                         : std::string());
     }
 }
 

@@ -74,7 +74,8 @@ function forest(c,reach){
  return svg}
 function verdictChip(c){
  if(!c.n)return el("span",{class:"soft",text:VERDICTS[4]});
- return el("span",{class:"chip "+CHIPS[c.verdict],text:["▲ ","▼ ","○ ","= "][c.verdict]+VERDICTS[c.verdict]})}
+ const chip=el("span",{class:"chip "+CHIPS[c.verdict],text:["▲ ","▼ ","○ ","= "][c.verdict]+VERDICTS[c.verdict]});
+ return c.verdict===2?el("span",{},chip,el("small",{class:"seen soft",text:"could see "+lessThan(c)})):chip}
 const lessThan=(c)=>c.seen===null?"nothing":c.ratio?percent(c.seen).replace("+",""):num(c.seen);
 function reaches(list){
  const out=new Map(),key=c=>c.metric+c.ratio,groups=new Map();

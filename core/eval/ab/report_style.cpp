@@ -50,6 +50,7 @@ svg text{fill:var(--soft);font:12px system-ui,-apple-system,sans-serif}svg text.
 .panels h3{font-size:.92rem;margin:0 0 4px;font-weight:600;overflow-wrap:anywhere}
 canvas{width:100%;image-rendering:pixelated;display:block;border:1px solid var(--line)}
 details summary{cursor:pointer;color:var(--accent)}
+.seen{display:none}@media(max-width:900px){.seen{display:block}}
 @media(max-width:600px){main{padding:8px}section{padding:10px}body{font-size:14px}header{flex-wrap:wrap}}
 @media print{.bar,.legend button[aria-pressed=false],header button{display:none}.tall{max-height:none}}
 )css";

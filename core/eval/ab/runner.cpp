@@ -244,6 +244,7 @@ void AbRunner::note_value(const AbItem &item) {
 
 void AbRunner::write_item(const AbItem &item) {
     writer_->write(item);
+    ++written_;
     note_value(item);
 }
 
@@ -255,7 +256,9 @@ void AbRunner::write_once(const AbWarning &warning) {
 void AbRunner::step(uint64_t runs) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     const uint64_t of_document = (unit_share_.unit * per_document_ + runs) / unit_share_.units;
-    if (options_.steps) options_.steps(std::min(unit_share_.before + of_document, total_), total_);
+    if (!options_.steps) return;
+    const uint64_t done = std::min(unit_share_.before + of_document, total_);
+    options_.steps(done, total_, std::min(done, static_cast<uint64_t>(found_)));
 }
 
 // ---- the loop ------------------------------------------------------------------------------------------------------
@@ -344,6 +347,7 @@ void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t do
         for (const uint64_t seed : run.seeds) {
             const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
             if (run.is_rerun && !reruns(place, document)) continue;
+            const uint64_t written = written_;
             const bool with_maps = static_cast<int64_t>(document) < experiment_.config.maps &&
                                    seed == run.seeds.front() && !run.is_rerun;
             if (!unit.questions.empty()) {
@@ -351,6 +355,7 @@ void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t do
             } else {
                 score_continuation(task, place, r, document, unit, with_maps);
             }
+            if (written_ == written) found_ += 1 / static_cast<double>(unit_share_.units);
             step(++done);
         }
     }

@@ -23,9 +23,10 @@ struct AbRunOptions {
     bool share_prefill = true; // among arms that can
     bool cost_only = false;    // cost() alone is wanted: nothing is written
     std::shared_ptr<HostServices> host;
-    Progress loading;                                         // of weights; may throw to stop
-    std::function<void(uint64_t done, uint64_t total)> steps; // documents times arms; may throw to stop
-    std::function<void(const std::string &)> say;             // a line when a cell is finished
+    Progress loading; // of weights; may throw to stop
+    // Documents times arms; `found` of those that are done were there before, and say nothing about the pace. May throw to stop.
+    std::function<void(uint64_t done, uint64_t total, uint64_t found)> steps;
+    std::function<void(const std::string &)> say; // a line when a cell is finished
     AbHeader header; // version, commit, date, machine: what the program knows. The rest is filled in
 };
 
@@ -95,6 +96,8 @@ class AbRunner {
         differing_; // tasks, with their protocol, in which the reference differs from itself
     std::vector<float> reference_logits_; // of the unit at hand, [scored, vocab]
     uint64_t done_ = 0, total_ = 0;       // documents times runs
+    double found_ = 0;                    // of those done: on disk when this run began
+    uint64_t written_ = 0;                // items
     uint64_t per_document_ = 0;           // runs, their seeds counted
     struct {
         uint64_t before = 0, unit = 0, units = 1;

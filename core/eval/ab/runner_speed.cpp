@@ -98,6 +98,7 @@ void AbRunner::run_speed(const Task &task) {
         };
         if (std::all_of(runs.begin(), runs.end(), done)) {
             done_ += runs.size();
+            found_ += static_cast<double>(runs.size());
             continue;
         }
         unit_share_ = {done_, 0, 1};
