@@ -48,6 +48,7 @@ bool bit(uint32_t word, unsigned n) {
     return (word >> n & 1u) != 0;
 }
 
+#if !defined(KEEL_CPU_EMULATED_AVX512)
 // Whether the system keeps this process's tiles, 8 KiB a thread: it must be asked, and then does so for threads that there are and
 // for those to come.
 bool may_use_tiles() {
@@ -58,6 +59,7 @@ bool may_use_tiles() {
     return false;
 #endif
 }
+#endif
 
 bool made_by_amd() {
     const Leaf zero = cpuid(0, 0);
@@ -78,12 +80,12 @@ CpuFeatures cpu_features() {
     f.vnni = f.avx512 && bit(seven.c, 11);
     f.avx512bf16 = f.vnni && seven.a >= 1 && bit(cpuid(7, 1).a, 5);
     f.bf16_gains = made_by_amd();
-    const bool tiles = (saved & 0x60000) == 0x60000 && bit(seven.d, 24) && bit(seven.d, 22);
 #if defined(KEEL_CPU_EMULATED_AVX512)
     f.vnni = f.avx512bf16 = false;
     f.avx512 = f.amx =
         f.avx2; // a test build, whose AVX-512 kernels are made of narrower instructions, and tiles of plain C++
 #else
+    const bool tiles = (saved & 0x60000) == 0x60000 && bit(seven.d, 24) && bit(seven.d, 22);
     f.amx = f.avx512bf16 && tiles && may_use_tiles();
 #endif
     return f;
