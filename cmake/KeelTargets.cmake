@@ -24,6 +24,14 @@ function(keel_quick_to_build name)
   endif()
 endfunction()
 
+# keel_oracle(NAME): what computes slowly and plainly for tests to hold others against. A sanitizer's build optimizes it: there it is most of the
+# time of a run.
+function(keel_oracle name)
+  if(KEEL_SANITIZE)
+    target_compile_options(${name} PRIVATE -O2)
+  endif()
+endfunction()
+
 # keel_layer(NAME SOURCES ... LINK ...): one layer of the core. Includes are written from core/ ("model/safetensors.hpp");
 # what a layer may use is what it links, so that an arrow that points the wrong way does not build.
 function(keel_layer name)

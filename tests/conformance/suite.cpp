@@ -80,12 +80,12 @@ void Suite::begin(keel_op op) {
     op_ = op;
     number_ = -1;
     report_ = {};
-    rng_.seed(options_.seed ^ hash_of(op_name(op)));
+    rng_ = Rng(options_.seed ^ hash_of(op_name(op)));
 }
 
 bool Suite::next() {
     ++number_;
-    rng_.seed((options_.seed ^ hash_of(op_name(op_))) + static_cast<uint64_t>(number_));
+    rng_ = Rng((options_.seed ^ hash_of(op_name(op_))) + static_cast<uint64_t>(number_));
     return options_.only_case >= 0 ? number_ == options_.only_case : number_ % options_.every == 0;
 }
 

@@ -121,10 +121,9 @@ Tensor blank(keel_dtype dtype, std::vector<int64_t> shape, Layout layout) {
 
 Tensor random_tensor(Rng &rng, keel_dtype dtype, std::vector<int64_t> shape, Layout layout, float spread) {
     Tensor t = blank(dtype, std::move(shape), layout);
-    std::normal_distribution<float> normal(0.0F, spread);
     std::vector<float> values(static_cast<size_t>(t.elements()));
     for (float &value : values)
-        value = normal(rng);
+        value = spread * rng.normal();
     for (size_t i = 0; i < values.size() / 64; ++i) {
         float &value = values[rng() % values.size()];
         const float odd[] = {0.0F, -0.0F, 1e-41F, -1e-39F, 6e-8F};
