@@ -359,7 +359,7 @@ bool finite(const float *x, int64_t n) {
 const AttentionKernels attention_table = {
     isa_word,
     8,
-    W == 16 ? 6 : 3,
+    W == 16 ? 8 : 3,
     {load_row<F32Row>, load_row<F16Row>, load_row<Bf16Row>, load_row<Q8Row>, load_row<Q4Row>},
     {store_f32, store_row_f16, store_row_bf16, store_row_q8, store_row_q4},
     {dots<F32Row>, dots<F16Row>, dots<Bf16Row>, dots<Q8Row>, dots<Q4Row>},
