@@ -202,8 +202,8 @@ int main(int argc, char **argv) {
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     benchmark::RegisterBenchmark("plain_read", plain_read)->UseRealTime()->Unit(benchmark::kMillisecond);
     for (const char *isa : {"amx", "avx512bf16", "vnni", "avx512", "avx2", "scalar"})
-        for (keel_dtype dtype :
-             {KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q8_0, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_F32})
+        for (keel_dtype dtype : {KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K,
+                                 KEEL_DTYPE_Q6_K, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_F32})
             for (int64_t m : {1, 8, 512})
                 for (const Shape &s : shapes) {
                     if (m == 512 && s.per_token == 1) continue; // only the last token goes through the head

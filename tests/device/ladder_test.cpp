@@ -157,7 +157,7 @@ TEST_CASE("a backend of the ten required slots and matmul runs a whole model") {
         CHECK(rows_of(p, "matmul")[0].rung == "native");
         CHECK(rows_of(p, "matmul")[0].kernel == "as it comes");
         CHECK(p.executor.crossed_bytes() > 0);
-        CHECK(p.weights.layer(0).qkv->tensor(p.executor.device()) != nullptr);
+        CHECK(p.weights.layer(0).qkv[0]->tensor(p.executor.device()) != nullptr);
     }
     CHECK(w.live().none());
 }

@@ -130,7 +130,7 @@ static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, in
 
 static const Bf16Kernels table = {
     .isa = isa_word,
-    .least_rows = {0, 5, 5, 16, 16},
+    .least_rows = {0, 5, 5, 16, 16, 16, 16, 16},
     .x_rows = x_rows,
     .pack_x = pack_x,
     .matmul = matmul_bf16,

@@ -1,5 +1,6 @@
 // Packing and blocking of the bf16 products. The including file has x_rows and multiply_block().
 #include "../bf16.hpp"
+#include "pack_k.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
@@ -71,6 +72,12 @@ static void pack_panel(const WeightView &w, int64_t n, int64_t count, int64_t k0
         return pack_group<false>(w, n / R, k0, k, out);
     case WeightType::q4_0:
         return pack_group<true>(w, n / R, k0, k, out);
+    case WeightType::q4_k:
+        return pack_k_group<WeightType::q4_k>(w, n / R, k0, k, out);
+    case WeightType::q5_k:
+        return pack_k_group<WeightType::q5_k>(w, n / R, k0, k, out);
+    case WeightType::q6_k:
+        return pack_k_group<WeightType::q6_k>(w, n / R, k0, k, out);
     default: // least_rows has no other
         return;
     }
