@@ -18,6 +18,19 @@ TEST_CASE("the closing line gives the time to the first token where there was on
     CHECK_THAT(closing_line(cancelled), Catch::StartsWith("prefill 512 tokens, "));
 }
 
+TEST_CASE("the closing line counts the steps that were queued ahead, and those that were run in vain") {
+    GenerateResult result;
+    result.stats.decode_tokens = 9;
+    CHECK_THAT(closing_line(result), !Catch::Contains("ahead"));
+    result.stats.ahead_steps = 8;
+    CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps queued ahead: 8 of 9"));
+    result.stats.vain_steps = 1;
+    CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps queued ahead: 8 of 9, 1 more in vain"));
+    result.stats.replay_parts = 1;
+    result.stats.decode_stream.replays = 10;
+    CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 10 of 10"));
+}
+
 TEST_CASE("the closing line counts the steps that were replayed, where the backend can, and says why not") {
     GenerateResult result;
     result.stats.decode_tokens = 9;

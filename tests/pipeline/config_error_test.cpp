@@ -53,7 +53,8 @@ TEST_CASE("unknown keys are refused with a suggestion") {
          "f.yaml:4:3: unknown key 'bugdet' in 'policy'; did you mean 'budget'?"},
         {"policy: {tokens: 5}",
          "f.yaml:3:10: unknown key 'tokens' in 'policy'; did you mean 'policy.budget.tokens'?"},
-        {"sync: {xyzzy: 5}", "f.yaml:3:8: unknown key 'xyzzy' in 'sync'; known keys: strategy, ops, replay"},
+        {"sync: {xyzzy: 5}",
+         "f.yaml:3:8: unknown key 'xyzzy' in 'sync'; known keys: strategy, ops, replay, ahead"},
         {"policy.plugin: none", "f.yaml:3:1: unknown key 'policy.plugin' in a pipeline; write one map inside "
                                 "the other, as 'policy: {plugin: none}'"},
         {"<<: {strict: true}",

@@ -39,6 +39,7 @@ TEST_CASE("two keys make a pipeline, the rest has defaults") {
     CHECK(*c.policy.log == std::nullopt);
     CHECK(*c.sync.strategy == SyncStrategy::automatic);
     CHECK(*c.sync.replay == StepReplay::automatic);
+    CHECK(*c.sync.ahead == StepAhead::automatic);
     CHECK_FALSE(*c.strict);
     CHECK(*c.fallback == "reference");
     CHECK(*c.sampling.temperature == 0.8);
