@@ -97,7 +97,7 @@ class Graph {
     // The model's logits of the last step, [rows, vocab]: waits, reads, and applies ModelConfig::logit_softcap, on the host because no op
     // has a tanh of its own. The one place where logits become numbers for others. `first`: the row that they begin with.
     void read_logits(uint32_t rows, float *out, uint32_t first = 0) const;
-    // Queues argmax over the first row of logits; the token lands in next_id().
+    // Queues argmax over the first row of logits; the token lands in next_id(), until the next step is queued.
     void queue_argmax();
     const Tensor &next_id() const { return next_id_; } // i32 [1]
     LaterRead start_reading_next_id() const;           // see Stream::start_read
