@@ -1,0 +1,151 @@
+// Products in bf16: the tiles that AMX has and that tests have in its place, and the blocks that their kernels cut a product into.
+#include "cpu/kernels/tiles_emulated.hpp"
+#include "cpu_fixture.hpp"
+
+#include <cmath>
+#include <random>
+
+using namespace keel;
+using namespace keel::test;
+namespace tiles = keel_cpu::tiles_emulated;
+
+namespace {
+
+struct Config { // what LDTILECFG reads
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+
+    void shape(int tile, uint8_t n, uint16_t bytes) { rows[tile] = n, row_bytes[tile] = bytes; }
+};
+
+uint16_t bf16(float x) { // of a number that bf16 holds
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    return static_cast<uint16_t>(bits >> 16);
+}
+
+// One row of x, `pairs` pairs of columns, times one row of W, added to `start`.
+float dot(const std::vector<float> &x, const std::vector<float> &w, float start) {
+    Config config;
+    const auto pairs = static_cast<uint8_t>(x.size() / 2);
+    config.shape(0, 1, 4), config.shape(1, 1, static_cast<uint16_t>(4 * pairs)), config.shape(2, pairs, 4);
+    tiles::configure(&config);
+    std::vector<uint16_t> a, b;
+    for (float f : x)
+        a.push_back(bf16(f));
+    for (float f : w)
+        b.push_back(bf16(f));
+    tiles::load(0, &start, 4);
+    tiles::load(1, a.data(), 64);
+    tiles::load(2, b.data(), 4);
+    tiles::dot_bf16(0, 1, 2);
+    float sum = 0;
+    tiles::store(0, &sum, 4);
+    tiles::configure(nullptr);
+    return sum;
+}
+
+// The largest error of a product of many rows, beside the sum of magnitudes.
+double worst_of(const Variant &v, keel_dtype dtype, int64_t m, int64_t n, int64_t k) {
+    Context c(v, "fast");
+    std::mt19937 random(static_cast<uint32_t>(m + n + k));
+    std::normal_distribution<float> normal;
+    std::vector<float> x(static_cast<size_t>(m * k)), values(static_cast<size_t>(n * k));
+    std::vector<uint16_t> weights(values.size());
+    for (float &f : x)
+        f = normal(random);
+    for (size_t i = 0; i < values.size(); ++i) {
+        const auto bits = static_cast<uint16_t>(random() % 0x400); // of the mantissa
+        const uint16_t sign = random() % 2 ? 0x8000 : 0;
+        if (dtype == KEEL_DTYPE_F16) {
+            weights[i] = static_cast<uint16_t>(0x3800 | bits | sign); // 0.5 to 1
+            values[i] = (0.5f + static_cast<float>(bits) / 2048.0f) * (sign != 0 ? -1.0f : 1.0f);
+        } else {
+            values[i] = (1.0f + static_cast<float>(bits % 128) / 128.0f) * (sign != 0 ? -1.0f : 1.0f);
+            weights[i] = bf16(values[i]);
+        }
+    }
+    const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, m, k, 1), tw = c.tensor(dtype, n, k, 1),
+                      out = c.tensor(KEEL_DTYPE_F32, m, n, 3);
+    c.write(tx, x);
+    c.write(tw, weights);
+    keel_matmul_args a{};
+    a.h = KEEL_HEADER(keel_matmul_args);
+    a.x = &tx, a.w = &tw, a.out = &out;
+    REQUIRE(c->matmul(c.get(), &a) == KEEL_OK);
+    const std::vector<float> y = c.read<float>(out);
+    double worst = 0;
+    for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+            double sum = 0, magnitude = 0;
+            for (int64_t l = 0; l < k; ++l) {
+                const double term = static_cast<double>(x[static_cast<size_t>(i * k + l)]) *
+                                    static_cast<double>(values[static_cast<size_t>(j * k + l)]);
+                sum += term, magnitude += std::fabs(term);
+            }
+            const double off =
+                std::fabs(static_cast<double>(y[static_cast<size_t>(i * n + j)]) - sum) / magnitude;
+            if (!(off <= worst)) worst = off;
+        }
+    return worst;
+}
+
+} // namespace
+
+TEST_CASE("an emulated tile multiplies pairs, even and odd columns apart, and adds them last") {
+    CHECK(dot({1, 2, 3, 4}, {5, 6, 7, 8}, 100) == 170);
+    CHECK(dot({3, 0}, {5, 0}, -15) == 0);
+    // 2^24 + 1 rounds to even in a sum; beside it, in the other sum, the 1 is kept until both meet
+    const float large = 16777216.0f;
+    CHECK(dot({large, 1, 0, 1}, {1, 1, 0, 1}, 0) == large + 2);
+    CHECK(dot({large, 0, 1, 0, 1, 0}, {1, 0, 1, 0, 1, 0}, 0) == large);
+    CHECK(std::isnan(dot({INFINITY, 1}, {0, 1}, 0)));
+}
+
+TEST_CASE("an emulated tile takes numbers below the normal ones for zeros, and gives zeros for them") {
+    const float least = std::ldexp(1.0f, -126), half = std::ldexp(1.0f, -63);
+    CHECK(dot({least, 0}, {1, 0}, 0) == least);
+    CHECK(dot({least / 2, 0}, {1, 0}, 0) == 0);   // going in
+    CHECK(dot({half, 0}, {half / 2, 0}, 0) == 0); // coming out
+    CHECK(dot({1, 0}, {1, 0}, least / 2) == 1);
+    CHECK(std::signbit(dot({-least / 2, 0}, {1, 0}, -0.0f)) == std::signbit(-0.0f + 0.0f));
+}
+
+TEST_CASE("an emulated tile keeps to the shape that it has been given") {
+    Config config;
+    config.shape(0, 2, 8);
+    tiles::configure(&config);
+    float in[3][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, out[3][3] = {};
+    tiles::load(0, in, sizeof in[0]);
+    tiles::store(0, out, sizeof out[0]);
+    CHECK((out[0][0] == 1 && out[0][1] == 2 && out[1][0] == 4 && out[1][1] == 5));
+    CHECK((out[0][2] == 0 && out[1][2] == 0 && out[2][0] == 0));
+    tiles::zero(0);
+    tiles::store(0, out, sizeof out[0]);
+    CHECK((out[0][0] == 0 && out[1][1] == 0));
+    tiles::configure(nullptr); // released: nothing is stored any more
+    tiles::store(0, in, sizeof in[0]);
+    CHECK(in[0][0] == 1);
+}
+
+TEST_CASE("products in bf16 are right on either side of every block that they are cut into") {
+    bool any = false;
+    for (const Variant &v : variants()) {
+        if (v.isa != "amx" && v.isa != "avx512bf16") continue;
+        any = true;
+        for (keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_BF16}) {
+            // bf16 holds 8 bits: a side that is rounded is off by 2^-8 of itself at most
+            const double bound = dtype == KEEL_DTYPE_F16 ? 8e-3 : 4e-3;
+            INFO(v.word << ' ' << keel_dtype_name(dtype));
+            for (int64_t m : {5, 12, 13, 16, 17, 31, 32, 33, 49}) // blocks of x: 12 rows; 16 and 32
+                CHECK(worst_of(v, dtype, m, 33, 70) <= bound);
+            for (int64_t n : {15, 16, 31, 32, 255, 257, 288}) // panels, pairs of them, what a call takes
+                CHECK(worst_of(v, dtype, 6, n, 34) <= bound);
+            for (int64_t k : {1, 31, 32, 33, 511, 512, 513, 1025}) // tiles, what is unpacked at a time
+                CHECK(worst_of(v, dtype, 18, 17, k) <= bound);
+        }
+        CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3); // more rows than x is cut at
+    }
+    if (!any) WARN("no instruction set here has products of bf16 for many rows");
+}
