@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while weights go by
 constexpr int64_t dot_rows_max = 8;        // more rows of x than this are worth unpacking panels for
+constexpr int64_t half_rows_max = 6;       // and more than this, in products of 16 bits, tiles of them
 
 enum class Path { int8, dot, half_few, half_many, bf16, panel };
 
@@ -81,14 +82,15 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.x_stride = a->x->stride[0];
     job.task.out_stride = a->out->stride[0];
     const bool quantized = is_quantized(w.type);
-    const bool few = job.m <= dot_rows_max, half_few = takes(ctx, w, ctx->linear->half_few);
+    const bool few = job.m <= dot_rows_max, half_few = takes(ctx, w, ctx->linear->half_few),
+               half_many = takes(ctx, w, ctx->linear->half_many) && job.m > half_rows_max;
     const int64_t least = least_bf16_rows(ctx, w);
-    job.path = least != 0 && job.m >= least                    ? Path::bf16
-               : w.layout == Layout::interleaved && ctx->fast  ? Path::int8
-               : few && half_few                               ? Path::half_few
-               : few && !quantized                             ? Path::dot
-               : !few && takes(ctx, w, ctx->linear->half_many) ? Path::half_many
-                                                               : Path::panel;
+    job.path = least != 0 && job.m >= least                   ? Path::bf16
+               : w.layout == Layout::interleaved && ctx->fast ? Path::int8
+               : half_few && job.m <= half_rows_max           ? Path::half_few
+               : half_many                                    ? Path::half_many
+               : few && !quantized                            ? Path::dot
+                                                              : Path::panel;
     job.unit = job.path == Path::int8                                ? ctx->linear->group
                : job.path == Path::dot || job.path == Path::half_few ? 1
                : job.path == Path::half_many                         ? half_tile_rows
@@ -103,7 +105,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     if (is_half(job.path))
         job.half_bytes = half_bytes(job, job.m);
     else if (half_few)
-        job.half_bytes = half_bytes(job, dot_rows_max);
+        job.half_bytes = half_bytes(job, half_rows_max);
     job.panel_bytes = round_up(ctx->linear->panel * ctx->linear->panel_k * 4, 64);
     return KEEL_OK;
 }
