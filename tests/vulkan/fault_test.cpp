@@ -107,7 +107,8 @@ TEST_CASE("a lost device is lost in every call that follows, and its context clo
             uint64_t ticket = 0;
             status = rig.doubles();
             if (status == KEEL_OK) status = rig.side.table().flush(rig.side.ctx(), &ticket);
-            if (status == KEEL_OK) {
+            // A poll that finds all done leaves nothing to wait for.
+            if (status == KEEL_OK && std::string(call) != "vkWaitSemaphores") {
                 status = rig.side.table().poll(rig.side.ctx(), ticket);
                 if (status == KEEL_E_NOT_READY) status = KEEL_OK;
             }
