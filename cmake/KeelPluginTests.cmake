@@ -1,9 +1,9 @@
-# keel_add_plugin_tests(TARGET [COMPLETE] [VARIANTS "isa=avx2" "isa=avx2 compute=exact" ...]): ctest entries that run
+# keel_add_plugin_tests(TARGET [COMPLETE] [FULL_ONLY] [VARIANTS "isa=avx2" "isa=avx2 compute=exact" ...]): ctest entries that run
 # keel_conformance on a backend plugin, in Keel's tree or outside it: a quick one (labels fast, isa) and a full one (slow) for
 # each variant, a variant being parameters of the plugin. What a machine cannot run shows as skipped. COMPLETE: the
-# backend claims every op and dtype, so UNSUPPORTED is a failure.
+# backend claims every op and dtype, so UNSUPPORTED is a failure. FULL_ONLY: no quick ones, of variants that are slow however little is asked.
 function(keel_add_plugin_tests target)
-  cmake_parse_arguments(ARG "COMPLETE" "" "VARIANTS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPLETE;FULL_ONLY" "" "VARIANTS" ${ARGN})
   if(TARGET keel_conformance)
     set(program $<TARGET_FILE:keel_conformance>)
   else()
@@ -29,9 +29,11 @@ function(keel_add_plugin_tests target)
     endif()
     set(quick "conformance: ${target} ${variant}, quick")
     set(full "conformance: ${target} ${variant}, full")
-    add_test(NAME ${quick} COMMAND ${program} $<TARGET_FILE:${target}> ${flags} --quick ${params})
+    if(NOT ARG_FULL_ONLY)
+      add_test(NAME ${quick} COMMAND ${program} $<TARGET_FILE:${target}> ${flags} --quick ${params})
+      set_tests_properties(${quick} PROPERTIES LABELS "fast;isa" TIMEOUT 600 SKIP_RETURN_CODE 77)
+    endif()
     add_test(NAME ${full} COMMAND ${program} $<TARGET_FILE:${target}> ${flags} ${params})
-    set_tests_properties(${quick} PROPERTIES LABELS "fast;isa" TIMEOUT 600 SKIP_RETURN_CODE 77)
     set_tests_properties(${full} PROPERTIES LABELS slow TIMEOUT 1800 SKIP_RETURN_CODE 77)
   endforeach()
 endfunction()

@@ -35,7 +35,9 @@ using Params = std::map<std::string, std::string>;
 // An open context of one backend with a host of its own. Buffers are read and written through the table only.
 class Side {
   public:
+    // The library outlives this.
     Side(const Library &library, const Params &params, uint32_t workers = 2);
+    Side(Library &&, const Params &, uint32_t = 2) = delete;
     ~Side();
     Side(const Side &) = delete;
     Side &operator=(const Side &) = delete;

@@ -49,7 +49,8 @@ std::vector<float> scores_of(Side &side) {
 TEST_CASE("scores are right where they are the first of all ops and have the forms measured") {
     const Library opencl(KEEL_OPENCL_PLUGIN);
     if (no_device(opencl)) return;
-    Side side(opencl, {{"cache", "off"}}), oracle(Library("reference"), {});
+    const Library reference("reference"); // outlives its side
+    Side side(opencl, {{"cache", "off"}}), oracle(reference, {});
     const std::vector<float> scores = scores_of(side), expected = scores_of(oracle);
     for (size_t i = 0; i < scores.size(); ++i)
         CHECK(scores[i] == Approx(expected[i]).margin(1e-5));

@@ -251,7 +251,8 @@ TEST_CASE("a broken pipeline cache is passed over and replaced") {
 
 TEST_CASE("scores are right where attention writes over its queries") {
     if (device_count() == 0) return;
-    Side side(library(), {}), oracle(Library("reference"), {});
+    const Library reference("reference");
+    Side side(library(), {}), oracle(reference, {});
     constexpr int64_t heads = 4, dim = 32, slots = 48, m = 3;
     std::vector<float> q(m * heads * dim), k(slots * dim), v(slots * dim);
     for (size_t i = 0; i < q.size(); ++i)
