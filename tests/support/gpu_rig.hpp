@@ -11,7 +11,35 @@
 #include <string>
 #include <vector>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KEEL_FINDS_LEAKS
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define KEEL_FINDS_LEAKS
+#endif
+#ifdef KEEL_FINDS_LEAKS
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace keel::test {
+
+// While it lives nothing that this thread allocates counts as a leak: a device that does not come back keeps what it was given.
+struct DeviceKeeps {
+#ifdef KEEL_FINDS_LEAKS
+    DeviceKeeps() {
+        __lsan_disable();
+    }
+    ~DeviceKeeps() {
+        __lsan_enable();
+    }
+#else
+    DeviceKeeps() {}
+    ~DeviceKeeps() {}
+#endif
+    DeviceKeeps(const DeviceKeeps &) = delete;
+    DeviceKeeps &operator=(const DeviceKeeps &) = delete;
+};
 
 // Variables "NAME=VALUE" that a loader reads when it is first asked: a global of a test program.
 struct Environment {

@@ -64,6 +64,7 @@ TEST_CASE("what still runs when the wait was given up ends before its memory goe
 TEST_CASE("a device that never comes back keeps what it was given, and the context still closes") {
     if (no_device(library())) return;
     {
+        const DeviceKeeps keeps;
         Side side(library(), {{"wait_seconds", "1"}});
         const float one = 1;
         keel_buffer *buffer = side.upload(&one, 4);
