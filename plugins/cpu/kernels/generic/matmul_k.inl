@@ -57,7 +57,6 @@ template <int M, WeightType T, bool High>
 KEEL_SIMD void add_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s, int chunk,
                          const ActBlock *const *q, G *sums) {
     I upper[2], dot[M];
-    KEEL_UNROLL
     for (int i = 0; i < k_form(T).upper_words; ++i)
         upper[i] = load_bytes(upper_words + 4 * R * i);
     G part[M];
