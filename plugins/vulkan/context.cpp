@@ -36,6 +36,10 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
                "reduce: device '%s' has no sums over subgroups; use shared or auto",
                ctx.device.facts().properties.deviceName);
     ctx.subgroups = ctx.device.facts().subgroup_sums && !keel_same(reduce, "shared");
+    const char *later = word(desc, "read_later", "auto");
+    ctx.reads_later =
+        keel_same(later, "on") ||
+        (keel_same(later, "auto") && ctx.device.facts().properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU);
     ctx.pipelines.open(ctx.host, &ctx.device, ctx.subgroups, word(desc, "cache", "auto"));
     ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.pipelines,
                     static_cast<uint32_t>(number(desc, "wait_seconds", 300)));

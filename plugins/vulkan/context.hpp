@@ -24,7 +24,8 @@ struct keel_ctx {
     std::unique_ptr<keel_recording> recording;   // ops are recorded instead of queued; else NULL
     uint32_t recordings = 0;                     // made and not yet destroyed
     uint64_t buffer_bytes = 0, weight_bytes = 0, scratch_bytes = 0;
-    bool subgroups = true; // kernels add up over subgroups
+    bool subgroups = true;   // kernels add up over subgroups
+    bool reads_later = true; // keel.read_later/1
 };
 
 // A block of memory that tensors lie in.

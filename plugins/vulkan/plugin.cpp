@@ -10,6 +10,7 @@ constexpr const char *reduce_choices[] = {"auto", "subgroup", "shared", nullptr}
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
 constexpr const char *cache_words[] = {"auto", "off", nullptr}; // everything else is a folder
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
+constexpr const char *read_later_choices[] = {"auto", "on", "off", nullptr};
 
 constexpr keel_param_spec reduce_param =
     KEEL_CHOICE_PARAM("reduce", "auto", reduce_choices,
@@ -38,8 +39,13 @@ constexpr keel_param_spec validation_param = KEEL_BOOL_PARAM(
     "Runs under VK_LAYER_KHRONOS_validation with synchronization validation; what it says fails the call.");
 constexpr keel_param_spec wait_param = KEEL_INT_PARAM(
     "wait_seconds", "300", 1, 86400, "Seconds without an answer after which the device counts as lost.");
-constexpr const keel_param_spec *params[] = {&compute_param, &reduce_param,     &memory_param,
-                                             &cache_param,   &validation_param, &wait_param};
+constexpr keel_param_spec read_later_param = KEEL_CHOICE_PARAM(
+    "read_later", "auto", read_later_choices,
+    "Whether greedy steps may be queued before their token is read (keel.read_later/1); auto: on all devices "
+    "but processors, where it was measured to be slower.");
+constexpr const keel_param_spec *params[] = {&read_later_param, &compute_param, &reduce_param,
+                                             &memory_param,     &cache_param,   &validation_param,
+                                             &wait_param};
 
 constexpr keel_backend table = keel_gpu::make_table();
 

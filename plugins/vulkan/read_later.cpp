@@ -39,6 +39,9 @@ keel_status KEEL_CALL start(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint
     *number = 0;
     return guarded(ctx->host, [&] {
         need_no_recording(*ctx, "read_later");
+        if (!ctx->reads_later)
+            refuse(ctx->host, KEEL_E_UNSUPPORTED,
+                   "nothing is read later on this device (parameter read_later)");
         if (n == 0 || n > KEEL_READ_LATER_BYTES || offset > b->size || n > b->size - offset)
             refuse(ctx->host, KEEL_E_INVALID_ARG, "%llu bytes at %llu of a buffer of %llu are read later",
                    static_cast<unsigned long long>(n), static_cast<unsigned long long>(offset),

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -26,6 +28,7 @@ pipeline::PipelineConfig config_of(const std::string &backend, const std::vector
                                      "sampling.temperature=0",
                                      "sampling.repetition_penalty=1",
                                      "model.context=512"};
+    if (backend == "vulkan") sets.push_back("backend.params.read_later=on"); // on a processor, too
     sets.insert(sets.end(), more.begin(), more.end());
     return pipeline::config_from_overrides(sets);
 }
@@ -145,5 +148,43 @@ TEST_CASE("submits and waits that nobody asked for are counted: what is written 
         std::vector<unsigned char> back(bytes.size());
         buffer->read(0, back.data(), back.size());
         CHECK((back == bytes));
+    }
+}
+
+// Not a check: what steps ahead bring. Texts in turns, each round's one ratio.
+TEST_CASE("what steps ahead bring", "[.][measure]") {
+    const char *wanted = std::getenv("KEEL_MEASURE_ROUNDS");
+    const size_t rounds = wanted != nullptr ? std::stoul(wanted) : 41;
+    for (const std::string &backend : backends()) {
+        Pipeline ahead(config_of(backend, {})), waits(config_of(backend, {"sync.ahead=off"}));
+        const auto rate = [&](Pipeline &pipeline) {
+            Session session(pipeline);
+            GenerateOptions options = generate_options(pipeline.config());
+            options.max_tokens = backend == "vulkan" ? 24 : 121;
+            options.ignore_end = true;
+            return generate(session, pipeline.tokenizer()->encode("Once upon a time there was a king"),
+                            options)
+                .stats.decode_rate();
+        };
+        rate(ahead);
+        rate(waits);
+        std::vector<double> a, b, ratios;
+        for (size_t round = 0; round < rounds; ++round) {
+            if (round % 2 == 0) a.push_back(rate(ahead));
+            b.push_back(rate(waits));
+            if (round % 2 == 1) a.push_back(rate(ahead));
+            ratios.push_back(a.back() / b.back());
+        }
+        for (std::vector<double> *all : {&a, &b, &ratios})
+            std::sort(all->begin(), all->end());
+        // The ranks between which a median lies with 95% confidence, by the normal approximation of the binomial distribution.
+        const size_t off = static_cast<size_t>(0.98 * std::sqrt(static_cast<double>(rounds))) + 1;
+        const size_t mid = rounds / 2, low = mid > off ? mid - off : 0,
+                     high = std::min(mid + off, rounds - 1);
+        WARN(fmt::format("{}: {:.1f} tokens/s ahead, {:.1f} waiting; ratio {:.3f} [{:.3f}, {:.3f}]; the "
+                         "fastest {:.1f} and "
+                         "{:.1f}; {} rounds",
+                         backend, a[mid], b[mid], ratios[mid], ratios[low], ratios[high], a.back(), b.back(),
+                         rounds));
     }
 }

@@ -27,8 +27,8 @@ enum keel_read_later_limits_e { KEEL_READ_LATER_BYTES = 64,
 typedef struct keel_read_later {
     keel_header h;
     /* Queues a copy of n bytes (1..KEEL_READ_LATER_BYTES) from offset, as they are when the stream gets there. *number, never 0, names it
-     * until finish. KEEL_E_UNSUPPORTED, and nothing is queued: KEEL_READ_LATER_MOST are under way. Between keel_replay's begin and end it
-     * is KEEL_E_INVALID_ARG. since draft. [ctx] */
+     * until finish. KEEL_E_UNSUPPORTED, and nothing is queued: KEEL_READ_LATER_MOST are under way, or this device is better off without.
+     * Between keel_replay's begin and end it is KEEL_E_INVALID_ARG. since draft. [ctx] */
     keel_status(KEEL_CALL *start)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n, uint64_t *number);
     /* Waits until that copy is done, submitting it if no flush has, and puts its bytes to dst; what was queued behind it need not be done.
      * dst NULL: nobody wants it any more, nothing is waited for. The number is free in any case. One that start did not give, or that was
