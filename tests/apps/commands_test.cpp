@@ -216,7 +216,7 @@ TEST_CASE("config check passes every shipped config") {
         if (entry.path().extension() != ".yaml") continue;
         const ProcessResult r = run_keel({"config", "check", entry.path().string()});
         INFO(r.err);
-        // A build under ThreadSanitizer has no GPU backends; their pipelines are refused for that reason alone.
+        // A build under a sanitizer may have no GPU backends; their pipelines are refused for that reason alone.
         const auto is_for_want_of = [&](const std::string &backend) {
             return !std::filesystem::exists(std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/" + backend +
                                             ".so") &&
