@@ -190,7 +190,7 @@ void add_quantize(CLI::App &app, Program &program) {
                      {"keel quantize models/tiny tiny-q4_0.gguf --type q4_0 --perplexity story.txt",
                       "and what that does to a text"},
                      {"keel quantize llama-Q4_K_M.gguf llama-q8_0.gguf --json | jq .relative",
-                      "K-quants become a type that Keel computes with"}});
+                      "K-quants become a type that every backend computes with"}});
     auto o = std::make_shared<QuantizeOptions>();
     command.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
     command.add_option("FILE", o->to, "The GGUF file to write")->required()->type_name("");
