@@ -119,8 +119,8 @@ SyncStrategy strategy_of(const std::string &name) {
     return {};
 }
 
-// A pipeline for each of the cells as they come. Opening one takes as long as its twenty tokens, and a strategy is all that cells side by
-// side differ in: the pipeline of the one before is taken again, but where a cell's own config is to be gone through.
+// A pipeline for each of the cells as they come. A strategy is all that cells side by side differ in: the pipeline of the one before is taken
+// again, but where a cell's own config is to be gone through.
 class Pipelines {
   public:
     Pipeline &get(const std::string &backend, const Cell &cell) {
