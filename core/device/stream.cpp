@@ -30,9 +30,21 @@ Stream::~Stream() = default;
 
 void Stream::set_trace(Trace *trace) {
     if (trace == trace_) return;
+    if (times_) collect_times();
     times_.reset();
     trace_ = trace;
     if (trace_ != nullptr) times_ = DeviceTimes::start(device_, *trace_);
+}
+
+// The last of them: what still runs, and what nobody waited for.
+void Stream::collect_times() {
+    if (times_->waiting() == 0 || device_.is_lost()) return;
+    try {
+        wait();
+        times_->collect();
+    } catch (const std::exception &error) {
+        log().warn("the trace lacks the last times of backend {}: {}", device_.plugin(), error.what());
+    }
 }
 
 void Stream::set_strategy(const SyncStrategy &wanted) {
@@ -231,7 +243,7 @@ void Stream::finish_read(const LaterRead &read, void *dst) {
         ++idle_;
     }
     // Telling the two clocks apart may wait for all: only so often that the backend's memory for times does not run out.
-    if (times_ && times_->waiting() >= 4096) times_->collect();
+    if (times_ && times_->waiting() >= 1024) times_->collect();
 }
 
 void LaterRead::finish(void *dst) {

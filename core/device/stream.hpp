@@ -127,6 +127,7 @@ class Stream {
     void submit_as(const char *what);
     void wait_as(const char *what);
     void finish_read(const LaterRead &read, void *dst);
+    void collect_times();
     void adopt_extensions();
     void count_own();
 

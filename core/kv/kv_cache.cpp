@@ -186,11 +186,8 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
             for (uint32_t h = 0; h < s.kv_heads; ++h)
                 make_room(l, h, n);
         }
-    } catch (...) { // the device is out of memory: blocks taken for nothing go back
-        for (uint32_t l = 0; l < s.layers; ++l) {
-            for (uint32_t h = 0; h < s.kv_heads; ++h)
-                abandon_blocks(l, h, static_cast<size_t>(blocks_for(length(l, h))));
-        }
+    } catch (...) { // the device is out of memory
+        give_back_blocks();
         throw;
     }
     for (size_t i = 0; i < heads_.size(); ++i) {
@@ -198,7 +195,26 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
         for (size_t t = 0; t < static_cast<size_t>(n); ++t)
             heads_[i].positions.push_back(positions[per_head ? t * s.kv_heads + h : t]);
     }
-    queue_books();
+    try {
+        queue_books();
+    } catch (...) { // as if nothing had been asked for, on the device too where it still listens
+        for (Head &own : heads_)
+            own.positions.resize(own.positions.size() - static_cast<size_t>(n));
+        give_back_blocks();
+        try {
+            queue_books();
+        } catch (const Error &) {
+        }
+        throw;
+    }
+}
+
+// Blocks that were taken for slots which did not come.
+void KvCache::give_back_blocks() noexcept {
+    for (uint32_t l = 0; l < shape().layers; ++l) {
+        for (uint32_t h = 0; h < shape().kv_heads; ++h)
+            abandon_blocks(l, h, static_cast<size_t>(blocks_for(length(l, h))));
+    }
 }
 
 // Blocks for n more tokens; a last block that is shared and not full becomes the head's own first.

@@ -128,6 +128,7 @@ class KvCache {
     void set_block(uint32_t layer, uint32_t head, size_t i, int32_t block);
     int32_t pop_block(uint32_t layer, uint32_t head) noexcept; // the last one's id, still owned
     void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
+    void give_back_blocks() noexcept;
     void abandon_blocks(uint32_t layer, uint32_t head, size_t keep) noexcept; // drop_blocks without shrinking
     void refresh_view(uint32_t layer);
     void queue_books(); // lengths, and tables where they changed

@@ -239,6 +239,7 @@ void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> posit
     const auto m = static_cast<uint32_t>(ids.size());
     check_step(ids.size(), logit_rows);
     const Tensor on_device = ids_.rows(0, m);
+    ++turn_; // whatever becomes of the step
     on_device.write(ids.data());
     run(on_device, m, positions, kv, logit_rows, taps);
 }
@@ -268,6 +269,7 @@ void Graph::read_residual(std::vector<float> &out) const {
 void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
                 std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps) {
     StepOps &ops = m == 1 ? decode_ : prefill_;
+    ++turn_;
     rope_.ensure(positions);
     if (local_rope_) local_rope_->ensure(positions);
     const Tensor on_device = this->positions(m);
@@ -379,6 +381,7 @@ void Graph::read_logits(uint32_t rows, float *out, uint32_t first) const {
 }
 
 void Graph::queue_argmax() {
+    ++turn_;
     const Tensor row = logits_.rows(0, 1);
     executor_.run(*argmax_, argmax_args(row, next_id_));
 }

@@ -97,6 +97,8 @@ class Graph {
     // The model's logits of the last step, [rows, vocab]: waits, reads, and applies ModelConfig::logit_softcap, on the host because no op
     // has a tanh of its own. The one place where logits become numbers for others. `first`: the row that they begin with.
     void read_logits(uint32_t rows, float *out, uint32_t first = 0) const;
+    // How often something was queued that writes over tokens or logits: whoever finds it as it was knows that they still are its own.
+    uint64_t turn() const { return turn_; }
     // Queues argmax over the first row of logits; the token lands in next_id(), until the next step is queued.
     void queue_argmax();
     const Tensor &next_id() const { return next_id_; } // i32 [1]
@@ -195,7 +197,8 @@ class Graph {
     // records it, whether the host wrote its token or not.
     Tensor next_ids_;
     Tensor next_id_; // i32 [1], its first
-    Tensor joined_;  // as what `down` writes to, [m, hidden]; only with a helper
+    uint64_t turn_ = 0;
+    Tensor joined_; // as what `down` writes to, [m, hidden]; only with a helper
     uint32_t last_m_ = 0;
     size_t decode_size_ = 0;               // ops of a decode step
     std::vector<keel_kv_view> step_views_; // see lasting_views

@@ -19,6 +19,7 @@ void Graph::forward_batch(std::span<const int32_t> ids, std::span<const int32_t>
                     positions.size(), rows.size(), options_.batch);
     }
     StepOps &ops = n == 1 ? decode_ : batch_;
+    ++turn_;
     const Tensor on_device = ids_.rows(0, n), x = x_.rows(0, n);
     on_device.write(ids.data());
     positions_.rows(0, n).write(positions.data());
@@ -104,6 +105,7 @@ void Graph::attend_together(size_t i, uint32_t n, const keel_batch_kv &kv) {
 
 void Graph::queue_batch_argmax(uint32_t n) {
     if (n == 1) return queue_argmax();
+    ++turn_;
     keel_rows_args args = {KEEL_HEADER(keel_rows_args)};
     const Tensor logits = logits_.rows(0, n), ids = next_ids_.rows(0, n);
     args.x = logits.c();

@@ -60,7 +60,7 @@ void RopeTables::ensure(std::span<const int32_t> positions) {
         scratch_.clear();
         while (i < positions.size() && row < rows() && positions[i] % rows() == row &&
                held_[static_cast<size_t>(row)] != positions[i]) {
-            held_[static_cast<size_t>(row)] = positions[i];
+            held_[static_cast<size_t>(row)] = -1; // until it is written, which may fail
             for (size_t f = 0; f < half; ++f)
                 scratch_.push_back(static_cast<float>(std::cos(positions[i] * frequencies_[f])));
             for (size_t f = 0; f < half; ++f)
@@ -73,6 +73,8 @@ void RopeTables::ensure(std::span<const int32_t> positions) {
             continue;
         }
         write_rows(first, row - first);
+        const std::span<const int32_t> written = positions.subspan(i - static_cast<size_t>(row - first));
+        std::copy_n(written.begin(), row - first, held_.begin() + static_cast<std::ptrdiff_t>(first));
     }
 }
 

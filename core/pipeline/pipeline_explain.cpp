@@ -18,6 +18,15 @@ std::string replay_text(const Engine &engine) {
     return fmt::format("recorded once and submitted again{}", words.empty() ? "" : " (" + words + ")");
 }
 
+// Whether greedy text waits for each token before the next step is queued.
+std::string ahead_text(const Engine &engine) {
+    const std::string why = engine.executor->why_not_ahead();
+    if (!why.empty()) return "after each token is read: " + why;
+    return engine.graph->can_run_ahead()
+               ? "before the token is read, where the device agrees and nothing is decided in between"
+               : "after each token is read: not all of a step runs there";
+}
+
 } // namespace
 
 std::string Pipeline::explain_engine(const Engine &engine) const {
@@ -32,14 +41,16 @@ std::string Pipeline::explain_engine(const Engine &engine) const {
              source_->conversions(*config_.model.weights, device.info().weight_dtypes))
             conversions += "  " + conversion_text(conversion) + "\n";
     }
-    return fmt::format("{}backend {} on '{}': {}\nsync: {}\ndecode steps: {}\nweights: {} ({} read per "
+    return fmt::format("{}backend {} on '{}': {}\nsync: {}\ndecode steps: {}\ngreedy steps are queued "
+                       "{}\nweights: {} ({} read per "
                        "token)\n{}KV cache: keys "
                        "{}, values {}, {} per token\n",
                        is_hybrid ? fmt::format("== {} ==\n", engine.name) : "", device.plugin(),
                        device.device_info().name, device.info().description,
                        to_string(engine.executor->stream().strategy()), replay_text(engine),
-                       engine.weights->dtype_name(), format_bytes(engine.weights->bytes_per_token(device)),
-                       conversions, keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype),
+                       ahead_text(engine), engine.weights->dtype_name(),
+                       format_bytes(engine.weights->bytes_per_token(device)), conversions,
+                       keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype),
                        format_bytes(kv.bytes_per_token())) +
            explain_table("decode, one token a step", explain_rows(graph.decode_ops())) +
            explain_table(prefill_title, explain_rows(graph.prefill_ops())) +

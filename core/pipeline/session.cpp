@@ -175,6 +175,7 @@ void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
 
 void Session::take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
     const auto n = static_cast<int64_t>(ids.size());
+    forget_overwritten();
     for (const Part &part : parts_)
         part.cache->before_append(n, kind);
     const std::span<const int32_t> positions = cache().next_positions(n);

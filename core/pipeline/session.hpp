@@ -61,7 +61,8 @@ struct SessionStats {
     }
 };
 
-// One sequence on a pipeline: its cache under its policy, step by step. Several sessions of one pipeline take turns. Not thread-safe.
+// One sequence on a pipeline: its cache under its policy, step by step. Several sessions of one pipeline take turns: a turn is a step
+// and the reading of its results, which lie where the next one's will. Not thread-safe.
 class Session {
   public:
     explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.cache_plan()) {}
@@ -197,6 +198,7 @@ class Session {
     bool take_ahead(int32_t id);
     void take_step_again();
     void forget_ahead();
+    void forget_overwritten();
     void check_finite(std::span<const float> values);
     std::string suspects(int64_t layer) const;
     struct NonFinite {
@@ -223,6 +225,7 @@ class Session {
     std::optional<int32_t> said_; // what greedy() gave
     LaterRead coming_;            // what it will give, where argmax was queued with the step
     LaterRead ahead_;             // the same of the step that is queued behind that one; empty: there is none
+    uint64_t turn_ = 0;           // the graph's, when the argmax of coming_ or ahead_ was queued
     bool overwritten_ = false;    // the step's logits, by the one that was ahead of them
     bool ahead_failed_ = false;   // a step could not be queued: no other is tried
     std::vector<float> residual_; // between the parts of a step

@@ -11,6 +11,8 @@ namespace keel {
 bool Session::may_run_ahead() const {
     if (parts_.size() != 1 || ahead_failed_ || !stays()) return false;
     const Part &part = parts_.front();
+    // What argmax found lies where other sequences' steps put theirs.
+    if (coming_ && part.engine->graph->turn() != turn_) return false;
     return part.engine == results_ && first_row_ == 0 && rows_ == 1 && part.engine->graph->can_run_ahead() &&
            part.cache->can_append_ahead();
 }
@@ -21,6 +23,7 @@ int32_t Session::read_greedy(bool go_on) {
     const bool ahead = go_on && may_run_ahead();
     if (!coming_) {
         graph.queue_argmax();
+        turn_ = graph.turn();
         if (ahead)
             coming_ = graph.start_reading_next_id(); // empty: as many as the backend takes are under way
     }
@@ -49,12 +52,14 @@ void Session::run_ahead() {
     const Part &part = parts_.front();
     Stream &stream = part.engine->executor->stream();
     const TraceSpan span(stream.trace(), "decode ahead", "step");
-    part.cache->append_ahead();
-    overwritten_ = true;
+    bool is_there = false; // the slot
     try {
+        part.cache->append_ahead();
+        is_there = overwritten_ = true;
         Graph &graph = *part.engine->graph;
         graph.forward_next(part.cache->next_positions(1), part.cache->cache().views());
         graph.queue_argmax();
+        turn_ = graph.turn();
         ahead_ = graph.start_reading_next_id();
         stream.flush();
         if (ahead_) return;
@@ -65,7 +70,7 @@ void Session::run_ahead() {
     // The step that is taken when the token is known says what is wrong, if anything is.
     ahead_failed_ = true;
     ahead_.drop();
-    part.cache->drop_ahead();
+    if (is_there) part.cache->drop_ahead();
 }
 
 // If the step that is ahead is the one with this token it is the session's now.
@@ -80,6 +85,7 @@ bool Session::take_ahead(int32_t id) {
     step_caches_.assign(1, &manager.cache());
     begin_results(step_ids_, StepKind::decode, 1);
     coming_ = std::move(ahead_);
+    overwritten_ = results_->graph->turn() != turn_; // by another sequence meanwhile
     ++stats_.ahead_steps;
     return true;
 }
@@ -102,12 +108,23 @@ void Session::forget_ahead() {
     overwritten_ = false;
 }
 
-// The last step once more, for its logits: its slots are written with the same values.
+// The last step once more, for its logits: its slots are written with the same values. The sequence may have moved since.
 void Session::take_step_again() {
     drop_ahead();
     coming_.drop();
-    forward(step_ids_, step_positions_, step_caches_, rows_, {});
+    results_ = parts_.back().engine;
+    forward(step_ids_, step_positions_, caches(), rows_, {});
     overwritten_ = false;
+}
+
+// Of a step that another begins to follow: once that one may evict, nothing can compute them again.
+void Session::forget_overwritten() {
+    if (!overwritten_ || logits_read_) return;
+    coming_.drop();
+    overwritten_ = false;
+    logits_.clear();
+    rows_ = 0;
+    logits_read_ = true;
 }
 
 } // namespace keel

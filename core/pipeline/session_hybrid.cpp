@@ -75,7 +75,7 @@ Session::Switch Session::switch_to(Engine &engine) {
 }
 
 void Session::go_on_elsewhere(const Error &error, size_t tokens) {
-    if (pipeline_.lost_device() != nullptr) forget_ahead();
+    if (engine().is_lost()) forget_ahead();
     if (hybrid_) {
         if (!engine().is_lost()) throw; // something else
         return hybrid_->rebuild(tokens, error);
