@@ -38,7 +38,6 @@ keel_status KEEL_CALL start(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint
 
 keel_status KEEL_CALL finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept {
     return guarded(ctx->host, [&] {
-        need_no_recording(*ctx, "read_later");
         LaterReads &later = ctx->later;
         const auto at = std::find_if(later.reads.begin(), later.reads.end(),
                                      [&](const auto &r) { return number != 0 && r.number == number; });
@@ -47,6 +46,7 @@ keel_status KEEL_CALL finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept
                    static_cast<unsigned long long>(number));
         const Event done = std::move(at->done);
         at->number = 0; // a place that is used again before the copy is done is written again behind it
+        need_no_recording(*ctx, "read_later");
         if (dst == nullptr) return;
         wait_for(*ctx, done.get(), "clEnqueueReadBuffer");
         memcpy(dst, later.mail.data() + (at - later.reads.begin()) * KEEL_READ_LATER_BYTES, at->bytes);

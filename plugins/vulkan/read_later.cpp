@@ -55,6 +55,7 @@ keel_status KEEL_CALL start(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint
 
 keel_status KEEL_CALL finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept {
     return guarded(ctx->host, [&] {
+        if (ctx->recording != nullptr) ctx->stream.finish_read(number, nullptr); // free in any case
         need_no_recording(*ctx, "read_later");
         if (!ctx->stream.finish_read(number, dst))
             refuse(ctx->host, KEEL_E_INVALID_ARG, "read %llu is not under way",

@@ -128,7 +128,8 @@ class Stream {
     uint32_t wait_seconds_ = 0;
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkSemaphore timeline_ = VK_NULL_HANDLE;
-    std::array<Frame, 8> frames_;
+    // As many as two steps take that are submitted in batches of two ops: with fewer the host waits for the device.
+    std::array<Frame, 64> frames_;
     uint32_t frame_ = 0;
     bool recording_ = false, after_barrier_ = false;
     bool lost_ = false;                            // no call is taken any more

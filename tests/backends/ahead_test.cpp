@@ -112,11 +112,12 @@ TEST_CASE(
                 CHECK((a.first.stats.ahead_steps >= 20) == (!collects && round == 0));
                 CHECK(a.first.stats.vain_steps == (!collects && round == 1 ? 1 : 0));
                 const Stream::Counters x = a.first.stats.decode_stream, y = b.first.stats.decode_stream;
-                CHECK(x.waits == y.waits);
                 if (round == 0) CHECK(x.ops == y.ops);
                 if (round == 0) CHECK(x.replays == y.replays);
                 if (sets[0] == "kv.dtype=f16") { // one of each for a token
-                    CHECK(x.waits == a.first.stats.decode_tokens);
+                    CHECK(x.waits ==
+                          a.first.stats.decode_tokens); // of batches a backend may wait for some unasked
+                    CHECK(y.waits == b.first.stats.decode_tokens);
                     CHECK(x.submits == a.first.stats.decode_tokens + a.first.stats.vain_steps);
                 }
                 ends = {a.first.ids[10]};

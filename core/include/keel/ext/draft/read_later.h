@@ -28,11 +28,13 @@ typedef struct keel_read_later {
     keel_header h;
     /* Queues a copy of n bytes (1..KEEL_READ_LATER_BYTES) from offset, as they are when the stream gets there. *number, never 0, names it
      * until finish. KEEL_E_UNSUPPORTED, and nothing is queued: KEEL_READ_LATER_MOST are under way, or this device is better off without.
-     * Between keel_replay's begin and end it is KEEL_E_INVALID_ARG. since draft. [ctx] */
+     * Between keel_replay's begin and end it is KEEL_E_INVALID_ARG. Where it fails *number is 0. The buffer may be destroyed before finish:
+     * as with an op, what was queued is done first. since draft. [ctx] */
     keel_status(KEEL_CALL *start)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n, uint64_t *number);
     /* Waits until that copy is done, submitting it if no flush has, and puts its bytes to dst; what was queued behind it need not be done.
-     * dst NULL: nobody wants it any more, nothing is waited for. The number is free in any case. One that start did not give, or that was
-     * finished, is KEEL_E_INVALID_ARG. since draft. [ctx] */
+     * dst NULL: nobody wants it any more, nothing is waited for. The number is free in any case, behind an error as well (KEEL_E_INVALID_ARG
+     * between keel_replay's begin and end, KEEL_E_DEVICE_LOST: dst is untouched). One that start did not give, or that was finished, is
+     * KEEL_E_INVALID_ARG. since draft. [ctx] */
     keel_status(KEEL_CALL *finish)(keel_ctx *, uint64_t number, void *dst);
 } keel_read_later;
 
