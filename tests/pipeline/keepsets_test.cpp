@@ -52,7 +52,8 @@ TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's f
                                    "}, allocator: " + params_of(item.at("allocator")) + "}}";
         INFO(policy);
         const std::string text = "model: {path: " + std::string(KEEL_SOURCE_DIR) +
-                                 "/models/tiny, context: 512}\nbackend: {plugin: cpu}\nkv: {dtype: f32}\n"
+                                 "/models/tiny, context: 512}\nbackend: {plugin: cpu, params: {compute: "
+                                 "exact}}\nkv: {dtype: f32}\n"
                                  "policy: " +
                                  policy + "\nstrict: true\n";
         Pipeline pipeline(pipeline::parse_config(text, "keepsets.yaml", "/"));
