@@ -95,9 +95,12 @@ bool settle(keel_ctx &ctx) noexcept {
         cl_event event = nullptr;
         check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event), "a marker");
         const Event marker(event);
-        check(nullptr, clFlush(ctx.queue.get()), "clFlush");
-        ended =
-            await(ctx, event, ctx.timed_out ? std::max(last_seconds, ctx.wait_seconds) : ctx.wait_seconds);
+        // One that takes nothing more may still run what it was given.
+        const bool takes = clFlush(ctx.queue.get()) == CL_SUCCESS;
+        ended = await(ctx, event,
+                      ctx.timed_out ? std::max(last_seconds, ctx.wait_seconds)
+                      : takes       ? ctx.wait_seconds
+                                    : std::min(last_seconds, ctx.wait_seconds));
     });
     if (status != KEEL_OK) ended = !ctx.timed_out; // a lost device takes no marker and runs nothing
     ctx.gone = !ended;
