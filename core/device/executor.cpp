@@ -55,7 +55,8 @@ std::string Executor::why_not_recorded(size_t ops) const {
     if (!options_.replay) return "sync.replay: off";
     if (sync.kind == SyncStrategy::Kind::eager) return "sync: eager waits after every op";
     if (sync.kind == SyncStrategy::Kind::batched && sync.ops <= ops)
-        return fmt::format("sync: {} submits in the midst of a step of {} ops", to_string(sync), ops);
+        return fmt::format("sync: {} submits in the midst of a step of {} ops and its argmax",
+                           to_string(sync), ops);
     if (device_->stream().trace() != nullptr) return "a trace shows each op";
     return observer_ ? "each op is watched" : "";
 }
@@ -66,7 +67,8 @@ std::string Executor::why_not_ahead() const {
     const SyncStrategy &sync = device_->stream().strategy();
     if (sync.kind == SyncStrategy::Kind::eager) return "sync: eager waits after every op";
     if (!device_->stream().reads_later())
-        return fmt::format("backend {} has no {}", device_->plugin(), KEEL_EXT_READ_LATER);
+        return fmt::format("backend {} does not serve {} on this device", device_->plugin(),
+                           KEEL_EXT_READ_LATER);
     return observer_ ? "each op is watched" : "some ops do not run on the backend itself";
 }
 

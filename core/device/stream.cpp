@@ -181,6 +181,7 @@ void adopt_extension(Device &device, const char *id, uint32_t required, std::opt
 void Stream::adopt_extensions() {
     if (std::exchange(adopted_, true)) return;
     adopt_extension(device_, KEEL_EXT_READ_LATER, KEEL_PREFIX(keel_read_later, finish), later_);
+    if (later_ && later_->serves != nullptr && later_->serves(device_.ctx()) == 0) later_.reset();
     adopt_extension(device_, KEEL_EXT_STREAM_COUNTS, KEEL_PREFIX(keel_stream_counts_table, read), own_);
 }
 

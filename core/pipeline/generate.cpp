@@ -202,12 +202,12 @@ std::string closing_line(const GenerateResult &r) {
         line += fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);
         if (s.vain_steps > 0) line += fmt::format(", {} more in vain", s.vain_steps);
     }
-    if (s.replay_parts > 0) {
+    if ((s.replay_parts > 0 && s.decode_tokens > 0) || s.decode_stream.replays > 0) {
         // A hybrid's decode steps are more than its tokens: those of a warm-up run twice, on parts that come and go.
         const uint64_t steps = (s.decode_tokens + s.vain_steps) * s.replay_parts;
         const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
                                    ? fmt::format(" of {}", steps)
-                                   : ", those of warm-ups with them";
+                                   : ", on all backends";
         line += fmt::format(" | decode steps replayed: {}{}{}", s.decode_stream.replays, of,
                             s.no_replay.empty() ? "" : " (" + s.no_replay + ")");
     }

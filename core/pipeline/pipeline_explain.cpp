@@ -22,9 +22,8 @@ std::string replay_text(const Engine &engine) {
 std::string ahead_text(const Engine &engine) {
     const std::string why = engine.executor->why_not_ahead();
     if (!why.empty()) return "after each token is read: " + why;
-    return engine.graph->can_run_ahead()
-               ? "before the token is read, where the device agrees and nothing is decided in between"
-               : "after each token is read: not all of a step runs there";
+    return engine.graph->can_run_ahead() ? "before the token is read, where nothing is decided in between"
+                                         : "after each token is read: not all of a step runs there";
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "context.hpp"
 
+#include "gpu/cache_folder.hpp"
 #include "ops.hpp"
 
 #include <algorithm>
@@ -31,6 +32,7 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     check(ctx.host, code, "clCreateCommandQueue");
     ctx.nothing.reset(clCreateBuffer(ctx.context.get(), CL_MEM_READ_WRITE, 64, nullptr, &code));
     check(ctx.host, code, "clCreateBuffer");
+    keel_gpu::warn_of_unused_folder(ctx.host, word(desc, "cache", "auto"));
     ctx.programs = std::make_unique<Programs>(ctx.host, ctx.context.get(), ctx.device,
                                               cache_folder(word(desc, "cache", "auto")));
     ctx.staging = std::make_unique<Staging>(ctx, ctx.host, ctx.context.get(), ctx.queue.get());

@@ -1,5 +1,7 @@
 #include "program_cache.hpp"
 
+#include "gpu/cache_folder.hpp"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,9 +62,7 @@ std::string ProgramCache::path(Key key) const {
 }
 
 bool ProgramCache::is_safe() const {
-    struct stat facts;
-    return stat(folder_.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() &&
-           (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    return keel_gpu::is_private_folder(folder_.c_str());
 }
 
 std::vector<unsigned char> ProgramCache::load(Key key) const {

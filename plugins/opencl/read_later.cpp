@@ -63,7 +63,7 @@ keel_status KEEL_CALL counts(keel_ctx *ctx, keel_stream_counts *out) noexcept {
 
 } // namespace
 
-const keel_read_later read_later = {KEEL_HEADER(keel_read_later), start, finish};
+const keel_read_later read_later = {KEEL_HEADER(keel_read_later), start, finish, nullptr};
 const keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_counts_table), counts};
 
 } // namespace keel_opencl

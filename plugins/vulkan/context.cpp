@@ -1,5 +1,6 @@
 #include "context.hpp"
 
+#include "gpu/cache_folder.hpp"
 #include "ops.hpp"
 
 #include <memory>
@@ -40,6 +41,7 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.reads_later =
         keel_same(later, "on") ||
         (keel_same(later, "auto") && ctx.device.facts().properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU);
+    keel_gpu::warn_of_unused_folder(ctx.host, word(desc, "cache", "auto"));
     ctx.pipelines.open(ctx.host, &ctx.device, ctx.subgroups, word(desc, "cache", "auto"));
     ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.pipelines,
                     static_cast<uint32_t>(number(desc, "wait_seconds", 300)));

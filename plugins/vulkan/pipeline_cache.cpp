@@ -1,5 +1,7 @@
 #include "pipeline_cache.hpp"
 
+#include "gpu/cache_folder.hpp"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,18 +29,12 @@ uint64_t sum_of(const uint8_t *data, size_t n) {
     return sum;
 }
 
-// Drivers trust what stands in their cache: a folder that others may write to is none for it.
-bool is_ours(const std::filesystem::path &folder) {
-    struct stat facts;
-    return ::stat(folder.c_str(), &facts) == 0 && facts.st_uid == ::geteuid() && (facts.st_mode & 022) == 0;
-}
-
 // Makes the folder, its last part for its owner alone.
 bool make_folder(const std::filesystem::path &folder) {
     std::error_code code;
     std::filesystem::create_directories(folder.parent_path(), code);
     ::mkdir(folder.c_str(), 0700);
-    return is_ours(folder);
+    return keel_gpu::is_private_folder(folder.c_str());
 }
 
 } // namespace
@@ -64,7 +60,7 @@ std::string pipeline_cache_path(const DeviceFacts &facts, const char *folder) {
 }
 
 std::vector<uint8_t> read_pipeline_cache(const std::string &path, const DeviceFacts &facts) {
-    if (!is_ours(std::filesystem::path(path).parent_path())) return {};
+    if (!keel_gpu::is_private_folder(std::filesystem::path(path).parent_path().c_str())) return {};
     std::ifstream file(path, std::ios::binary);
     FileHeader header;
     if (!file.read(reinterpret_cast<char *>(&header), sizeof header)) return {};

@@ -64,6 +64,10 @@ keel_status KEEL_CALL finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept
     });
 }
 
+int32_t KEEL_CALL serves(keel_ctx *ctx) noexcept {
+    return ctx->reads_later ? 1 : 0;
+}
+
 keel_status KEEL_CALL counts(keel_ctx *ctx, keel_stream_counts *out) noexcept {
     keel_stream_counts now = make_out<keel_stream_counts>();
     now.submits = ctx->stream.own().submits;
@@ -74,7 +78,7 @@ keel_status KEEL_CALL counts(keel_ctx *ctx, keel_stream_counts *out) noexcept {
 
 } // namespace
 
-const keel_read_later read_later = {KEEL_HEADER(keel_read_later), start, finish};
+const keel_read_later read_later = {KEEL_HEADER(keel_read_later), start, finish, serves};
 const keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_counts_table), counts};
 
 } // namespace keel_vulkan

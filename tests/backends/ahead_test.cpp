@@ -1,5 +1,6 @@
 // Greedy steps that are queued before their token is read (sync.ahead) write the same text on each GPU backend as steps that wait for it:
 // KV dtypes, policies and sync strategies. And what the backends submit of their own accord is counted.
+#include "backends/rig.hpp"
 #include "pipeline/generate.hpp"
 
 #include <catch2/catch.hpp>
@@ -7,19 +8,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <sstream>
 
 using namespace keel;
+using keel::test::backends;
 
 namespace {
-
-struct DriverCaches {
-    DriverCaches() {
-        setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
-        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
-    }
-};
-const DriverCaches caches;
 
 pipeline::PipelineConfig config_of(const std::string &backend, const std::vector<std::string> &more) {
     std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
@@ -31,22 +24,6 @@ pipeline::PipelineConfig config_of(const std::string &backend, const std::vector
     if (backend == "vulkan") sets.push_back("backend.params.read_later=on"); // on a processor, too
     sets.insert(sets.end(), more.begin(), more.end());
     return pipeline::config_from_overrides(sets);
-}
-
-// Those that have a device here.
-std::vector<std::string> backends() {
-    std::istringstream words(KEEL_BACKENDS);
-    std::vector<std::string> here;
-    for (std::string backend; words >> backend;) {
-        try {
-            Pipeline pipeline(config_of(backend, {}));
-            here.push_back(backend);
-        } catch (const Error &error) {
-            if (std::string(error.what()).find("finds no device") == std::string::npos) throw;
-            WARN(error.what());
-        }
-    }
-    return here;
 }
 
 // A text that may end in its midst, and one that goes on behind it.

@@ -1,5 +1,6 @@
 // Decode steps that are recorded once and submitted again (sync.replay) write the same text, to the token, as steps that are queued op by
 // op: KV dtypes x policies, on each GPU backend.
+#include "backends/rig.hpp"
 #include "device/trace.hpp"
 #include "pipeline/generate.hpp"
 #include "support/temp_folder.hpp"
@@ -9,23 +10,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <map>
-#include <sstream>
 
 using namespace keel;
+using keel::test::backends;
 
 namespace {
-
-struct DriverCaches {
-    DriverCaches() {
-        setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
-        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
-    }
-};
-const DriverCaches caches;
 
 const std::string opening = "Once upon a time there was a king who had three daughters, and the youngest of "
                             "them was so fair that the sun";
@@ -73,31 +65,11 @@ GenerateResult text_of(Pipeline &pipeline, int64_t tokens) {
     return generate(session, pipeline.tokenizer()->encode(opening), options);
 }
 
-// False if this machine has no device for the backend.
-bool is_here(const std::string &backend) {
-    try {
-        Pipeline pipeline(config_of(backend, "f32", "none", {}));
-        return true;
-    } catch (const Error &error) {
-        if (std::string(error.what()).find("finds no device") == std::string::npos) throw;
-        WARN(error.what());
-        return false;
-    }
-}
-
 // Of processor time of this thread: drivers compute on others.
 double thread_seconds() {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-std::vector<std::string> backends() {
-    std::istringstream words(KEEL_BACKENDS);
-    std::vector<std::string> here;
-    for (std::string backend; words >> backend;)
-        if (is_here(backend)) here.push_back(backend);
-    return here;
 }
 
 } // namespace

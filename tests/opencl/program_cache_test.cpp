@@ -1,6 +1,9 @@
 #include "pocl.hpp"
 
+#include "gpu/cache_folder.hpp"
 #include "program_cache.hpp"
+
+#include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -123,4 +126,25 @@ TEST_CASE("the word in a config names the folder") {
     CHECK(cache_folder("auto") == "/home/me/.cache/keel/opencl");
     CHECK(cache_folder("off").empty());
     CHECK(cache_folder("/else/where") == "/else/where");
+}
+
+TEST_CASE("a folder that is named and will not be used is told of, with the reason") {
+    const keel::test::TempFolder folder;
+    std::string said;
+    keel_host host = {KEEL_HEADER(keel_host)};
+    host.host_data = &said;
+    host.log = [](const keel_host *h, keel_log_level level, const char *text) {
+        CHECK(level == KEEL_LOG_WARN);
+        static_cast<std::string *>(h->host_data)->append(text);
+    };
+    const std::string path = folder.path().string();
+    chmod(path.c_str(), 0700);
+    for (const std::string &fine : {path, path + "/not_there_yet", std::string("auto"), std::string("off")})
+        keel_gpu::warn_of_unused_folder(&host, fine.c_str());
+    CHECK(said.empty());
+    chmod(path.c_str(), 0777);
+    keel_gpu::warn_of_unused_folder(&host, path.c_str());
+    CHECK(said.find(path) != std::string::npos);
+    CHECK(said.find("others may write") != std::string::npos);
+    chmod(path.c_str(), 0700);
 }

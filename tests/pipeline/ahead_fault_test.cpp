@@ -48,17 +48,6 @@ std::string error_of(Action &&action) {
     return {};
 }
 
-// Memory as a test says it is.
-class ScriptedMonitor final : public SystemMonitor {
-  public:
-    MemoryReading read() noexcept override {
-        MemoryReading reading;
-        reading.memory = {uint64_t{1} << 34, available, "a script"};
-        return reading;
-    }
-    uint64_t available = uint64_t{1} << 33;
-};
-
 } // namespace
 
 TEST_CASE("a device that is lost while a step is ahead ends the text, and no call is made to it") {

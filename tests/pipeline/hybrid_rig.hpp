@@ -1,6 +1,7 @@
 #pragma once
 
 #include "pipeline/generate.hpp"
+#include "platform/system_monitor.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -36,6 +37,17 @@ inline pipeline::PipelineConfig two(std::vector<std::string> more) {
     more.insert(more.begin(), "hybrid.backends=" + two_cpus);
     return tiny_config(more);
 }
+
+// Memory as a test says it is.
+class ScriptedMonitor final : public SystemMonitor {
+  public:
+    MemoryReading read() noexcept override {
+        MemoryReading reading;
+        reading.memory = {uint64_t{1} << 34, available, "a script"};
+        return reading;
+    }
+    uint64_t available = uint64_t{1} << 33;
+};
 
 struct Greedy {
     std::vector<int32_t> ids;

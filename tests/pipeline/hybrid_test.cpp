@@ -42,16 +42,6 @@ void check_same(const Greedy &a, const Greedy &b) {
     CHECK(a.stats.kv_bytes == b.stats.kv_bytes);
 }
 
-class ScriptedMonitor final : public SystemMonitor {
-  public:
-    MemoryReading read() noexcept override {
-        MemoryReading reading;
-        reading.memory = {uint64_t{1} << 34, available, "a script"};
-        return reading;
-    }
-    uint64_t available = uint64_t{1} << 33;
-};
-
 } // namespace
 
 TEST_CASE("what reads and what writes may be two backends, in every KV dtype") {

@@ -418,7 +418,7 @@ struct WrappingBackend::Slots {
     }
     static const void *extension(const WrappingBackend &w, const char *id) {
         static const keel_read_later later = {KEEL_HEADER(keel_read_later), read_later_start,
-                                              read_later_finish};
+                                              read_later_finish, nullptr};
         static const keel_stream_counts_table counts = {KEEL_HEADER(keel_stream_counts_table), stream_counts};
         if (w.reads_later && std::string_view(id) == KEEL_EXT_READ_LATER) return &later;
         if (w.tells_counts && std::string_view(id) == KEEL_EXT_STREAM_COUNTS) return &counts;

@@ -27,7 +27,7 @@ enum keel_read_later_limits_e { KEEL_READ_LATER_BYTES = 64,
 typedef struct keel_read_later {
     keel_header h;
     /* Queues a copy of n bytes (1..KEEL_READ_LATER_BYTES) from offset, as they are when the stream gets there. *number, never 0, names it
-     * until finish. KEEL_E_UNSUPPORTED, and nothing is queued: KEEL_READ_LATER_MOST are under way, or this device is better off without.
+     * until finish. KEEL_E_UNSUPPORTED, and nothing is queued: KEEL_READ_LATER_MOST are under way, or `serves` says 0.
      * Between keel_replay's begin and end it is KEEL_E_INVALID_ARG. Where it fails *number is 0. The buffer may be destroyed before finish:
      * as with an op, what was queued is done first. since draft. [ctx] */
     keel_status(KEEL_CALL *start)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n, uint64_t *number);
@@ -36,6 +36,9 @@ typedef struct keel_read_later {
      * between keel_replay's begin and end, KEEL_E_DEVICE_LOST: dst is untouched). One that start did not give, or that was finished, is
      * KEEL_E_INVALID_ARG. since draft. [ctx] */
     keel_status(KEEL_CALL *finish)(keel_ctx *, uint64_t number, void *dst);
+    /* 0: not in this context, whose device would be slower with it or whose parameters say so; the same as long as the context lives.
+     * NULL: in all of them. since draft. [ctx] */
+    int32_t(KEEL_CALL *serves)(keel_ctx *);
 } keel_read_later;
 
 #ifdef __cplusplus
