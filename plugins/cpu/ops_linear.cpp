@@ -1,6 +1,7 @@
 // matmul and embed.
 #include "kernels/bf16.hpp"
 #include "ops.hpp"
+#include "task_ranges.hpp"
 #include "weights.hpp"
 
 #include <math.h>
@@ -125,8 +126,7 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
     return panels > static_cast<uint64_t>(job.half_bytes) ? panels : static_cast<uint64_t>(job.half_bytes);
 }
 
-// How the product is cut: tasks are taken from a counter, so that a core that was held up takes fewer. Neighbouring tasks are
-// neighbours in memory.
+// How the product is cut. Neighbouring tasks are neighbours in memory; each worker takes neighbours, while there are any.
 struct Cut {
     int64_t n_step, m_step, n_tasks, m_tasks;
 };
@@ -248,17 +248,15 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
     if (round_first) round_rows(ctx, job, memory, {0, job.m});
     const uint64_t products =
         static_cast<uint64_t>(job.m) * static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
-    int64_t next = 0;
-    return parallel(ctx, workers_for(ctx, 0, 2 * products), [&](const Team &team) {
+    const uint32_t workers = workers_for(ctx, 0, 2 * products);
+    TaskRanges tasks(c.n_tasks * c.m_tasks, workers);
+    return parallel(ctx, workers, [&](const Team &team) {
         if (rounds && !round_first) {
             round_rows(ctx, job, memory, share(job.m, 1, team));
             team.barrier();
         }
-        for (;;) {
-            const int64_t task = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
-            if (task >= c.n_tasks * c.m_tasks) return;
+        for (int64_t task; (task = tasks.take(team.worker)) >= 0;)
             run_task(ctx, job, c, task, memory, team.worker);
-        }
     });
 }
 

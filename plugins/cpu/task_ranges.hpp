@@ -1,0 +1,62 @@
+// Tasks of one op, given out so that each worker reads memory front to back.
+#pragma once
+
+#include <stdint.h>
+
+namespace keel_cpu {
+
+// The tasks 0..n-1, each taken once. A worker takes those of its own range from the front, one after the other, so that what it reads is one
+// stream for as long as it can be; a worker that is done takes the last ones of whoever has most left, so that no core is idle while
+// another was held up. With one counter for all, neighbouring tasks go to different workers and each task is a stream of its own:
+// weights of 16 bits then reached 46 to 50 GB/s where the memory gives 57.
+class TaskRanges {
+  public:
+    // workers: how many take; more than `most` share ranges. n < 2^32.
+    TaskRanges(int64_t n, uint32_t workers) : count_(workers < most ? workers : most) {
+        for (uint32_t i = 0; i < count_; ++i)
+            ranges_[i].both = pack(n * i / count_, n * (i + 1) / count_);
+    }
+
+    // The next task of `worker`, or -1 when all are taken. Any thread.
+    int64_t take(uint32_t worker) {
+        worker %= count_;
+        uint64_t now = __atomic_load_n(&ranges_[worker].both, __ATOMIC_RELAXED);
+        while (left(now) > 0)
+            if (exchange(worker, now, pack(begin(now) + 1, end(now)))) return begin(now);
+        return count_ > 1 ? steal() : -1;
+    }
+
+  private:
+    static constexpr uint32_t most = 64;
+    struct alignas(64) Slot { // a cache line each: owners do not disturb each other
+        uint64_t both;        // begin, end: 32 bits each, so that one exchange takes from either end
+    };
+
+    static uint64_t pack(int64_t begin, int64_t end) {
+        return static_cast<uint64_t>(begin) | static_cast<uint64_t>(end) << 32;
+    }
+    static int64_t begin(uint64_t both) { return static_cast<int64_t>(both & 0xffffffffu); }
+    static int64_t end(uint64_t both) { return static_cast<int64_t>(both >> 32); }
+    static int64_t left(uint64_t both) { return end(both) - begin(both); }
+    bool exchange(uint32_t i, uint64_t &now, uint64_t then) {
+        return __atomic_compare_exchange_n(&ranges_[i].both, &now, then, false, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED);
+    }
+    int64_t steal() {
+        for (;;) {
+            uint32_t longest = 0;
+            uint64_t now = 0;
+            for (uint32_t i = 0; i < count_; ++i) {
+                const uint64_t both = __atomic_load_n(&ranges_[i].both, __ATOMIC_RELAXED);
+                if (left(both) > left(now)) now = both, longest = i;
+            }
+            if (left(now) <= 0) return -1;
+            if (exchange(longest, now, pack(begin(now), end(now) - 1))) return end(now) - 1;
+        }
+    }
+
+    uint32_t count_;
+    Slot ranges_[most];
+};
+
+} // namespace keel_cpu
