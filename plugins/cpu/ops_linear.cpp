@@ -156,7 +156,7 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     const int64_t least = (1 << 14) / unit_work + 1;
     if (step < least) step = least;
     if (job.path == Path::panel && step > 16) step = 16; // out's slab stays in the second cache
-    if (job.path == Path::bf16 && step > bf16_block / bf16_unit) step = bf16_block / bf16_unit;
+    if (job.path == Path::bf16 && step > ctx->bf16->block / bf16_unit) step = ctx->bf16->block / bf16_unit;
     c.n_step = step * job.unit;
     c.n_tasks = (w.rows + c.n_step - 1) / c.n_step;
     c.m_tasks = c.m_step == 0 ? 0 : (job.m + c.m_step - 1) / c.m_step;

@@ -140,12 +140,15 @@ TEST_CASE("products in bf16 are right on either side of every block that they ar
             INFO(v.word << ' ' << keel_dtype_name(dtype));
             for (int64_t m : {5, 12, 13, 16, 17, 31, 32, 33, 49}) // blocks of x: 12 rows; 16 and 32
                 CHECK(worst_of(v, dtype, m, 33, 70) <= bound);
-            for (int64_t n : {15, 16, 31, 32, 255, 257, 288}) // panels, pairs of them, what a call takes
+            for (int64_t n :
+                 {15, 16, 31, 32, 63, 65, 255, 257, 288}) // panels, pairs of them, what a call takes
                 CHECK(worst_of(v, dtype, 6, n, 34) <= bound);
-            for (int64_t k : {1, 31, 32, 33, 511, 512, 513, 1025}) // tiles, what is unpacked at a time
+            for (int64_t k :
+                 {1, 31, 32, 33, 511, 512, 513, 1023, 1024, 1025}) // tiles, what is unpacked at a time
                 CHECK(worst_of(v, dtype, 18, 17, k) <= bound);
         }
-        CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3); // more rows than x is cut at
+        CHECK(worst_of(v, KEEL_DTYPE_BF16, 26, 96, 2100) <= 4e-3); // whole tiles, added to those before
+        CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3);  // more rows than x is cut at
     }
     if (!any) WARN("no instruction set here has products of bf16 for many rows");
 }

@@ -7,15 +7,15 @@
 
 namespace keel_cpu {
 
-constexpr int64_t bf16_unit = 32;   // rows of W that a call's range begins and is cut at
-constexpr int64_t bf16_block = 256; // and at most so many in a call
-constexpr int64_t bf16_depth = 512; // columns unpacked at a time
-constexpr int64_t bf16_panel_bytes = bf16_block * bf16_depth * 2;
+constexpr int64_t bf16_unit = 32; // rows of W that a call's range begins and is cut at
+// Of one worker: the rows of W in a call, as many columns as are unpacked at a time.
+constexpr int64_t bf16_panel_bytes = 256 << 10;
 
 struct Bf16Kernels {
     const char *isa; // word compiled into the file that the kernels come from
     // Rows of x from which on these kernels are the faster ones, by type of W (f16 and bf16 row-major, others interleaved); 0: never.
     int64_t least_rows[weight_types];
+    int64_t block; // rows of W in a call, at most
     int64_t
         x_rows; // rows of x that lie together: packed x is [m / x_rows][k / 32][x_rows][32], zeros behind a row's own columns
 

@@ -1,10 +1,12 @@
-// Packing and blocking of the bf16 products. The including file has x_rows and multiply_block().
+// Packing and blocking of the bf16 products. The including file has x_rows, block (rows of W in a call), depth (columns unpacked
+// at a time, whole blocks of the K types) and multiply_block().
 #include "../bf16.hpp"
 #include "pack_k.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-constexpr int64_t panel_stride = 16 * bf16_depth; // elements from one panel of 16 rows to the next
+constexpr int64_t panel_stride = 16 * depth; // elements from one panel of 16 rows to the next
+static_assert(block % bf16_unit == 0 && depth % 256 == 0 && 2 * block * depth <= bf16_panel_bytes);
 
 static void pack_x(const float *x, int64_t k, uint16_t *out) {
     int64_t i = 0;
@@ -111,7 +113,7 @@ static void matmul_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int6
     const int64_t cols = t.w.cols;
     int64_t k0 = 0;
     do { // once even if there are no columns: bias and zeros are due
-        const int64_t k = cols - k0 < bf16_depth ? cols - k0 : bf16_depth;
+        const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
             pack_panel(t.w, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
         const Slab slab = {x + k0 * x_rows, (cols + 31) / 32 * 32 * x_rows, (k + 31) / 32, k0 == 0};
