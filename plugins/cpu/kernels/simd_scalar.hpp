@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define KEEL_SIMD static inline __attribute__((always_inline, unused))
+// Not always_inline as in the wider sets: loops over the lanes of an I, in the place of every call, took compilers minutes.
+#define KEEL_SIMD static inline __attribute__((unused))
 #define KEEL_UNROLL // see simd_neon.hpp
 #define KEEL_ISA_NAMESPACE scalar
 
@@ -153,6 +154,10 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
 }
 KEEL_SIMD void prefetch(const void *p) {
     __builtin_prefetch(p);
+}
+// To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
+KEEL_SIMD void prefetch_far(const void *p) {
+    __builtin_prefetch(p, 0, 2);
 }
 
 KEEL_SIMD F exp(F x) {
