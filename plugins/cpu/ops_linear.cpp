@@ -219,10 +219,10 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     const keel_status status = settle(ctx, a, job);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
-    const bool bf16 = job.path == Path::bf16;
+    // What fewer rows than the plan's would be rounded for says fast, too: the plan is theirs as well.
+    const bool bf16 = job.path == Path::bf16, rounds = bf16 || job.path == Path::int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),
-                bf16 ? ctx->bf16->isa : ctx->linear->isa,
-                job.path == Path::int8 || bf16 || is_half(job.path) ? "fast" : "exact");
+                bf16 ? ctx->bf16->isa : ctx->linear->isa, rounds ? "fast" : "exact");
     return KEEL_OK;
 }
 
