@@ -89,6 +89,10 @@ function(keel_test name)
   catch_discover_tests(${name} TEST_PREFIX "${name}: " EXTRA_ARGS --warn NoTests PROPERTIES TIMEOUT ${ARG_TIMEOUT})
   # Labels by a script of our own, which ctest reads after the one with the cases: Catch's takes a list of labels apart.
   set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
-  file(WRITE ${labels_file} "foreach(test IN LISTS ${name}_TESTS)\n  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\")\nendforeach()\n")
+  set(more "")
+  if(ARG_TIMEOUT GREATER 300)
+    set(more " COST ${ARG_TIMEOUT}") # begun first, so that no core waits for it in the end
+  endif()
+  file(WRITE ${labels_file} "foreach(test IN LISTS ${name}_TESTS)\n  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\"${more})\nendforeach()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()

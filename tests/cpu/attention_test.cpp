@@ -1,5 +1,6 @@
 // What the conformance program cannot know about this backend's attention: how it cuts the work, and what must not depend on that.
 #include "conformance/suite.hpp"
+#include "support/instruction_sets.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -15,11 +16,17 @@ const Library &cpu_library() {
     return library;
 }
 
+// The set whose attention a set has: one form on ARM64 and one with AVX-512, since nothing is multiplied by bytes, or rounded.
+std::string attention_of(const std::string &isa) {
+    if (isa == "dotprod" || isa == "fp16" || isa == "i8mm") return "neon";
+    return isa == "vnni" || isa == "avx512bf16" || isa == "amx" ? "avx512" : isa;
+}
+
 // The instruction sets of this machine.
 std::vector<std::string> isas() {
     std::vector<std::string> all;
-    for (const char *isa :
-         {"scalar", "avx2", "avx512", "vnni", "avx512bf16", "amx", "neon", "dotprod", "fp16", "i8mm"}) {
+    for (const char *isa : test::isa_names) {
+        if (!test::is_isa_wanted(isa)) continue;
         try {
             Side side(cpu_library(), {{"isa", isa}});
             all.emplace_back(isa);
@@ -103,6 +110,7 @@ void compare_with_reference(const Call &call) {
     Stage want(oracle, call.scene, {});
     REQUIRE(call.run(want) == KEEL_OK);
     for (const std::string &isa : isas()) {
+        if (attention_of(isa) != isa) continue;
         INFO(isa);
         Side side(cpu_library(), {{"isa", isa}});
         Stage got(side, call.scene, {.planned = true});
@@ -203,11 +211,7 @@ TEST_CASE("a block table that leads out of the arena is refused before anything 
 
 TEST_CASE("a plan names the way that attention takes, the dtypes and the instruction set") {
     for (const std::string &isa : isas()) {
-        // Attention has one form on ARM64 and one with AVX-512: it multiplies no bytes and rounds nothing.
-        const bool arm = isa == "dotprod" || isa == "fp16" || isa == "i8mm";
-        const std::string kernels = arm                                                      ? "neon"
-                                    : (isa == "vnni" || isa == "avx512bf16" || isa == "amx") ? "avx512"
-                                                                                             : isa;
+        const std::string kernels = attention_of(isa);
         Side side(cpu_library(), {{"isa", isa}});
         const Call one(cache_of({80}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 1, 4);
         Stage decode(side, one.scene, {.planned = true});

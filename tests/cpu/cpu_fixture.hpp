@@ -3,6 +3,7 @@
 
 #include "plugin/host.hpp"
 #include "plugin/library.hpp"
+#include "support/instruction_sets.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -51,14 +52,11 @@ inline keel_status open(const keel_backend &backend, const std::string &isa, con
     return backend.ctx_create(services().table(), &desc, &ctx);
 }
 
-// All that params.isa may name beside auto, each architecture's in rising order of speed.
-constexpr const char *isa_names[] = {"scalar", "avx2", "avx512",  "vnni", "avx512bf16",
-                                     "amx",    "neon", "dotprod", "fp16", "i8mm"};
-
 // Every instruction set that can be run here: those of the machine, and AVX-512 and AMX emulated.
 inline std::vector<Variant> variants() {
     std::vector<Variant> all;
     for (const char *isa : isa_names) {
+        if (!is_isa_wanted(isa)) continue;
         keel_ctx *ctx;
         const bool many_alone = std::string(isa) == "avx512bf16" || std::string(isa) == "amx";
         if (open(cpu_backend(), isa, "fast", 1, ctx) == KEEL_OK)

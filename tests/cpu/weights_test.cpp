@@ -130,6 +130,26 @@ struct Case {
     keel_join join;
 };
 
+struct Product {
+    double sum = 0, magnitude = 0; // of its terms
+    void add(double term) { sum += term, magnitude += std::fabs(term); }
+};
+
+// x [m, k] times the joined weight: [m, rows of all sources].
+std::vector<Product> products_of(const std::vector<float> &x, int64_t m, int64_t k,
+                                 const std::vector<Source> &sources, const Case &shape) {
+    std::vector<Product> products;
+    for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < shape.rows * shape.sources; ++j) {
+            const double *row = joined_row(sources, shape.rows, k, shape.join, j);
+            Product p;
+            for (int64_t l = 0; l < k; ++l)
+                p.add(static_cast<double>(x[static_cast<size_t>(i * k + l)]) * row[l]);
+            products.push_back(p);
+        }
+    return products;
+}
+
 void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype, const Case &shape) {
     Context c(v, compute);
     std::vector<Source> sources;
@@ -152,19 +172,19 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
     std::mt19937 random(9);
     std::normal_distribution<float> normal;
     for (int64_t m : {0, 1, 2, 3, 4, 5, 6, 7, 13, 25}) {
+        std::vector<float> x(static_cast<size_t>(m * k)), bias(static_cast<size_t>(n)),
+            old(static_cast<size_t>(m * n));
+        for (auto *values : {&x, &bias, &old})
+            for (float &f : *values)
+                f = normal(random);
+        const std::vector<Product> products = products_of(x, m, k, sources, shape);
+        const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, m, k, 3), tout = c.tensor(KEEL_DTYPE_F32, m, n, 5);
+        keel_tensor tbias = c.tensor(KEEL_DTYPE_F32, 1, n);
+        c.write(tbias, bias);
+        tbias.rank = 1, tbias.shape[0] = n;
         for (uint64_t features :
              {0u, KEEL_MATMUL_BIAS, KEEL_MATMUL_ACCUMULATE, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE}) {
-            std::vector<float> x(static_cast<size_t>(m * k)), bias(static_cast<size_t>(n)),
-                old(static_cast<size_t>(m * n));
-            for (auto *values : {&x, &bias, &old})
-                for (float &f : *values)
-                    f = normal(random);
-            const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, m, k, 3),
-                              tout = c.tensor(KEEL_DTYPE_F32, m, n, 5);
-            keel_tensor tbias = c.tensor(KEEL_DTYPE_F32, 1, n);
             if (m != 0) c.write(tx, x), c.write(tout, old);
-            c.write(tbias, bias);
-            tbias.rank = 1, tbias.shape[0] = n;
             keel_matmul_args a{};
             a.h = KEEL_HEADER(keel_matmul_args);
             a.features = features;
@@ -174,22 +194,14 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
             if (m == 0) continue;
             const std::vector<float> y = c.read<float>(tout);
             double worst = 0;
-            for (int64_t i = 0; i < m; ++i)
-                for (int64_t j = 0; j < n; ++j) {
-                    const double *row = joined_row(sources, shape.rows, k, shape.join, j);
-                    double sum = 0, magnitude = 0;
-                    const auto term = [&](double t) { sum += t, magnitude += std::fabs(t); };
-                    for (int64_t l = 0; l < k; ++l)
-                        term(static_cast<double>(x[static_cast<size_t>(i * k + l)]) * row[l]);
-                    if ((features & KEEL_MATMUL_BIAS) != 0)
-                        term(static_cast<double>(bias[static_cast<size_t>(j)]));
-                    if ((features & KEEL_MATMUL_ACCUMULATE) != 0)
-                        term(static_cast<double>(old[static_cast<size_t>(i * n + j)]));
-                    const double off =
-                        std::fabs(static_cast<double>(y[static_cast<size_t>(i * n + j)]) - sum) /
-                        (1 + magnitude);
-                    if (!(off <= worst)) worst = off;
-                }
+            for (size_t i = 0; i < y.size(); ++i) {
+                Product p = products[i];
+                if ((features & KEEL_MATMUL_BIAS) != 0)
+                    p.add(static_cast<double>(bias[i % static_cast<size_t>(n)]));
+                if ((features & KEEL_MATMUL_ACCUMULATE) != 0) p.add(static_cast<double>(old[i]));
+                const double off = std::fabs(static_cast<double>(y[i]) - p.sum) / (1 + p.magnitude);
+                if (!(off <= worst)) worst = off;
+            }
             INFO(v.word << ' ' << compute << ' ' << keel_dtype_name(dtype) << " m " << m << " n " << n
                         << " k " << k << " features " << features);
             REQUIRE(worst <= bound);
