@@ -1,6 +1,6 @@
 // The CPU plugin's attention at TinyLlama-1.1B's shape (32 heads of 64, 4 KV heads) and at that of a model without groups, through
 // the C table: GB/s of cache for decode, GFLOP/s for prefill. Several layers' caches are walked in turn, as in a whole model.
-//   cpu_attention_bench --threads=2 --benchmark_filter='decode.*f16'
+//   cpu_attention_bench --threads=2 --isa=vnni --benchmark_filter='decode.*f16'
 #include "plugin/host.hpp"
 #include "plugin/library.hpp"
 
@@ -17,6 +17,8 @@ namespace {
 using namespace keel;
 
 int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a machine that is busy
+const char *wanted_isa = "auto"; // --isa=NAME, and with --exact `compute: exact`
+const char *compute = "fast";
 
 constexpr int64_t block_slots = 64, head_dim = 64;
 
@@ -24,7 +26,7 @@ struct Shape {
     const char *name;
     int64_t heads, kv_heads;
 };
-constexpr Shape shapes[] = {{"tinyllama", 32, 4}, {"no_groups", 16, 16}};
+constexpr Shape shapes[] = {{"tinyllama", 32, 4}, {"llama32_1b", 32, 8}, {"no_groups", 16, 16}};
 
 const keel_backend &backend() {
     static PluginLibrary library(KEEL_CPU_PLUGIN, SourceLocation{});
@@ -63,7 +65,7 @@ struct Setup {
         keel_param words[3] = {};
         words[0] = {KEEL_HEADER(keel_param), "threads", KEEL_PARAM_INT, 0, threads, 0, nullptr};
         words[1] = {KEEL_HEADER(keel_param), "isa", KEEL_PARAM_CHOICE, 0, 0, 0, isa};
-        words[2] = {KEEL_HEADER(keel_param), "compute", KEEL_PARAM_CHOICE, 1, 0, 0, "fast"};
+        words[2] = {KEEL_HEADER(keel_param), "compute", KEEL_PARAM_CHOICE, 1, 0, 0, compute};
         const keel_param *params[] = {&words[0], &words[1], &words[2]};
         const keel_ctx_desc desc = {KEEL_HEADER(keel_ctx_desc), 0, 3, params};
         check(backend().ctx_create(host(), &desc, &ctx), "ctx_create");
@@ -219,27 +221,31 @@ void add(const Shape &s, keel_dtype dtype, int64_t m, int64_t length, uint32_t w
 } // namespace
 
 int main(int argc, char **argv) {
-    for (const Shape &s : shapes)
-        for (const keel_dtype dtype :
-             {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
-            for (const int64_t length : {64, 512, 4096})
-                add(s, dtype, 1, length, 0, "auto");
-            for (const int64_t m : {4, 64, 512, 2048})
-                add(s, dtype, m, std::max<int64_t>(m, 512), 0, "auto");
-        }
-    for (const char *isa : {"scalar", "avx2", "avx512"})
-        add(shapes[0], KEEL_DTYPE_F16, 512, 512, 0, isa);
-    add(shapes[0], KEEL_DTYPE_F16, 1, 2048, 1, "auto");
-    add(shapes[0], KEEL_DTYPE_F16, 512, 2048, 32, "auto");
-    add(shapes[0], KEEL_DTYPE_F16, 512, 2048, 512, "auto");
     int kept = 1;
     for (int i = 1; i < argc; ++i) {
         if (std::strncmp(argv[i], "--threads=", 10) == 0)
             threads = std::atoi(argv[i] + 10);
+        else if (std::strncmp(argv[i], "--isa=", 6) == 0)
+            wanted_isa = argv[i] + 6;
+        else if (std::strcmp(argv[i], "--exact") == 0)
+            compute = "exact";
         else
             argv[kept++] = argv[i];
     }
     argc = kept;
+    for (const Shape &s : shapes)
+        for (const keel_dtype dtype :
+             {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
+            for (const int64_t length : {64, 512, 4096})
+                add(s, dtype, 1, length, 0, wanted_isa);
+            for (const int64_t m : {4, 64, 512, 2048})
+                add(s, dtype, m, std::max<int64_t>(m, 512), 0, wanted_isa);
+        }
+    for (const char *isa : {"scalar", "avx2", "avx512"})
+        add(shapes[0], KEEL_DTYPE_F16, 512, 512, 0, isa);
+    add(shapes[0], KEEL_DTYPE_F16, 1, 2048, 1, wanted_isa);
+    add(shapes[0], KEEL_DTYPE_F16, 512, 2048, 32, wanted_isa);
+    add(shapes[0], KEEL_DTYPE_F16, 512, 2048, 512, wanted_isa);
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
 }

@@ -132,7 +132,13 @@ AttentionScratch AttentionJob::worker(uint32_t index) const {
     w.s = p, p += kTileRows * kTileSlots;
     w.acc = p, p += kTileRows * v_dim + 2 * kTileSlots;
     w.max = p, p += kTileRows;
-    w.sum = p;
+    w.sum = p, p += kTileRows;
+    uint16_t *h = reinterpret_cast<uint16_t *>(p);
+    w.q16 = h, h += kTileRows * bf16_padded(kv.k.dim);
+    w.k16 = h, h += kTileSlots * bf16_padded(kv.k.dim);
+    w.panels16 = h, h += kTileSlots * bf16_padded(kv.k.dim);
+    w.v16 = h, h += kTileSlots * v_dim;
+    w.p16 = h;
     w.kept = w.kept_max = nullptr;
     return w;
 }
@@ -150,7 +156,10 @@ AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_
     l.tile_rows = tile_rows(rows);
     l.part_stride = round(2 * kTileRows + part_rows * value);
     l.worker_stride = round(kTileRows * dim + dim * kTileSlots + kTileSlots * wide + kTileRows * kTileSlots +
-                            kTileRows * value + 2 * kTileSlots + 2 * kTileRows);
+                            kTileRows * value + 2 * kTileSlots + 2 * kTileRows) +
+                      round(((kTileRows + 2 * kTileSlots) * bf16_padded(head_dim) + kTileSlots * value +
+                             kTileRows * kTileSlots) /
+                            2);
     l.tasks = 0;
     l.merges = round((tiles + parts) * static_cast<int64_t>(sizeof(AttentionTask)) / 4);
     l.parts = l.merges + round((tiles + 1) * static_cast<int64_t>(sizeof(AttentionMerge)) / 4);

@@ -8,6 +8,7 @@
 // are read once for all of them.
 #pragma once
 
+#include "kernels/attention_bf16.hpp"
 #include "kv_access.hpp"
 
 #include <atomic>
@@ -27,9 +28,11 @@ struct AttentionMerge { // parts of one tile
     int64_t head, row, rows, first_part, parts;
 };
 
-// Scratch of one worker, all f32.
+// Scratch of one worker.
 struct AttentionScratch {
     float *q, *k, *rows, *s, *acc, *max, *sum;
+    // bf16: queries, rows of keys, those turned into panels, values in panels, probabilities
+    uint16_t *q16, *k16, *panels16, *v16, *p16;
     // Where the softmax of a single query is kept, NULL for nowhere: exp(logit - max) of a head, [tiles][group][kTileSlots], and the max
     // of each tile's time, [tiles][group].
     float *kept, *kept_max;
@@ -43,6 +46,7 @@ struct AttentionLayout {
 
 struct AttentionJob {
     const AttentionKernels *kernels = nullptr;
+    const Bf16AttentionKernels *bf16 = nullptr; // NULL: products in f32
     KvAccess kv;
     // queries [m, heads, head_dim]; strides in bytes
     const uint8_t *q = nullptr;
@@ -117,6 +121,8 @@ struct AttentionJob {
 AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
                                  int64_t contributing, bool with_scores, int64_t kept_slots, uint32_t threads,
                                  int64_t sequences = 1);
+// Of a context: what multiplies such a cache in bf16, NULL where the products are in f32.
+const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v, uint32_t block_slots);
 // Is the softmax of such queries kept from the first pass to the second?
 inline bool keeps_softmax(int64_t m, int64_t group) {
     return m == 1 && group <= kTileRows;
@@ -135,6 +141,33 @@ int64_t contributing_queries(const keel_scores *scores, int64_t m);
 void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads);
 
 // ---- pieces of a pass (attention_tiles.cpp) ----
+
+// Calls f(first row's address, number of rows, offset from `first`) for each stretch of slots that lies in one block.
+template <class F>
+void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t first, int64_t n, F &&f) {
+    const int32_t *blocks = kv.blocks_of(head);
+    for (int64_t done = 0; done < n;) {
+        const int64_t slot = first + done, room = kv.block_slots - (slot & (kv.block_slots - 1));
+        const int64_t rows = n - done < room ? n - done : room;
+        f(kv.row(side, blocks, slot), rows, done);
+        done += rows;
+    }
+}
+// What to prefetch while n slots are worked on: those from `next` on, if they lie in one block; next -1: nothing.
+Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n);
+// Masks the logits of a tile; true if a row does not see all n slots.
+bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
+               int64_t n, const bool *inside);
+// acc += s * V for rows that do not see all of n slots, one of whose values is no finite number: it must not reach them, not even as
+// 0 * infinity.
+void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows, int64_t first,
+              int64_t n);
+// A tile with products in bf16 (attention_bf16.cpp): packs a task's queries; all of a tile from its keys on, `next` being the
+// slot that is read after it, -1 for none.
+bool takes_bf16(const AttentionJob &job, const AttentionTask &task);
+void pack_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
+void tile_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
+               int64_t n, int64_t next);
 
 // s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head, capped.
 void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,

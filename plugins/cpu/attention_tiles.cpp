@@ -13,18 +13,6 @@ bool is_block_type(int type) {
     return type == kRowQ8_0 || type == kRowQ4_0;
 }
 
-// Calls f(first row's address, number of rows, offset from `first`) for each stretch of slots that lies in one block.
-template <class F>
-void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t first, int64_t n, F &&f) {
-    const int32_t *blocks = kv.blocks_of(head);
-    for (int64_t done = 0; done < n;) {
-        const int64_t slot = first + done, room = kv.block_slots - (slot & (kv.block_slots - 1));
-        const int64_t rows = n - done < room ? n - done : room;
-        f(kv.row(side, blocks, slot), rows, done);
-        done += rows;
-    }
-}
-
 // n slots in f32, [n, stride].
 void load_slots(const AttentionJob &job, const KvSide &side, int64_t head, int64_t first, int64_t n,
                 float *to, int64_t stride) {
@@ -33,12 +21,6 @@ void load_slots(const AttentionJob &job, const KvSide &side, int64_t head, int64
         for (int64_t j = 0; j < rows; ++j)
             load(row + j * side.row_stride, side.dim, to + (offset + j) * stride);
     });
-}
-
-// What to prefetch while n slots are worked on: `next` of the same number, if they lie in one block.
-Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n) {
-    if (next < 0 || (next & (job.kv.block_slots - 1)) + n > job.kv.block_slots) return {nullptr, 0};
-    return {job.kv.row(side, job.kv.blocks_of(head), next), side.row_stride};
 }
 
 void few_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q, int64_t rows,
@@ -68,8 +50,17 @@ void many_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head,
     job.kernels->gemm(q, stride, rows, w.k, kTileSlots, dim, padded(n), w.s, kTileSlots, false);
 }
 
-// Values that some rows do not see must not reach them, not even as 0 * infinity.
-void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t rows, int64_t n, int64_t stride) {
+// Values of n slots in w.rows.
+void load_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n) {
+    const KvSide &v = job.kv.v;
+    const int64_t stride = padded(v.dim);
+    load_slots(job, v, head, first, n, w.rows, stride);
+    for (int64_t j = 0; v.dim != stride && j < n; ++j)
+        memset(w.rows + j * stride + v.dim, 0, static_cast<size_t>(stride - v.dim) * 4);
+}
+
+void mix_loaded(const AttentionJob &job, const AttentionScratch &w, int64_t rows, int64_t n) {
+    const int64_t stride = padded(job.kv.v.dim);
     for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < n; ++j)
             if (const float p = w.s[r * kTileSlots + j]; p != 0)
@@ -91,11 +82,9 @@ void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head
         });
         return;
     }
-    load_slots(job, v, head, first, n, w.rows, stride);
-    for (int64_t j = 0; v.dim != stride && j < n; ++j)
-        memset(w.rows + j * stride + v.dim, 0, static_cast<size_t>(stride - v.dim) * 4);
+    load_values(job, w, head, first, n);
     if (masked && !kernels.finite(w.rows, n * stride))
-        mix_seen(job, w, rows, n, stride);
+        mix_loaded(job, w, rows, n);
     else
         kernels.gemm(w.s, kTileSlots, rows, w.rows, stride, n, stride, w.acc, stride, true);
 }
@@ -163,7 +152,13 @@ bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t f
     return true;
 }
 
-// Masks the logits of a tile; true if a row does not see all n slots.
+} // namespace
+
+Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n) {
+    if (next < 0 || (next & (job.kv.block_slots - 1)) + n > job.kv.block_slots) return {nullptr, 0};
+    return {job.kv.row(side, job.kv.blocks_of(head), next), side.row_stride};
+}
+
 bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
                int64_t n, const bool *inside) {
     const int64_t from = task.row / job.group;
@@ -175,7 +170,11 @@ bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
     return masked;
 }
 
-} // namespace
+void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows, int64_t first,
+              int64_t n) {
+    load_values(job, w, head, first, n);
+    mix_loaded(job, w, rows, n);
+}
 
 bool slots_in_ranges(const AttentionJob &job, int64_t first, int64_t n, bool *inside) {
     memset(inside, 0, static_cast<size_t>(n));
@@ -221,6 +220,8 @@ void run_task(const AttentionJob &job, const AttentionScratch &scratch, const At
     AttentionScratch w = scratch;
     const int64_t stride = padded(job.kv.v.dim);
     load_queries(job, w, task);
+    const bool bf16 = takes_bf16(job, task);
+    if (bf16) pack_task(job, w, task);
     for (int64_t r = 0; r < task.rows; ++r)
         w.max[r] = kNone, w.sum[r] = 0;
     memset(w.acc, 0, static_cast<size_t>(task.rows * stride) * 4);
@@ -231,13 +232,17 @@ void run_task(const AttentionJob &job, const AttentionScratch &scratch, const At
         if (job.ranges != nullptr && !slots_in_ranges(job, first, n, inside)) continue;
         if (out_of_window(job, task, first, n)) continue;
         if (w.kept != nullptr) w.s = w.kept + first * task.rows; // the tile's own, not written over
-        tile_logits(job, w, task.head, w.q, task.rows, first, n);
-        const bool masked = mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
-        job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
+        const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
+        if (bf16) {
+            tile_bf16(job, w, task, first, n, next);
+        } else {
+            tile_logits(job, w, task.head, w.q, task.rows, first, n);
+            const bool masked = mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
+            job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
+            if (job.out != nullptr) mix_values(job, w, task.head, task.rows, first, n, masked, next);
+        }
         if (w.kept_max != nullptr)
             memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
-        const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
-        if (job.out != nullptr) mix_values(job, w, task.head, task.rows, first, n, masked, next);
     }
     if (task.part < 0) {
         for (int64_t r = 0; r < task.rows; ++r)

@@ -1,6 +1,6 @@
 #include "context.hpp"
 
-#include "kernels/attention.hpp"
+#include "kernels/attention_bf16.hpp"
 #include "kernels/bf16.hpp"
 #include "ops.hpp"
 
@@ -101,6 +101,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->linear = linear_kernels(isa);
     ctx->attention = attention_kernels(isa);
     ctx->bf16 = bf16_kernels(isa);
+    ctx->bf16_attention = fast ? bf16_attention_kernels(isa) : nullptr;
     *out = ctx;
     return KEEL_OK;
 }

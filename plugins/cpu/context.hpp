@@ -11,9 +11,11 @@
 
 namespace keel_cpu {
 
-struct LinearKernels;    // kernels/linear.hpp
-struct AttentionKernels; // kernels/attention.hpp
-struct Bf16Kernels;      // kernels/bf16.hpp
+struct WeightSlab;           // weight_slab.hpp
+struct LinearKernels;        // kernels/linear.hpp
+struct AttentionKernels;     // kernels/attention.hpp
+struct Bf16Kernels;          // kernels/bf16.hpp
+struct Bf16AttentionKernels; // kernels/attention_bf16.hpp
 
 } // namespace keel_cpu
 
@@ -25,6 +27,7 @@ struct keel_ctx {
     const keel_cpu::LinearKernels *linear = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;
     const keel_cpu::Bf16Kernels *bf16 = nullptr; // for many rows, where compute is fast; NULL: none
+    const keel_cpu::Bf16AttentionKernels *bf16_attention = nullptr; // where compute is fast; NULL: none
 
     keel_cpu::Memory scratch; // shared by all ops: they run one after the other
     uint64_t buffer_bytes = 0, weight_bytes = 0;

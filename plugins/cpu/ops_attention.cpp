@@ -98,9 +98,12 @@ keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanC
                          keeps ? args->kv->max_length : 0, ctx->threads);
     choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
     const bool few = m * group <= ctx->attention->few_rows;
-    name_kernel(choice, "attention %s %s/%s %s", few ? "decode" : "prefill",
+    const Bf16AttentionKernels *bf16 =
+        bf16_of(ctx, args->kv->k->dtype, args->kv->v->dtype, args->kv->block_slots);
+    const bool rounds = bf16 != nullptr && m * group >= bf16->least_rows;
+    name_kernel(choice, "attention %s %s/%s %s%s", few ? "decode" : "prefill",
                 keel_dtype_name(args->kv->k->dtype), keel_dtype_name(args->kv->v->dtype),
-                ctx->attention->isa);
+                rounds ? bf16->isa : ctx->attention->isa, rounds ? " fast" : "");
     return KEEL_OK;
 }
 
@@ -112,6 +115,7 @@ keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *arg
     job.kernels = ctx->attention;
     status = open_kv_view(ctx, args->kv, "attention", job.kv);
     if (status != KEEL_OK) return status;
+    job.bf16 = bf16_of(ctx, args->kv->k->dtype, args->kv->v->dtype, args->kv->block_slots);
     set_queries(job, args->q, job.kv.heads);
     set_results(job, args);
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
@@ -145,6 +149,7 @@ keel_status KEEL_CALL batch_attention(keel_ctx *ctx, const keel_attention_args *
     job.kernels = ctx->attention;
     status = open_batch_kv(ctx, kv, n, "attention", job.kv);
     if (status != KEEL_OK) return status;
+    job.bf16 = bf16_of(ctx, kv->k->dtype, kv->v->dtype, kv->block_slots);
     set_queries(job, args->q, kv->kv_heads);
     job.m = 1;
     set_results(job, args);

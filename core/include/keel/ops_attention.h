@@ -64,7 +64,7 @@ typedef struct keel_scores {
 /* out[i, h, :] = sum_j softmax_j(scale * q[i, h] . K[j]) V[j] over the visible slots of KV head h / (heads / kv_heads). m = 1 is
  * decode; larger m is prefill, the keys of the m tokens being in the cache already. A query that sees nothing gives zeros and an lse
  * of -inf. Slots at or beyond lengths[h] may hold anything, NaN too, and change nothing; so do K and V of a slot that a query does not
- * see. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 4e-3 (fast), after K and V are read in their dtype; for lse
+ * see. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 8e-3 (fast), after K and V are read in their dtype; for lse
  * s is |lse|; the scores' bound is the same, s being the score itself. */
 typedef struct keel_attention_args {
     KEEL_ARGS_HEAD;

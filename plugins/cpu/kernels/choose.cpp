@@ -1,5 +1,5 @@
 // Which tables belong to an instruction set. The kernel files of other architectures are not built.
-#include "attention.hpp"
+#include "attention_bf16.hpp"
 #include "bf16.hpp"
 
 namespace keel_cpu {
@@ -46,13 +46,21 @@ const Bf16Kernels *bf16_kernels(Isa isa) {
     return nullptr;
 }
 
+const Bf16AttentionKernels *bf16_attention_kernels(Isa isa) {
+#if defined(KEEL_CPU_X86_KERNELS) && !defined(KEEL_CPU_EMULATED_AVX512)
+    if (isa == Isa::avx512bf16) return bf16_attention_kernels_avx512();
+#endif
+    (void)isa;
+    return nullptr;
+}
+
 const AttentionKernels *attention_kernels(Isa isa) {
     switch (isa) {
 #if defined(KEEL_CPU_X86_KERNELS)
     case Isa::avx2:
         return attention_kernels_avx2();
     case Isa::avx512:
-    case Isa::vnni: // nothing in a cache is multiplied by bytes, or rounded
+    case Isa::vnni: // nothing in a cache is multiplied by bytes; and what is not rounded to bf16 beside it
     case Isa::avx512bf16:
     case Isa::amx:
         return attention_kernels_avx512();

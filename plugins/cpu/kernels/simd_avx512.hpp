@@ -199,6 +199,10 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
 KEEL_SIMD void prefetch(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0);
 }
+// To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
+KEEL_SIMD void prefetch_far(const void *p) {
+    _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);
+}
 
 // As in simd_avx2.hpp.
 KEEL_SIMD F exp(F x) {

@@ -201,6 +201,10 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
 KEEL_SIMD void prefetch(const void *p) {
     __builtin_prefetch(p);
 }
+// To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
+KEEL_SIMD void prefetch_far(const void *p) {
+    __builtin_prefetch(p, 0, 2);
+}
 
 // As in simd_avx2.hpp; here fmax and fmin let a NaN through.
 KEEL_SIMD float32x4_t exp4(float32x4_t x) {

@@ -10,7 +10,7 @@ namespace {
 KEEL_SIMD void prefetch_rows(const Ahead &ahead, int64_t first, int64_t n) {
     if (ahead.data == nullptr) return;
     for (int64_t b = first * ahead.row_bytes; b < (first + n) * ahead.row_bytes; b += 64)
-        prefetch(ahead.data + b);
+        prefetch_far(ahead.data + b);
 }
 
 // s[r][j] for R queries and J keys: J is 4 or 1.

@@ -1,0 +1,63 @@
+// Attention whose products are of bf16 and whose sums are f32 (`compute: fast`): a tile of keys and values is rounded once for all
+// queries of a task. Both products have one form, [rows, depth] x [depth, columns]: queries with keys, probabilities with values. Left
+// operands ("x") lie in blocks of x_rows rows of 32 columns, right ones ("panels") as [16 columns][depth / 2][16][2].
+#pragma once
+
+#include "attention.hpp"
+
+namespace keel_cpu {
+
+constexpr int64_t bf16_padded(int64_t n) { // depth of a product: whole steps of 32
+    return (n + 31) / 32 * 32;
+}
+
+struct Bf16Product {
+    const uint16_t *x;
+    int64_t rows, x_depth; // a block of x_rows rows of x is x_rows * x_depth elements
+    int64_t depth;         // so many columns of x are multiplied: a multiple of 32
+    const uint16_t *w;
+    int64_t panel_stride, columns; // of w: elements from panel to panel; columns are a multiple of 16
+    float *c;                      // [rows, c_stride]
+    int64_t c_stride;
+    bool accumulate;
+    Ahead ahead; // prefetched meanwhile, `ahead_rows` of its rows
+    int64_t ahead_rows;
+};
+
+struct Bf16AttentionKernels {
+    const char *isa;      // word compiled into the file that the kernels come from
+    int64_t least_rows;   // fewer query rows in a task: multiplied in f32, which reads the cache but once too
+    int64_t few_rows;     // up to so many take dots_few; 0: it is NULL
+    int64_t x_rows;       // rows of a block of x
+    int64_t rows_at_once; // a multiple of it: logits of so many rows stay in the first cache
+
+    // `rows` rows of n elements to x; zeros behind n.
+    void (*pack_rows)(const float *x, int64_t x_stride, int64_t rows, int64_t n, uint16_t *out);
+    // n rows of a cache dtype, k_stride bytes apart, to [n][bf16_padded(dim)], zeros behind a row; NULL for a dtype that is not rounded.
+    void (*load_keys[kRowTypes])(const void *k, int64_t k_stride, int64_t n, int64_t dim, uint16_t *out);
+    // Such rows to panels, one per 16 slots; n is a multiple of 16.
+    void (*turn_keys)(const uint16_t *rows, int64_t n, int64_t dim, uint16_t *panels);
+    // Slots first..first+n-1 of a tile of kTileSlots to panels of 16 elements of v, kTileSlots deep; first is even, and an odd n ends
+    // the tile. Zeros behind dim and, where `last`, up to the next 32 slots.
+    void (*load_values[kRowTypes])(const void *v, int64_t v_stride, int64_t first, int64_t n, int64_t dim,
+                                   bool last, uint16_t *panels);
+    void (*multiply)(const Bf16Product &);
+    // AttentionKernels::softmax with the result in p as x, kTileSlots deep, zeros up to the next 32 slots behind n. keep: in s too.
+    void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state, bool keep,
+                    uint16_t *p);
+    bool (*finite)(const uint16_t *x, int64_t n);
+
+    // few_rows: queries as pack_few leaves them, and rows of keys as load_keys does. n: up to the next multiple of 16 all is written
+    // and read.
+    void (*pack_few)(const float *q, int64_t q_stride, int64_t rows, int64_t dim, uint16_t *out);
+    void (*dots_few)(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int64_t dim, float *s,
+                     int64_t s_stride, const Ahead &ahead);
+};
+
+const Bf16AttentionKernels *bf16_attention_kernels_avx512();
+const Bf16AttentionKernels *bf16_attention_kernels_amx();
+
+// NULL where the instruction set has none, or none that gains (choose.cpp).
+const Bf16AttentionKernels *bf16_attention_kernels(Isa isa);
+
+} // namespace keel_cpu
