@@ -83,7 +83,8 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.x_stride = a->x->stride[0];
     job.task.out_stride = a->out->stride[0];
     const bool quantized = is_quantized(w.type);
-    const bool few = job.m <= dot_rows_max, half_few = takes(ctx, w, ctx->linear->half_few),
+    const bool few = job.m <= dot_rows_max,
+               half_few = takes(ctx, w, ctx->linear->half_few) && w.cols >= ctx->linear->half_few_cols,
                half_many = takes(ctx, w, ctx->linear->half_many) && job.m > half_rows_max;
     const int64_t least = least_bf16_rows(ctx, w);
     job.path = least != 0 && job.m >= least                   ? Path::bf16

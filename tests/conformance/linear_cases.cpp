@@ -121,6 +121,15 @@ void matmul_grid(Suite &suite) {
             if (quick && m == 65) continue;
             matmul_case(suite, {m, n, k, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
         }
+        // rows longer than a backend may keep as f32, few and many of x; sums to add to
+        constexpr keel_dtype f32 = KEEL_DTYPE_F32;
+        for (const int64_t m : {1, 6, 3, 9}) {
+            if (quick && m % 3 == 0 && m != 6) continue;
+            matmul_case(suite,
+                        {m, 4 + m, 4128, w, f32, f32, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, {}, 1});
+        }
+        matmul_case(suite, {1, 8, 4160, w, f32, f32, 0, {}, 2, KEEL_JOIN_INTERLEAVE});
+        if (!is_block(w)) matmul_case(suite, {2, 7, 4101, w});
     }
 }
 
@@ -149,18 +158,11 @@ void matmul_forms(Suite &suite) {
             }
         }
         for (const float bad : {std::nanf(""), INFINITY}) {
-            matmul_case(suite, {1,
-                                40,
-                                64,
-                                w,
-                                KEEL_DTYPE_F32,
-                                KEEL_DTYPE_F32,
-                                0,
-                                {},
-                                1,
-                                KEEL_JOIN_ROWS,
-                                KEEL_USE_MATMUL,
-                                bad});
+            constexpr keel_dtype f32 = KEEL_DTYPE_F32;
+            for (const int64_t k : {64, 4128})
+                matmul_case(
+                    suite,
+                    {1, k == 64 ? 40 : 5, k, w, f32, f32, 0, {}, 1, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, bad});
             matmul_case(suite, {9,
                                 40,
                                 64,

@@ -113,9 +113,12 @@ struct LinearKernels {
     void (*matmul_dot)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
     // Products of 16 bits summed in f32, for row-major weights of the types (bits: 1 << WeightType) in half_few and half_many; 0 and NULL
     // where the instruction set has none. round_half rounds a row of n elements to f16 or bf16 and pads it with zeros.
-    uint32_t half_few, half_many;
+    // half_few_cols: what columns are the least that half_few is for.
+    uint32_t half_few;
+    int64_t half_few_cols;
+    uint32_t half_many;
     void (*round_half)(WeightType to, const float *x, int64_t n, int64_t padded, uint16_t *out, float *scale);
-    // Few rows of x, rounded to the weight's type: rows n0..n1-1, each read once.
+    // Few rows of x, rounded to 16 bits: rows n0..n1-1, each read once.
     void (*matmul_half_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
     // Many rows of x, rounded to bf16: rows n0..n1-1, n0 a multiple of half_tile_rows.
     void (*matmul_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);

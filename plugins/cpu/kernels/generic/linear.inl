@@ -4,8 +4,13 @@
 #include "unpack_k.inl"
 
 #include "matmul_dot.inl"
+#if !defined(KEEL_CPU_SCALAR_KERNELS)
+#include "round_f16.inl"
+#endif
 #if defined(KEEL_ARM_LEVEL)
 #include "matmul_half_arm.inl"
+#elif !defined(KEEL_CPU_SCALAR_KERNELS)
+#include "matmul_half_x86.inl"
 #endif
 
 #include "unpack.inl"
@@ -23,14 +28,16 @@ static const LinearKernels linear_table = {
     .quantize = quantize,
     .matmul_int8 = matmul_int8,
     .matmul_dot = matmul_dot,
-#if defined(KEEL_ARM_LEVEL)
+#if !defined(KEEL_CPU_SCALAR_KERNELS)
     .half_few = half_few,
+    .half_few_cols = half_few_cols,
     .half_many = half_many,
     .round_half = round_half,
     .matmul_half_few = matmul_half_few,
     .matmul_half_many = matmul_half_many,
 #else
     .half_few = 0,
+    .half_few_cols = 0,
     .half_many = 0,
     .round_half = nullptr,
     .matmul_half_few = nullptr,

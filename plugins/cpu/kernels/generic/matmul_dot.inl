@@ -39,8 +39,24 @@ KEEL_SIMD float one_weight(const uint8_t *p) {
     }
 }
 
-template <WeightType T, int M>
-KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float *y) {
+// x is f32, or f16 where it would not fit the nearest cache otherwise.
+KEEL_SIMD F load_x(const float *x) {
+    return load(x);
+}
+KEEL_SIMD float one_x(const float *x) {
+    return *x;
+}
+#if !defined(KEEL_CPU_SCALAR_KERNELS)
+KEEL_SIMD F load_x(const uint16_t *x) {
+    return load_f16(x);
+}
+KEEL_SIMD float one_x(const uint16_t *x) {
+    return f16_to_f32(*x);
+}
+#endif
+
+template <WeightType T, int M, class X>
+KEEL_SIMD void dot_row(const uint8_t *w, const X *const *x, int64_t k, float *y) {
     constexpr int64_t size = element_bytes<T>;
     // Independent sums hide the latency of a multiply-add. One cache line a turn, and no prefetch of our own: the hardware's follows a
     // row read front to back better than it follows several lines at once or lines that instructions ask for.
@@ -61,14 +77,14 @@ KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float
             const F v = load_weights<T>(p + c * W * size);
             KEEL_UNROLL
             for (int m = 0; m < M; ++m)
-                sum[m][c] = fma(v, load(x[m] + i + c * W), sum[m][c]);
+                sum[m][c] = fma(v, load_x(x[m] + i + c * W), sum[m][c]);
         }
     }
     for (; i + W <= k; i += W) {
         const F v = load_weights<T>(w + i * size);
         KEEL_UNROLL
         for (int m = 0; m < M; ++m)
-            sum[m][0] = fma(v, load(x[m] + i), sum[m][0]);
+            sum[m][0] = fma(v, load_x(x[m] + i), sum[m][0]);
     }
     KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
@@ -80,7 +96,7 @@ KEEL_SIMD void dot_row(const uint8_t *w, const float *const *x, int64_t k, float
     for (; i < k; ++i)
         KEEL_UNROLL
     for (int m = 0; m < M; ++m)
-        y[m] += one_weight<T>(w + i * size) * x[m][i];
+        y[m] += one_weight<T>(w + i * size) * one_x(x[m] + i);
 }
 
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
@@ -89,8 +105,8 @@ template <int M>
 constexpr int rows_together = W == 16 && M > 4 ? 3 : 1;
 
 // y[M][N] of N rows of W: whole vectors of one chain each.
-template <WeightType T, int M, int N>
-KEEL_SIMD void dot_block(const uint8_t *const *w, const float *const *x, int64_t k, float (*y)[N]) {
+template <WeightType T, int M, int N, class X>
+KEEL_SIMD void dot_block(const uint8_t *const *w, const X *const *x, int64_t k, float (*y)[N]) {
     constexpr int64_t size = element_bytes<T>;
     F sum[M][N];
     KEEL_UNROLL
@@ -106,7 +122,7 @@ KEEL_SIMD void dot_block(const uint8_t *const *w, const float *const *x, int64_t
             v[n] = load_weights<T>(w[n] + i * size);
         KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
-            const F a = load(x[m] + i);
+            const F a = load_x(x[m] + i);
             KEEL_UNROLL
             for (int n = 0; n < N; ++n)
                 sum[m][n] = fma(v[n], a, sum[m][n]);
@@ -120,20 +136,35 @@ KEEL_SIMD void dot_block(const uint8_t *const *w, const float *const *x, int64_t
     for (; i < k; ++i)
         for (int m = 0; m < M; ++m)
             for (int n = 0; n < N; ++n)
-                y[m][n] += one_weight<T>(w[n] + i * size) * x[m][i];
+                y[m][n] += one_weight<T>(w[n] + i * size) * one_x(x[m] + i);
 }
 #endif
 
+template <class X>
+KEEL_SIMD const X *row_of_x(const MatmulTask &t, int64_t m) {
+    if constexpr (sizeof(X) == 2)
+        return t.half.data + m * t.half.stride;
+    else
+        return reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + m * t.x_stride);
+}
+
 // Rows n0..n1-1 times x's rows m0..m0+M-1.
-template <WeightType T, int M>
+template <WeightType T, int M, class X>
 static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
-    const float *x[M];
-    float *out[M];
+    const X *x[M];
+    float *out[M], scale[M];
     for (int m = 0; m < M; ++m) {
-        x[m] =
-            reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride);
+        x[m] = row_of_x<X>(t, m0 + m);
         out[m] = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride);
+        scale[m] = sizeof(X) == 2 ? t.half.scale[m0 + m] : 1.0f;
     }
+    // y[0..count): of rows of W from n on
+    const auto finish = [&](int m, int64_t n, float *y, int64_t count) {
+        if constexpr (sizeof(X) == 2)
+            for (int64_t i = 0; i < count; ++i)
+                y[i] *= scale[m];
+        finish_group(y, t.bias != nullptr ? t.bias + n : nullptr, t.accumulate, out[m] + n, count);
+    };
     int64_t n = n0;
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
     if constexpr (constexpr int N = rows_together<M>; N > 1)
@@ -144,7 +175,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
                 w[i] = row_of(t.w, n + i);
             dot_block<T, M, N>(w, x, t.w.cols, y);
             for (int m = 0; m < M; ++m)
-                finish_group(y[m], t.bias != nullptr ? t.bias + n : nullptr, t.accumulate, out[m] + n, N);
+                finish(m, n, y[m], N);
         }
 #endif
     // Rows that alternate between sources (gate and up) source by source: taken in turns, each row would be a stream of its own, which cost
@@ -155,36 +186,36 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
             float y[M];
             dot_row<T, M>(row_of(t.w, i), x, t.w.cols, y);
             for (int m = 0; m < M; ++m)
-                finish_group(&y[m], t.bias != nullptr ? t.bias + i : nullptr, t.accumulate, out[m] + i, 1);
+                finish(m, i, &y[m], 1);
         }
 }
 
 // The last rows of x, M of them at most.
-template <WeightType T, int M>
+template <WeightType T, int M, class X>
 static void dot_rest(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m, int64_t rows) {
     if constexpr (M > 0) {
         if (rows == M)
-            dot_rows<T, M>(t, n0, n1, m);
+            dot_rows<T, M, X>(t, n0, n1, m);
         else
-            dot_rest<T, M - 1>(t, n0, n1, m, rows);
+            dot_rest<T, M - 1, X>(t, n0, n1, m, rows);
     }
 }
 
-template <WeightType T>
+template <WeightType T, int most, class X>
 static void dot_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
     int64_t m = m0;
-    for (; m + 8 <= m1; m += 8)
-        dot_rows<T, 8>(t, n0, n1, m);
-    dot_rest<T, 7>(t, n0, n1, m, m1 - m);
+    for (; m + most <= m1; m += most)
+        dot_rows<T, most, X>(t, n0, n1, m);
+    dot_rest<T, most - 1, X>(t, n0, n1, m, m1 - m);
 }
 
 static void matmul_dot(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
     if (t.w.type == WeightType::f32)
-        dot_all<WeightType::f32>(t, n0, n1, m0, m1);
+        dot_all<WeightType::f32, 8, float>(t, n0, n1, m0, m1);
     else if (t.w.type == WeightType::f16)
-        dot_all<WeightType::f16>(t, n0, n1, m0, m1);
+        dot_all<WeightType::f16, 8, float>(t, n0, n1, m0, m1);
     else
-        dot_all<WeightType::bf16>(t, n0, n1, m0, m1);
+        dot_all<WeightType::bf16, 8, float>(t, n0, n1, m0, m1);
 }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

@@ -10,51 +10,26 @@ constexpr uint32_t type_bit(WeightType t) {
 #if KEEL_ARM_LEVEL < KEEL_ARM_FP16
 
 constexpr uint32_t half_few = 0, half_many = 0;
+constexpr int64_t half_few_cols = 0;
 constexpr auto round_half = nullptr;
 constexpr auto matmul_half_few = nullptr;
 constexpr auto matmul_half_many = nullptr;
 
 #else
 
+constexpr int64_t half_few_cols = 0; // twice the products of f32 in an instruction, however short the row
 constexpr uint32_t half_few =
     type_bit(WeightType::f16) | (KEEL_ARM_LEVEL >= KEEL_ARM_I8MM ? type_bit(WeightType::bf16) : 0);
 
-// A power of two that brings x below 2, so that f16 can hold it. A NaN or an infinity stays one whatever the scale.
-KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
-    float32x4_t largest = vdupq_n_f32(0.0f);
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        largest = vmaxnmq_f32(largest, vabsq_f32(vld1q_f32(x + i)));
-    float most = vmaxvq_f32(largest);
-    for (; i < n; ++i)
-        most = __builtin_fabsf(x[i]) > most ? __builtin_fabsf(x[i]) : most;
-    uint32_t bits;
-    memcpy(&bits, &most, 4);
-    const uint32_t exponent = bits >> 23;
-    if (exponent == 0 || exponent == 255) return 1.0f;
-    bits = (exponent < 253 ? exponent : 253) << 23; // its inverse is a normal number too
-    float scale;
-    memcpy(&scale, &bits, 4);
-    return scale;
-}
-
 static void round_half(WeightType type, const float *x, int64_t n, int64_t padded, uint16_t *out,
                        float *scale) {
+    if (type == WeightType::f16) return round_f16(x, n, padded, out, scale);
+    *scale = 1.0f;
     int64_t i = 0;
-    if (type == WeightType::f16) {
-        *scale = scale_for_f16(x, n);
-        const float inverse = 1.0f / *scale;
-        for (; i + W <= n; i += W)
-            store_f16(out + i, mul(load(x + i), set1(inverse)));
-        for (; i < n; ++i)
-            out[i] = f32_to_f16(x[i] * inverse);
-    } else {
-        *scale = 1.0f;
-        for (; i + W <= n; i += W)
-            store_bf16(out + i, load(x + i));
-        for (; i < n; ++i)
-            out[i] = f32_to_bf16(x[i]);
-    }
+    for (; i + W <= n; i += W)
+        store_bf16(out + i, load(x + i));
+    for (; i < n; ++i)
+        out[i] = f32_to_bf16(x[i]);
     for (; i < padded; ++i)
         out[i] = 0;
 }
@@ -84,17 +59,17 @@ static void half_row(const uint8_t *w, const uint16_t *const *x, int64_t k, floa
     KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         KEEL_UNROLL
-        for (int c = 0; c < chains; ++c)
-            sum[m][c] = vdupq_n_f32(0);
+    for (int c = 0; c < chains; ++c)
+        sum[m][c] = vdupq_n_f32(0);
     int64_t i = 0;
     for (; i + 8 * chains <= k; i += 8 * chains)
         KEEL_UNROLL
-        for (int c = 0; c < chains; ++c) {
-            const uint16x8_t v = vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i) + 8 * c);
-            KEEL_UNROLL
-            for (int m = 0; m < M; ++m)
-                sum[m][c] = add_half<T>(sum[m][c], v, vld1q_u16(x[m] + i + 8 * c));
-        }
+    for (int c = 0; c < chains; ++c) {
+        const uint16x8_t v = vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i) + 8 * c);
+        KEEL_UNROLL
+        for (int m = 0; m < M; ++m)
+            sum[m][c] = add_half<T>(sum[m][c], v, vld1q_u16(x[m] + i + 8 * c));
+    }
     for (; i < k; i += 8) {
         const uint16x8_t v = k - i >= 8 ? vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i))
                                         : load_rest(w + 2 * i, k - i);
@@ -211,8 +186,8 @@ static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0,
     KEEL_UNROLL
     for (int p = 0; p < P; ++p)
         KEEL_UNROLL
-        for (int r = 0; r < 4; ++r)
-            sum[p][r] = vdupq_n_f32(0);
+    for (int r = 0; r < 4; ++r)
+        sum[p][r] = vdupq_n_f32(0);
     for (int64_t i = 0; i < k; i += 8, packed += 64) {
         uint16x8_t low[P], high[P];
         KEEL_UNROLL

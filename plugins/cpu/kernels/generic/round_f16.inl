@@ -1,0 +1,36 @@
+// Activations rounded to f16 for products with 16-bit weights.
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
+// A power of two that brings x below 2, so that f16 can hold it. A NaN or an infinity stays one whatever the scale.
+KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
+    F largest = zero();
+    int64_t i = 0;
+    for (; i + W <= n; i += W)
+        largest = max(abs(load(x + i)), largest); // a NaN in the first leaves the second
+    float most = reduce_max(largest);
+    for (; i < n; ++i)
+        most = __builtin_fabsf(x[i]) > most ? __builtin_fabsf(x[i]) : most;
+    uint32_t bits;
+    memcpy(&bits, &most, 4);
+    const uint32_t exponent = bits >> 23;
+    if (exponent == 0 || exponent == 255) return 1.0f;
+    bits = (exponent < 253 ? exponent : 253) << 23; // its inverse is a normal number too
+    float scale;
+    memcpy(&scale, &bits, 4);
+    return scale;
+}
+
+// x = scale * out, n elements and zeros up to `padded`.
+KEEL_SIMD void round_f16(const float *x, int64_t n, int64_t padded, uint16_t *out, float *scale) {
+    *scale = scale_for_f16(x, n);
+    const float inverse = 1.0f / *scale;
+    int64_t i = 0;
+    for (; i + W <= n; i += W)
+        store_f16(out + i, mul(load(x + i), set1(inverse)));
+    for (; i < n; ++i)
+        out[i] = f32_to_f16(x[i] * inverse);
+    for (; i < padded; ++i)
+        out[i] = 0;
+}
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE
