@@ -13,7 +13,7 @@ constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while w
 constexpr int64_t dot_rows_max = 8;        // more rows of x than this are worth unpacking panels for
 constexpr int64_t half_rows_max = 6;       // and more than this, in products of 16 bits, tiles of them
 
-enum class Path { int8, dot, half_few, half_many, bf16, panel };
+enum class Path { int8, dot, half_few, half_many, bf16_few, bf16, panel };
 
 // What a matmul does and how its work is cut.
 struct Matmul {
@@ -27,6 +27,10 @@ struct Matmul {
 
 constexpr bool is_half(Path p) { // rounded rows with their scales behind them
     return p == Path::half_few || p == Path::half_many;
+}
+
+constexpr bool is_bf16(Path p) { // x packed, rounded to bf16
+    return p == Path::bf16 || p == Path::bf16_few;
 }
 
 constexpr int64_t round_up(int64_t x, int64_t to) {
@@ -87,23 +91,26 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
                half_few = takes(ctx, w, ctx->linear->half_few) && w.cols >= ctx->linear->half_few_cols,
                half_many = takes(ctx, w, ctx->linear->half_many) && job.m > half_rows_max;
     const int64_t least = least_bf16_rows(ctx, w);
-    job.path = least != 0 && job.m >= least                   ? Path::bf16
-               : w.layout == Layout::interleaved && ctx->fast ? Path::int8
-               : half_few && job.m <= half_rows_max           ? Path::half_few
-               : half_many                                    ? Path::half_many
-               : few && !quantized                            ? Path::dot
-                                                              : Path::panel;
+    const bool bf16 = least != 0 && job.m >= least;
+    job.path = bf16 && !quantized && job.m <= ctx->bf16->few_rows ? Path::bf16_few
+               : bf16                                             ? Path::bf16
+               : w.layout == Layout::interleaved && ctx->fast     ? Path::int8
+               : half_few && job.m <= half_rows_max               ? Path::half_few
+               : half_many                                        ? Path::half_many
+               : few && !quantized                                ? Path::dot
+                                                                  : Path::panel;
     job.unit = job.path == Path::int8                                ? ctx->linear->group
                : job.path == Path::dot || job.path == Path::half_few ? 1
                : job.path == Path::half_many                         ? half_tile_rows
                : job.path == Path::bf16                              ? bf16_unit
+               : job.path == Path::bf16_few                          ? few_unit
                                                                      : ctx->linear->panel;
     // A plan serves smaller m too, which may take another path.
     if (job.path == Path::int8)
         job.quantized_bytes = quantized_bytes(job, job.m);
     else if (job.path == Path::bf16 && w.layout == Layout::interleaved)
         job.quantized_bytes = quantized_bytes(job, least - 1);
-    if (job.path == Path::bf16) job.bf16_bytes = bf16_bytes(ctx, job);
+    if (is_bf16(job.path)) job.bf16_bytes = bf16_bytes(ctx, job);
     if (is_half(job.path))
         job.half_bytes = half_bytes(job, job.m);
     else if (half_few)
@@ -113,7 +120,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
 }
 
 uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
-    if (job.path == Path::bf16) {
+    if (is_bf16(job.path)) {
         // least_rows is small: what fewer rows take beside it is mostly less
         const int64_t few = job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
         const int64_t panels = job.panel_bytes * static_cast<int64_t>(ctx->threads),
@@ -180,6 +187,8 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
         return kernels.matmul_half_few(job.task, n0, n1, m0, m1);
     case Path::half_many:
         return kernels.matmul_half_many(job.task, n0, n1, m0, m1);
+    case Path::bf16_few:
+        return ctx->bf16->matmul_few(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, job.m);
     case Path::bf16:
         return ctx->bf16->matmul(
             job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
@@ -196,7 +205,7 @@ void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range r
     for (int64_t m = rows.begin; m < rows.end; ++m) {
         const float *x = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
                                                          m * job.task.x_stride);
-        if (job.path == Path::bf16) {
+        if (is_bf16(job.path)) {
             const int64_t together = ctx->bf16->x_rows, block = together * round_up(k, 32);
             ctx->bf16->pack_x(
                 x, k, reinterpret_cast<uint16_t *>(memory) + m / together * block + m % together * 32);
@@ -221,7 +230,7 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
     // What fewer rows than the plan's would be rounded for says fast, too: the plan is theirs as well.
-    const bool bf16 = job.path == Path::bf16, rounds = bf16 || job.path == Path::int8 || job.half_bytes != 0;
+    const bool bf16 = is_bf16(job.path), rounds = bf16 || job.path == Path::int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),
                 bf16 ? ctx->bf16->isa : ctx->linear->isa, rounds ? "fast" : "exact");
     return KEEL_OK;
@@ -244,7 +253,7 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
 
     const Cut c = cut(ctx, job);
     const int64_t k = job.task.w.cols;
-    const bool rounds = job.path == Path::int8 || job.path == Path::bf16 || is_half(job.path),
+    const bool rounds = job.path == Path::int8 || is_bf16(job.path) || is_half(job.path),
                round_first = rounds && job.m < 4;
     if (round_first) round_rows(ctx, job, memory, {0, job.m});
     const uint64_t products =

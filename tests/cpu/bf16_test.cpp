@@ -138,7 +138,8 @@ TEST_CASE("products in bf16 are right on either side of every block that they ar
             // bf16 holds 8 bits: a side that is rounded is off by 2^-8 of itself at most
             const double bound = dtype == KEEL_DTYPE_F16 ? 8e-3 : 4e-3;
             INFO(v.word << ' ' << keel_dtype_name(dtype));
-            for (int64_t m : {5, 12, 13, 16, 17, 31, 32, 33, 49}) // blocks of x: 12 rows; 16 and 32
+            for (int64_t m :
+                 {5, 7, 8, 9, 11, 12, 13, 16, 17, 31, 32, 33, 49}) // blocks of x: 12 rows; 16 and 32
                 CHECK(worst_of(v, dtype, m, 33, 70) <= bound);
             for (int64_t n :
                  {15, 16, 31, 32, 63, 65, 255, 257, 288}) // panels, pairs of them, what a call takes
@@ -146,6 +147,8 @@ TEST_CASE("products in bf16 are right on either side of every block that they ar
             for (int64_t k :
                  {1, 31, 32, 33, 511, 512, 513, 1023, 1024, 1025}) // tiles, what is unpacked at a time
                 CHECK(worst_of(v, dtype, 18, 17, k) <= bound);
+            for (int64_t k : {1, 32, 33, 300}) // few rows of x
+                CHECK(worst_of(v, dtype, 8, 53, k) <= bound);
         }
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 26, 96, 2100) <= 4e-3); // whole tiles, added to those before
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3);  // more rows than x is cut at

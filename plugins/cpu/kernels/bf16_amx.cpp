@@ -7,7 +7,7 @@
 
 namespace keel_cpu::amx {
 constexpr int64_t x_rows = 16;
-constexpr int64_t block = 256;
+constexpr int64_t block_rows = 256;
 constexpr int64_t depth = 512; // two blocks of x stay in the first cache
 } // namespace keel_cpu::amx
 
@@ -133,10 +133,12 @@ static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, in
 static const Bf16Kernels table = {
     .isa = isa_word,
     .least_rows = {0, 5, 5, 16, 16, 16, 16, 16},
-    .block = block,
+    .block = block_rows,
     .x_rows = x_rows,
     .pack_x = pack_x,
     .matmul = matmul_bf16,
+    .few_rows = 0,
+    .matmul_few = nullptr,
 };
 
 } // namespace keel_cpu::amx

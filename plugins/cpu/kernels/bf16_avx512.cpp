@@ -3,12 +3,20 @@
 #include "bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-constexpr int64_t x_rows = 12;  // times two vectors of W's rows: 24 chains of sums, 3 registers for operands
-constexpr int64_t block = 64;   // small: the last tasks of an op end at about the same time
-constexpr int64_t depth = 1024; // long runs: a tile of out is touched once for so many columns
+constexpr int64_t x_rows = 12; // times two vectors of W's rows: 24 chains of sums, 3 registers for operands
+constexpr int64_t block_rows = 64; // small: the last tasks of an op end at about the same time
+constexpr int64_t depth = 1024;    // long runs: a tile of out is touched once for so many columns
 } // namespace keel_cpu::avx512bf16
 
+#if defined(__clang__)
+#define KEEL_WHOLE _Pragma("clang loop unroll(full)")
+#else
+#define KEEL_WHOLE _Pragma("GCC unroll 16") // else sums would go through memory, one by one
+#endif
+
 #include "generic/matmul_bf16.inl"
+
+#include "bf16_few.inl"
 
 namespace keel_cpu::avx512bf16 {
 
@@ -17,12 +25,6 @@ KEEL_SIMD F dot_pairs(F sum, const uint16_t *x, I w) {
     memcpy(&pair, x, 4);
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)w);
 }
-
-#if defined(__clang__)
-#define KEEL_WHOLE _Pragma("clang loop unroll(full)")
-#else
-#define KEEL_WHOLE _Pragma("GCC unroll 16") // else sums would go through memory, one by one
-#endif
 
 // M rows of x with P panels: the sums of one slab, added to what is there.
 template <int M, int P>
@@ -98,10 +100,12 @@ static const Bf16Kernels table = {
     .isa = isa_word,
     // bytes are multiplied faster than they are unpacked: q8_0 and q4_0 stay with VNNI
     .least_rows = {0, 5, 5, 0, 0},
-    .block = block,
+    .block = block_rows,
     .x_rows = x_rows,
     .pack_x = pack_x,
     .matmul = matmul_bf16,
+    .few_rows = few_rows,
+    .matmul_few = matmul_few,
 };
 
 } // namespace keel_cpu::avx512bf16

@@ -1,4 +1,4 @@
-// Packing and blocking of the bf16 products. The including file has x_rows, block (rows of W in a call), depth (columns unpacked
+// Packing and blocking of the bf16 products. The including file has x_rows, block_rows (rows of W in a call), depth (columns unpacked
 // at a time, whole blocks of the K types) and multiply_block().
 #include "../bf16.hpp"
 #include "pack_k.inl"
@@ -6,7 +6,7 @@
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t panel_stride = 16 * depth; // elements from one panel of 16 rows to the next
-static_assert(block % bf16_unit == 0 && depth % 256 == 0 && 2 * block * depth <= bf16_panel_bytes);
+static_assert(block_rows % bf16_unit == 0 && depth % 256 == 0 && 2 * block_rows * depth <= bf16_panel_bytes);
 
 static void pack_x(const float *x, int64_t k, uint16_t *out) {
     int64_t i = 0;
