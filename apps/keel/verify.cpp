@@ -33,6 +33,7 @@ class Job {
     void work() {
         for (size_t i = next_++; i < source_.tensors().size() && !interrupted(); i = next_++) {
             const TensorInfo &tensor = source_.tensors()[i];
+            if (source_.block(tensor) != nullptr) continue;
             try {
                 const TensorCheck check = check_tensor(source_, tensor);
                 if (check.first_not_finite) {
@@ -82,8 +83,11 @@ Verification verify_weights(const ModelSource &source) {
     check_interrupt();
     Verification v;
     v.bad = job.result();
-    v.tensors = source.tensors().size();
-    v.bytes = source.total_bytes();
+    for (const TensorInfo &tensor : source.tensors()) {
+        const bool is_kept = source.block(tensor) != nullptr;
+        ++(is_kept ? v.kept : v.tensors);
+        if (!is_kept) v.bytes += tensor.bytes;
+    }
     v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return v;
 }

@@ -11,12 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t alignment = 32; // what files have that name none
-
-uint64_t aligned(uint64_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-}
-
 template <typename T>
 void append(std::string &to, T value) {
     to.append(reinterpret_cast<const char *>(&value), sizeof value);
@@ -120,6 +114,17 @@ void GgufWriter::put(const void *data, uint64_t bytes) {
     out_->write({static_cast<const std::byte *>(data), static_cast<size_t>(bytes)});
 }
 
+void GgufWriter::align(uint32_t bytes) {
+    alignment_ = bytes;
+    add("general.alignment", bytes);
+}
+
+void GgufWriter::pad(uint64_t bytes) {
+    const std::array<char, 4096> zeros{};
+    for (; bytes > 0; bytes -= std::min<uint64_t>(bytes, zeros.size()))
+        put(zeros.data(), std::min<uint64_t>(bytes, zeros.size()));
+}
+
 void GgufWriter::begin() {
     out_.emplace(target_, NewFile::Readers::as_usual);
     std::string head = "GGUF";
@@ -129,8 +134,7 @@ void GgufWriter::begin() {
     put(head.data(), head.size());
     put(metadata_.data(), metadata_.size());
     put(infos_.data(), infos_.size());
-    const std::array<char, alignment> zeros{};
-    put(zeros.data(), aligned(header_bytes()) - header_bytes());
+    pad(aligned(header_bytes()) - header_bytes());
 }
 
 void GgufWriter::write(std::span<const std::byte> data) {
@@ -143,8 +147,7 @@ void GgufWriter::write(std::span<const std::byte> data) {
         data = data.subspan(piece);
         written_ += piece;
         if (written_ < tensor.bytes) continue;
-        const std::array<char, alignment> zeros{};
-        put(zeros.data(), aligned(tensor.bytes) - tensor.bytes);
+        pad(aligned(tensor.bytes) - tensor.bytes);
         written_ = 0;
         ++next_;
     }

@@ -3,7 +3,10 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "format/ggml_blocks.hpp"
+#include "model/gguf_layout.hpp"
 #include "model/gguf_model.hpp"
+
+#include <unordered_set>
 
 namespace keel::gguf {
 namespace {
@@ -11,29 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t max_parts = 999;
-
-keel_dtype keel_type(uint32_t ggml_type) {
-    switch (ggml_type) {
-    case ggml::f32:
-        return KEEL_DTYPE_F32;
-    case ggml::f16:
-        return KEEL_DTYPE_F16;
-    case ggml::bf16:
-        return KEEL_DTYPE_BF16;
-    case ggml::q8_0:
-        return KEEL_DTYPE_Q8_0;
-    case ggml::q4_0:
-        return KEEL_DTYPE_Q4_0;
-    case ggml::q4_k:
-        return KEEL_DTYPE_Q4_K;
-    case ggml::q5_k:
-        return KEEL_DTYPE_Q5_K;
-    case ggml::q6_k:
-        return KEEL_DTYPE_Q6_K;
-    default:
-        return KEEL_DTYPE_NONE;
-    }
-}
 
 // The heads whose rows are interleaved in a tensor of that name.
 int64_t interleaved_heads(const ModelConfig &config, std::string_view name) {
@@ -97,8 +77,12 @@ GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
 void add_file(const GgufFile &file, ModelSource::Parts &parts) {
     const auto index = static_cast<uint32_t>(parts.files.size());
     parts.files.push_back(file.mapping());
-    for (const GgufTensor &tensor : file.tensors())
-        parts.tensors.push_back(tensor_info(tensor, parts.config, index));
+    const std::vector<std::string> blocks = read_layout(file, index, parts);
+    const std::unordered_set<std::string> are_blocks(blocks.begin(), blocks.end());
+    for (const GgufTensor &tensor : file.tensors()) {
+        if (!are_blocks.contains(tensor.name))
+            parts.tensors.push_back(tensor_info(tensor, parts.config, index));
+    }
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "model/weights.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "model/model_tensors.hpp"
@@ -10,6 +11,36 @@
 #include <set>
 
 namespace keel {
+
+std::shared_ptr<PageBuffer> ConversionMemory::take(uint64_t bytes, const std::string &what) {
+    for (const auto &buffer : buffers_) {
+        if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
+    }
+    constexpr size_t most = 8; // parts of a weight at once; what a device reads in place is forgotten
+    std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; }); // too small
+    if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
+    return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
+}
+
+WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
+                           keel_dtype dtype, const ParallelFor &parallel, ConversionMemory *reused) {
+    const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+    const MappedFile &file = source->file(tensor);
+    if (source->in_place(tensor, dtype)) {
+        return {source, file.bytes().data(), file.size(), tensor.offset, dtype, rows, cols};
+    }
+    const std::string what = fmt::format("{}: {}", file.path(), tensor.name);
+    if (cols % keel_dtype_block(dtype) != 0) {
+        throw_error(ErrorKind::input, "{}: rows of {} elements cannot be {}: not a multiple of {}", what,
+                    cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
+    }
+    const uint64_t size =
+        static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols));
+    auto memory = reused != nullptr ? reused->take(size, what) : std::make_shared<PageBuffer>(size, what);
+    source->convert(tensor, dtype, memory->data(), parallel);
+    const void *data = memory->data();
+    return {std::shared_ptr<const void>(memory, data), data, size, 0, dtype, rows, cols};
+}
 
 // Takes tensors out of the source one after the other, in the order of the layers.
 class ModelWeights::Loader {
@@ -40,22 +71,28 @@ class ModelWeights::Loader {
             log().warn("{}: a split network's parts end within {}'s blocks; it is held as {}", name,
                        tensors.front()->dtype_name, keel_dtype_name(dtype));
         }
-        const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, slice, cut] {
+        // A fallback may ask when this loader, and its memory, is gone.
+        const std::weak_ptr<ConversionMemory> reused = memory_;
+        const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, slice, cut,
+                           reused] {
             std::vector<WeightSource> sources;
+            const auto memory = reused.lock();
             for (const TensorInfo *tensor : tensors) {
-                sources.push_back(take(source, *tensor, dtype, parallel));
+                sources.push_back(matrix_source(source, *tensor, dtype, parallel, memory.get()));
                 if (slice) sources.back() = sliced(sources.back(), *slice, cut, tensor->name);
             }
             return sources;
         };
         if (slice && cut == Cut::rows) rows = slice->count() * std::ssize(tensors);
         const int64_t width = slice && cut == Cut::columns ? slice->count() : cols;
-        auto weight =
-            std::make_unique<Weight>(name, dtype, rows, width, make, KEEL_JOIN_ROWS, use, options_.max_m);
+        auto weight = is_kept(tensors) ? kept_matrix(name, tensors, dtype, use, slice.has_value())
+                                       : std::make_unique<Weight>(name, dtype, rows, width, make,
+                                                                  KEEL_JOIN_ROWS, use, options_.max_m);
         weight->prepare(executor_.device());
         // Pages of the file that nobody reads in place go back to the system.
         for (const TensorInfo *tensor : tensors) {
-            if (!weight->sources_needed() || !source_->in_place(*tensor, dtype)) source_->drop(*tensor);
+            const bool in_file = source_->in_place(*tensor, dtype) || source_->block(*tensor) != nullptr;
+            if (!weight->sources_needed() || !in_file) source_->drop(*tensor);
             advance(tensor->bytes);
         }
         return weight;
@@ -162,25 +199,39 @@ class ModelWeights::Loader {
                 slice.count()};
     }
 
-    // The tensor in place in its mapping, or converted into memory of its own.
-    static WeightSource take(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
-                             keel_dtype dtype, const ParallelFor &parallel) {
-        const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
-        const MappedFile &file = source->file(tensor);
-        if (source->in_place(tensor, dtype)) {
-            return {source, file.bytes().data(), file.size(), tensor.offset, dtype, rows, cols};
+    static bool is_kept(const std::vector<const TensorInfo *> &tensors) {
+        return std::any_of(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
+    }
+
+    // Matrices that the file keeps as a backend laid them out: all of one block, and nothing else will do.
+    std::unique_ptr<Weight> kept_matrix(const std::string &name,
+                                        const std::vector<const TensorInfo *> &tensors, keel_dtype dtype,
+                                        uint32_t use, bool is_sliced) const {
+        const TensorInfo &first =
+            **std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
+        const KeptBlock &block = *source_->block(first);
+        const MappedFile &file = source_->file(first);
+        const std::string place = fmt::format("{}: '{}'", file.path(), printable(block.stored_name));
+        const auto refuse = [&](const std::string &why) {
+            throw_error(ErrorKind::input, "{}: laid out as '{}': {}; use the file that it was made from",
+                        place, block.layout, why);
+        };
+        KeptWeight kept{source_,     file.bytes().data(), file.size(), block.offset,
+                        block.bytes, block.layout,        {},          place};
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            if (i >= block.tensors.size() || tensors[i]->name != block.tensors[i])
+                refuse(fmt::format("other matrices stand together in it than in {}", name));
+            kept.rows.push_back(tensors[i]->shape[0]);
         }
-        const std::string what = fmt::format("{}: {}", file.path(), tensor.name);
-        if (cols % keel_dtype_block(dtype) != 0) {
-            throw_error(ErrorKind::input, "{}: rows of {} elements cannot be {}: not a multiple of {}", what,
-                        cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
-        }
-        const uint64_t size =
-            static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols));
-        auto memory = std::make_shared<PageBuffer>(size, what);
-        source->convert(tensor, dtype, memory->data(), parallel);
-        const void *data = memory->data();
-        return {std::shared_ptr<const void>(memory, data), data, size, 0, dtype, rows, cols};
+        if (tensors.size() != block.tensors.size())
+            refuse(fmt::format("more matrices stand together in it than in {}", name));
+        if (is_sliced) refuse("a part of its rows or columns cannot be taken (hybrid.ffn_split)");
+        if (dtype != first.dtype)
+            refuse(
+                fmt::format("its weights are {} and cannot become {} (model.weights, or the backend takes no "
+                            "such weights)",
+                            keel_dtype_name(first.dtype), keel_dtype_name(dtype)));
+        return std::make_unique<Weight>(name, dtype, first.shape[1], std::move(kept), use, options_.max_m);
     }
 
     void advance(uint64_t bytes) {
@@ -192,6 +243,7 @@ class ModelWeights::Loader {
     std::shared_ptr<const ModelSource> source_;
     const LoadOptions &options_;
     uint64_t total_, done_ = 0;
+    std::shared_ptr<ConversionMemory> memory_ = std::make_shared<ConversionMemory>();
 };
 
 std::vector<Weight *> LayerWeights::matrices() const {

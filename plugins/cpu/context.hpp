@@ -29,7 +29,8 @@ struct keel_ctx {
     const keel_cpu::Bf16Kernels *bf16 = nullptr; // for many rows, where compute is fast; NULL: none
     const keel_cpu::Bf16AttentionKernels *bf16_attention = nullptr; // where compute is fast; NULL: none
 
-    keel_cpu::Memory scratch; // shared by all ops: they run one after the other
+    keel_cpu::Memory scratch;             // shared by all ops: they run one after the other
+    keel_cpu::WeightSlab *slab = nullptr; // that weights are cut from now; weights own it
     uint64_t buffer_bytes = 0, weight_bytes = 0;
     uint64_t ticket = 0; // the last one given
 };

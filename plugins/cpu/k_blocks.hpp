@@ -36,7 +36,7 @@ struct KBlock {
 };
 void arrange_k_block(WeightType type, const uint8_t *block, KBlock &out);
 
-// Rows g * group .. of a row-major weight as one group; rows beyond the last are zero.
-void repack_k_group(const WeightView &from, int64_t group, int64_t g, uint8_t *out);
+// The block that an arranged one was made from.
+void restore_k_block(WeightType type, const KBlock &in, uint8_t *block);
 
 } // namespace keel_cpu

@@ -1,7 +1,7 @@
 #include "weights.hpp"
 
-#include "k_blocks.hpp"
 #include "ops.hpp"
+#include "weight_layout.hpp"
 
 #include <new>
 #include <stdio.h>
@@ -21,7 +21,47 @@ keel_dtype dtype_of(WeightType t) {
     return dtypes[static_cast<int>(t)];
 }
 
-keel_status check(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
+// Fills view.sources.
+keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weight *w) {
+    w->sources = memory_alloc(ctx->host, desc->n_sources * sizeof(RowSource));
+    if (w->sources.data == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
+    RowSource *list = reinterpret_cast<RowSource *>(w->sources.data);
+    for (uint32_t i = 0; i < desc->n_sources; ++i) {
+        const keel_weight_source *s = desc->sources[i];
+        const int64_t row_bytes =
+            static_cast<int64_t>(keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols)));
+        list[i] = {static_cast<const uint8_t *>(s->mapping) + s->offset, row_bytes, s->rows};
+    }
+    w->view.sources = list;
+    w->view.n_sources = desc->n_sources;
+    w->view.alternate = desc->join == KEEL_JOIN_INTERLEAVE;
+    return KEEL_OK;
+}
+
+// Runs of groups that workers take in turn.
+struct Pieces {
+    int64_t groups, group_bytes, bytes, shift, count;
+    int64_t begin(int64_t piece) const {
+        const int64_t g = (piece * bytes - shift + group_bytes - 1) / group_bytes;
+        return piece == 0 ? 0 : piece >= count || g > groups ? groups : g;
+    }
+};
+
+// Pieces end where huge pages do: two workers that meet new memory in one page would both clear it.
+Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
+    constexpr int64_t huge_page = 2 << 20;
+    if (group_bytes == 0) return {groups, 1, 1, 0, 1};
+    const auto bytes = static_cast<int64_t>(packed.bytes);
+    const int64_t piece = bytes >= 2 * huge_page ? huge_page : bytes / 16 + group_bytes;
+    const auto shift =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(packed.data) % static_cast<uint64_t>(huge_page));
+    return {groups, group_bytes, piece, piece == huge_page ? shift : 0,
+            (bytes + (piece == huge_page ? shift : 0) + piece - 1) / piece};
+}
+
+} // namespace
+
+keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, bool has_rows, WeightType &type) {
     const keel_host *host = ctx->host;
     if (desc->n_sources == 0) return fail(host, KEEL_E_INVALID_ARG, "a weight without sources");
     if (desc->join > KEEL_JOIN_INTERLEAVE)
@@ -44,6 +84,7 @@ keel_status check(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type)
         if (s->cols % keel_dtype_block(s->dtype) != 0)
             return fail(host, KEEL_E_INVALID_ARG, "weight: %lld columns are no multiple of %s's block of %u",
                         (long long)s->cols, keel_dtype_name(s->dtype), keel_dtype_block(s->dtype));
+        if (!has_rows) continue;
         const uint64_t row_bytes = keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
         const uint64_t room = s->offset <= s->mapping_bytes ? s->mapping_bytes - s->offset : 0;
         if (row_bytes != 0 && static_cast<uint64_t>(s->rows) > room / row_bytes)
@@ -54,72 +95,55 @@ keel_status check(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type)
     return KEEL_OK;
 }
 
-// Fills view.sources.
-keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weight *w) {
-    w->sources = memory_alloc(ctx->host, desc->n_sources * sizeof(RowSource));
-    if (w->sources.data == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
-    RowSource *list = reinterpret_cast<RowSource *>(w->sources.data);
-    w->view.rows = 0;
-    for (uint32_t i = 0; i < desc->n_sources; ++i) {
-        const keel_weight_source *s = desc->sources[i];
-        const int64_t row_bytes =
-            static_cast<int64_t>(keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols)));
-        list[i] = {static_cast<const uint8_t *>(s->mapping) + s->offset, row_bytes, s->rows};
-        w->view.rows += s->rows;
-    }
-    w->view.sources = list;
-    w->view.n_sources = desc->n_sources;
-    w->view.alternate = desc->join == KEEL_JOIN_INTERLEAVE;
-    return KEEL_OK;
+bool is_interleaved(WeightType type, uint32_t use) {
+    // What only embed reads stays as it is: a row at a time is read well anywhere.
+    return is_quantized(type) && (use & KEEL_USE_MATMUL) != 0;
 }
 
-// One group: for each block R scales, then the rows' bytes in pieces of four in turn. Rows beyond the last are zero.
-void repack_group(const WeightView &from, int64_t group, int64_t g, uint8_t *out) {
-    if (is_k(from.type)) return repack_k_group(from, group, g, out);
-    const int64_t data = from.type == WeightType::q4_0 ? 16 : 32, block = 2 + data;
-    const uint8_t *rows[64];
-    for (int64_t r = 0; r < group; ++r)
-        rows[r] = g * group + r < from.rows ? row_of(from, g * group + r) : nullptr;
-    for (int64_t b = 0; b < from.cols / 32; ++b, out += group * block) {
-        uint8_t *pieces = out + 2 * group;
-        for (int64_t r = 0; r < group; ++r) {
-            if (rows[r] == nullptr) {
-                memset(out + 2 * r, 0, 2);
-                for (int64_t p = 0; p < data / 4; ++p)
-                    memset(pieces + (p * group + r) * 4, 0, 4);
-                continue;
-            }
-            const uint8_t *in = rows[r] + b * block;
-            memcpy(out + 2 * r, in, 2);
-            for (int64_t p = 0; p < data / 4; ++p)
-                memcpy(pieces + (p * group + r) * 4, in + 2 + 4 * p, 4);
-        }
-    }
+int64_t groups_of(const WeightView &view, int64_t group) {
+    return (view.rows + group - 1) / group;
 }
 
-keel_status repack(keel_ctx *ctx, keel_weight *w) {
-    const int64_t group = ctx->linear->group, groups = (w->view.rows + group - 1) / group;
-    const keel_dtype dtype = dtype_of(w->view.type);
+int64_t group_bytes_of(const WeightView &view, int64_t group) {
+    const BlockForm form = block_form(view.type);
+    return view.cols / form.columns * form.bytes() * group;
+}
+
+keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType type) {
+    void *place = ctx->host->alloc(ctx->host, sizeof(keel_weight), alignof(keel_weight));
+    if (place == nullptr) return nullptr;
+    keel_weight *w = new (place) keel_weight{};
+    w->view.type = type;
+    w->view.layout = Layout::rows;
+    w->view.cols = desc->sources[0]->cols;
+    for (uint32_t i = 0; i < desc->n_sources; ++i)
+        w->view.rows += desc->sources[i]->rows;
+    w->use = desc->use;
+    return w;
+}
+
+keel_status interleave(keel_ctx *ctx, keel_weight *w, int64_t from_group) {
+    const int64_t group = ctx->linear->group, groups = groups_of(w->view, group);
     WeightView packed = w->view;
     packed.layout = Layout::interleaved;
-    packed.group_bytes =
-        static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(w->view.cols))) * group;
+    packed.group_bytes = group_bytes_of(w->view, group);
     packed.sources = nullptr;
     packed.n_sources = 0;
-    w->packed = memory_alloc(ctx->host, static_cast<uint64_t>(groups * packed.group_bytes));
+    w->packed = weight_alloc(ctx, static_cast<uint64_t>(groups * packed.group_bytes), w->slab);
     if (w->packed.data == nullptr)
         return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight of %lld bytes",
                     (long long)(groups * packed.group_bytes));
     packed.packed = w->packed.data;
+    const Pieces pieces = pieces_of(w->packed, packed.group_bytes, groups);
     int64_t next = 0;
     int32_t stopped = 0;
     const keel_status status = parallel(ctx, workers_for(ctx, w->packed.bytes), [&](const Team &) {
         for (;;) {
-            const int64_t g = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
-            if (g >= groups || __atomic_load_n(&stopped, __ATOMIC_RELAXED) != 0) return;
-            if (g % 64 == 0 && ctx->host->cancelled(ctx->host) != 0)
-                __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
-            repack_group(w->view, group, g, w->packed.data + g * packed.group_bytes);
+            const int64_t piece = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+            if (piece >= pieces.count || __atomic_load_n(&stopped, __ATOMIC_RELAXED) != 0) return;
+            if (ctx->host->cancelled(ctx->host) != 0) __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
+            for (int64_t g = pieces.begin(piece); g < pieces.begin(piece + 1); ++g)
+                make_group(w->view, from_group, group, g, w->packed.data + g * packed.group_bytes);
         }
     });
     w->view = packed;
@@ -127,8 +151,6 @@ keel_status repack(keel_ctx *ctx, keel_weight *w) {
     if (status == KEEL_OK && stopped != 0) return KEEL_E_CANCELLED;
     return status;
 }
-
-} // namespace
 
 bool weight_type_of(keel_dtype dtype, WeightType &type) {
     switch (dtype) {
@@ -181,21 +203,14 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
         return fail(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
     const keel_weight_desc *desc = &mine;
     WeightType type = WeightType::f32;
-    keel_status status = check(ctx, desc, type);
+    keel_status status = check_weight(ctx, desc, true, type);
     if (status != KEEL_OK) return status;
-    void *place = ctx->host->alloc(ctx->host, sizeof(keel_weight), alignof(keel_weight));
-    if (place == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
-    keel_weight *w = new (place) keel_weight{};
-    w->view.type = type;
-    w->view.layout = Layout::rows;
-    w->view.cols = desc->sources[0]->cols;
-    w->use = desc->use;
+    keel_weight *w = new_weight(ctx, desc, type);
+    if (w == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
     status = list_sources(ctx, desc, w);
-    // What only embed reads stays as it is: a row at a time is read well anywhere.
-    if (status == KEEL_OK && is_quantized(type) && (desc->use & KEEL_USE_MATMUL) != 0)
-        status = repack(ctx, w);
+    if (status == KEEL_OK && is_interleaved(type, desc->use)) status = interleave(ctx, w, 0);
     if (status != KEEL_OK) {
-        memory_free(ctx->host, w->packed);
+        weight_free(ctx, w->packed, w->slab);
         memory_free(ctx->host, w->sources);
         ctx->host->free(ctx->host, w);
         return status;
@@ -208,7 +223,7 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
     ctx->weight_bytes -= w->packed.bytes + w->sources.bytes;
-    memory_free(ctx->host, w->packed);
+    weight_free(ctx, w->packed, w->slab);
     memory_free(ctx->host, w->sources);
     ctx->host->free(ctx->host, w);
 }
@@ -218,11 +233,11 @@ keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weig
     info.rows = w->view.rows;
     info.cols = w->view.cols;
     info.dtype = dtype_of(w->view.type);
-    info.source_needed = w->view.layout == Layout::rows;
+    info.source_needed = w->packed.data == nullptr;
     if (w->view.layout == Layout::interleaved) {
-        info.bytes = w->packed.bytes;
-        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved", type_name(w->view.type),
-                 (long long)ctx->linear->group);
+        info.bytes = static_cast<uint64_t>(groups_of(w->view, ctx->linear->group) * w->view.group_bytes);
+        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved%s", type_name(w->view.type),
+                 (long long)ctx->linear->group, w->packed.data == nullptr ? ", in place" : "");
     } else {
         info.bytes = static_cast<uint64_t>(info.rows) *
                      keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));

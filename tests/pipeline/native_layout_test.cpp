@@ -1,0 +1,161 @@
+// Files in the layout of a backend (`keel quantize --layout native`): the same model, to the bit.
+
+#include "format/gguf.hpp"
+#include "model/gguf_export.hpp"
+#include "pipeline/generate.hpp"
+#include "reference/reference.hpp"
+#include "support/error_text.hpp"
+#include "support/k_quantizer.hpp"
+#include "support/temp_folder.hpp"
+#include "text/tokenizer.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path tiny = KEEL_SOURCE_DIR "/models/tiny";
+const std::vector<int32_t> ids{4094, 72, 436, 111, 1034, 44, 315, 311, 32, 49, 265, 3601, 17, 900, 2048};
+
+pipeline::PipelineConfig config_of(const fs::path &model, const std::vector<std::string> &more = {}) {
+    std::vector<std::string> sets{"model.path=" + model.string(), "backend.plugin=cpu", "strict=true",
+                                  "sampling.temperature=0", "kv.dtype=f32"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    return pipeline::config_from_overrides(sets);
+}
+
+std::unique_ptr<Pipeline> pipeline_of(const fs::path &model, const std::vector<std::string> &more = {}) {
+    return std::make_unique<Pipeline>(config_of(model, more));
+}
+
+std::vector<float> logits(Pipeline &pipeline) {
+    Session session(pipeline);
+    session.prefill(ids);
+    const auto last = session.logits();
+    return {last.begin(), last.end()};
+}
+
+ExportReport write_native(const fs::path &from, const fs::path &to, keel_dtype type,
+                          const std::vector<std::string> &sets = {}) {
+    const auto host = std::make_shared<HostServices>();
+    ExportOptions options;
+    options.type = type;
+    options.layout_of = open_device(config_of(from, sets).backend, host);
+    return export_gguf(*open_model_source(from), to, options);
+}
+
+void write_rows(const fs::path &to, keel_dtype type) {
+    ExportOptions options;
+    options.type = type;
+    export_gguf(*open_model_source(tiny), to, options);
+}
+
+uint64_t kept_tensors(const ModelSource &source) {
+    uint64_t n = 0;
+    for (const TensorInfo &tensor : source.tensors())
+        n += source.block(tensor) != nullptr ? 1 : 0;
+    return n;
+}
+
+} // namespace
+
+TEST_CASE("a file in a backend's layout gives the logits of the file it was made from, to the bit") {
+    const TempFolder folder;
+    for (const keel_dtype type : {KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q8_0, KEEL_DTYPE_F16, KEEL_DTYPE_F32}) {
+        INFO(keel_dtype_name(type));
+        const fs::path rows = folder / "rows.gguf", native = folder / "native.gguf",
+                       again = folder / "again.gguf";
+        write_rows(rows, type);
+        const ExportReport report = write_native(rows, native, KEEL_DTYPE_NONE);
+        const bool quantized = keel_dtype_block(type) > 1;
+        CHECK((report.layout == "rows") == !quantized);
+        CHECK(report.relative() == 0);
+        CHECK(report.blocks ==
+              (quantized ? 25u : 6u)); // else q and k alone, whose rows GGUF has in another order
+        const auto a = pipeline_of(rows), b = pipeline_of(native);
+        CHECK(kept_tensors(b->source()) == (quantized ? 43u : 0u));
+        const std::vector<float> expected = logits(*a);
+        CHECK(logits(*b) == expected);
+        CHECK(b->weights().dtype_name() == a->weights().dtype_name());
+        CHECK(b->weights().bytes_per_token(b->device()) == a->weights().bytes_per_token(a->device()));
+        // Nothing is held but what the steps need: weights stay in the file.
+        const uint64_t matrices = b->weights().bytes(b->device());
+        CHECK(b->device().mem_info().ours + matrices / 2 <
+              a->device().mem_info().ours + (quantized ? 0 : matrices));
+        // Converted at once from the folder: the same file as by way of rows.
+        write_native(tiny, again, type);
+        CHECK(logits(*pipeline_of(again)) == expected);
+        fs::remove(rows);
+        fs::remove(native);
+        fs::remove(again);
+    }
+}
+
+TEST_CASE("a file in one instruction set's layout runs on the others") {
+    const TempFolder folder;
+    const fs::path rows = folder / "rows.gguf", native = folder / "native.gguf";
+    write_rows(rows, KEEL_DTYPE_Q4_0);
+    const std::string scalar = "backend.params.isa=scalar";
+    CHECK(write_native(rows, native, KEEL_DTYPE_NONE, {scalar}).layout == "cpu/interleaved-8/1");
+    CHECK(logits(*pipeline_of(native)) == logits(*pipeline_of(rows)));
+    CHECK(logits(*pipeline_of(native, {scalar})) == logits(*pipeline_of(rows, {scalar})));
+}
+
+TEST_CASE("what a layout is tells its name, and who cannot read it says so") {
+    const TempFolder folder;
+    const fs::path native = folder / "native.gguf", other = folder / "other.gguf";
+    write_native(tiny, native, KEEL_DTYPE_Q4_0);
+    const auto source = open_model_source(native);
+    const TensorInfo &q = source->expect("model.layers.0.self_attn.q_proj.weight", {256, 256});
+    CHECK(q.dtype_name == "Q4_0");
+    REQUIRE(source->block(q) != nullptr);
+    CHECK(source->block(q)->tensors.size() == 3);
+    float value = 0;
+    CHECK_THAT(error_text([&] { source->read(q, 0, 32, &value); }),
+               Contains("tensor 'blk.0.attn_q.weight' is laid out as 'cpu/interleaved-") &&
+                   Contains("use the file that it was made from"));
+    CHECK_THAT(error_text([&] {
+                   pipeline_of(native, {"backend.plugin=reference", "policy.plugin=none"});
+               }),
+               Contains("which backend reference does not read; use the file that it was made from"));
+    CHECK_THAT(error_text([&] { pipeline_of(native, {"model.weights=q8_0"}); }),
+               Contains("its weights are q4_0 and cannot become q8_0"));
+    CHECK_THAT(error_text([&] { write_native(native, folder / "x.gguf", KEEL_DTYPE_NONE); }),
+               Contains("laid out for one backend"));
+    CHECK_FALSE(fs::exists(folder / "x.gguf"));
+    // A version that is not known yet.
+    std::ifstream in(native, std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    const std::string name = source->block(q)->layout;
+    for (size_t at = bytes.find(name); at != std::string::npos; at = bytes.find(name, at + 1))
+        bytes[at + name.size() - 1] = '9';
+    folder.write("other.gguf", bytes);
+    CHECK_THAT(error_text([&] { pipeline_of(other); }),
+               Contains("/9', which backend cpu does not read (layout 'cpu/interleaved-") &&
+                   Contains("read are cpu/interleaved-N/1"));
+}
+
+TEST_CASE("a device that cannot read a layout gets its rows from one that can") {
+    const TempFolder folder;
+    const fs::path native = folder / "native.gguf", rows = folder / "rows.gguf";
+    write_rows(rows, KEEL_DTYPE_Q8_0);
+    write_native(rows, native, KEEL_DTYPE_NONE);
+    const auto pipeline = pipeline_of(native), plain = pipeline_of(rows);
+    const auto reference = Device::open_reference(std::make_shared<HostServices>());
+    for (const bool is_gate_up : {false, true}) {
+        const auto weight = [&](Pipeline &p) -> Weight & {
+            LayerWeights &layer = p.weights().layer(1);
+            return is_gate_up ? *layer.gate_up.front() : *layer.qkv.front();
+        };
+        CHECK(weight(*pipeline).joined() == weight(*plain).joined());
+        weight(*pipeline).prepare(*reference);
+        CHECK(weight(*pipeline).is_ready(*reference));
+        CHECK(weight(*pipeline).sources_needed());
+    }
+}
