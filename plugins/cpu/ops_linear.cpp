@@ -206,9 +206,11 @@ void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range r
         const float *x = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
                                                          m * job.task.x_stride);
         if (is_bf16(job.path)) {
-            const int64_t together = ctx->bf16->x_rows, block = together * round_up(k, 32);
-            ctx->bf16->pack_x(
-                x, k, reinterpret_cast<uint16_t *>(memory) + m / together * block + m % together * 32);
+            const int64_t together = job.path == Path::bf16_few ? job.m : ctx->bf16->x_rows,
+                          block = together * round_up(k, 32);
+            ctx->bf16->pack_x(x, k, together,
+                              reinterpret_cast<uint16_t *>(memory) + m / together * block +
+                                  m % together * 32);
             continue;
         }
         if (job.path == Path::int8) {

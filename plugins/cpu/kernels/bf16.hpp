@@ -20,13 +20,13 @@ struct Bf16Kernels {
     int64_t
         x_rows; // rows of x that lie together: packed x is [m / x_rows][k / 32][x_rows][32], zeros behind a row's own columns
 
-    // One row; `out` is the place of its first columns.
-    void (*pack_x)(const float *x, int64_t k, uint16_t *out);
+    // One row of `together` that lie together; `out` is the place of its first columns.
+    void (*pack_x)(const float *x, int64_t k, int64_t together, uint16_t *out);
     // Rows n0..n1-1 of W with rows m0..m1-1 of x, m0 a multiple of x_rows; x points to the first block of all. panels: of the calling
     // worker, bf16_panel_bytes, aligned to 64.
     void (*matmul)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
                    uint16_t *panels);
-    // The same for f16 and bf16 with m rows of x, few_rows at most, without panels; 0 and NULL where panels are the faster ones for any number.
+    // The same for f16 and bf16 with m rows of x, few_rows at most, all of which lie together, without panels; 0 and NULL where panels are the faster ones for any number.
     int64_t few_rows;
     void (*matmul_few)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m);
 };

@@ -2,7 +2,7 @@
 // together, so that both they and x are read little; unpacking panels would take longer than the products. Needs matmul_bf16.inl.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-constexpr int64_t few_rows = x_rows; // one block of packed x
+constexpr int64_t few_rows = 12; // more are worth unpacking panels for
 
 // Rows of W taken together with M rows of x: as many as there are registers for sums.
 template <int M>
@@ -10,9 +10,10 @@ constexpr int few_together = M > 6   ? 3
                              : M > 4 ? 4
                                      : 6;
 
-// Rows n, n + step .. of W with M rows of x, whose first columns are at `x`.
+// Rows n, n + step .. of W with M rows of x, whose first columns are at `x`, the next ones x_step further on.
 template <WeightType T, int M, int N>
-static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t m0, int64_t n, int64_t step) {
+static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t m0, int64_t n,
+                         int64_t step) {
     const uint8_t *w[N];
     F sum[M][N];
     KEEL_WHOLE
@@ -37,7 +38,7 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t m0, int
         }
     };
     const int64_t whole = t.w.cols / 32 * 32, left = t.w.cols - whole;
-    for (int64_t k = 0; k < whole; k += 32, x += 32 * x_rows)
+    for (int64_t k = 0; k < whole; k += 32, x += x_step)
         add_products(w, 2 * k);
     if (left != 0) {
         uint8_t rest[N][64] = {};
@@ -66,9 +67,10 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t m0, int
 }
 
 template <WeightType T, int M>
-static void few_of(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t rows) {
+static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t n0, int64_t n1, int64_t m0,
+                   int64_t rows) {
     if constexpr (M > 1) {
-        if (rows != M) return few_of<T, M - 1>(t, x, n0, n1, m0, rows);
+        if (rows != M) return few_of<T, M - 1>(t, x, x_step, n0, n1, m0, rows);
     }
     // Rows that alternate between sources: source by source, so that those together are neighbours in memory.
     const int64_t step = t.w.alternate != 0 ? t.w.n_sources : 1;
@@ -76,9 +78,9 @@ static void few_of(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n
         constexpr int N = few_together<M>;
         int64_t n = n0 + source;
         for (; n + (N - 1) * step < n1; n += N * step)
-            multiply_few<T, M, N>(t, x + 32 * m0, m0, n, step);
+            multiply_few<T, M, N>(t, x + 32 * m0, x_step, m0, n, step);
         for (; n < n1; n += step)
-            multiply_few<T, M, 1>(t, x + 32 * m0, m0, n, step);
+            multiply_few<T, M, 1>(t, x + 32 * m0, x_step, m0, n, step);
     }
 }
 
@@ -89,9 +91,9 @@ static void matmul_few(const MatmulTask &t, const uint16_t *x, int64_t n0, int64
         for (int64_t i = 0; i < parts; ++i) {
             const int64_t m0 = m * i / parts, rows = m * (i + 1) / parts - m0, end = n + few_unit;
             if (t.w.type == WeightType::f16)
-                few_of<WeightType::f16, 8>(t, x, n, end < n1 ? end : n1, m0, rows);
+                few_of<WeightType::f16, 8>(t, x, 32 * m, n, end < n1 ? end : n1, m0, rows);
             else
-                few_of<WeightType::bf16, 8>(t, x, n, end < n1 ? end : n1, m0, rows);
+                few_of<WeightType::bf16, 8>(t, x, 32 * m, n, end < n1 ? end : n1, m0, rows);
         }
 }
 

@@ -8,9 +8,9 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 constexpr int64_t panel_stride = 16 * depth; // elements from one panel of 16 rows to the next
 static_assert(block_rows % bf16_unit == 0 && depth % 256 == 0 && 2 * block_rows * depth <= bf16_panel_bytes);
 
-static void pack_x(const float *x, int64_t k, uint16_t *out) {
+static void pack_x(const float *x, int64_t k, int64_t together, uint16_t *out) {
     int64_t i = 0;
-    for (; i + 32 <= k; i += 32, out += x_rows * 32)
+    for (; i + 32 <= k; i += 32, out += together * 32)
         store_row(out, load(x + i), load(x + i + 16));
     if (i == k) return;
     float rest[32] = {};
