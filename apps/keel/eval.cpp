@@ -20,6 +20,7 @@ struct EvalArguments {
     ScoringOptions scoring;
     TraceOption trace;
     bool no_bos = false, json = false;
+    uint32_t batch = 1;  // perplexity
     std::string against; // kl
     std::vector<std::string> against_sets;
 };
@@ -61,7 +62,9 @@ int run_perplexity(const EvalArguments &a) {
     a.trace.open();
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
-    Pipeline pipeline(config, pipeline_options(config, host));
+    PipelineOptions options = pipeline_options(config, host);
+    options.batch = a.batch;
+    Pipeline pipeline(config, options);
     console().clear_progress();
     a.trace.watch(pipeline);
     const PerplexityReport report = measure_perplexity(pipeline, text, scoring_options(a, pipeline));
@@ -98,10 +101,10 @@ int run_kl(const EvalArguments &a) {
 // What errors of the scoring name, as the command line does.
 void spell_scoring(Program &program) {
     constexpr std::pair<const char *, const char *> options[] = {
-        {"context", "--window"},       {"stride", "--stride"},
-        {"prefix", "--prefix"},        {"continuation", "--continuation"},
-        {"places", "--places"},        {"step", "--step"},
-        {"max_tokens", "--max-tokens"}};
+        {"context", "--window"},        {"stride", "--stride"},
+        {"prefix", "--prefix"},         {"continuation", "--continuation"},
+        {"places", "--places"},         {"step", "--step"},
+        {"max_tokens", "--max-tokens"}, {"batch", "--batch"}};
     for (const auto &[field, option] : options)
         program.spelled.emplace_back(std::string("ScoringOptions::") + field, option);
 }
@@ -145,6 +148,12 @@ void add_perplexity(CLI::App &eval, Program &program) {
     auto a = std::make_shared<EvalArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
     add_scoring(command, *a);
+    command
+        .add_option(
+            "--batch", a->batch,
+            "Windows or places to score side by side, where tokens are taken in one by one (default: 1)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 256));
     a->trace.add_to(command);
     set_action(command, program, [a, &program] {
         spell_scoring(program);

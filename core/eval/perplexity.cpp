@@ -3,6 +3,7 @@
 #include "base/counted.hpp"
 #include "base/display.hpp"
 #include "eval/logits.hpp"
+#include "eval/scoring_batch.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -52,8 +53,11 @@ std::vector<size_t> score_blocks(const ScoringOptions &options, const std::vecto
 PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
                                     const ScoringOptions &options) {
     const ScoringText ready = scoring_text(pipeline, text, options);
-    Session session(pipeline);
-    ScoringWalk walk({&session}, ready, options);
+    std::optional<SessionBatch> batch;
+    if (pipeline.batch() > 1) batch.emplace(pipeline);
+    const std::unique_ptr<Session> first =
+        batch ? batch->make_session() : std::make_unique<Session>(pipeline);
+    ScoringWalk walk({first.get()}, ready, options);
     PerplexityReport r;
     r.model = pipeline.source().path();
     r.weights = pipeline.weights().dtype_name();
@@ -66,25 +70,33 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
     r.text_tokens = std::ssize(ready.ids);
     r.fed_tokens = walk.fed_tokens();
 
-    std::vector<double> &values = r.token_nll;
-    values.reserve(static_cast<size_t>(walk.scored_tokens()));
-    size_t of_window = 0;
+    r.batch = pipeline.batch();
+    r.windows.resize(walk.windows().size());
+    std::vector<std::vector<double>> values(walk.windows().size()); // nats
+    const auto note_row = [&](size_t window, int64_t target, std::span<const float> row) {
+        values[window].push_back(-log_probability(row, ready.ids[static_cast<size_t>(target)]));
+    };
+    const auto note_window = [&](size_t index, Session &session) {
+        PerplexityWindow &w = r.windows[index];
+        w = {walk.windows()[index], 0, window_cache(session)};
+        for (const double value : values[index])
+            w.nll += value / static_cast<double>(w.where.tokens());
+        r.evictions += w.cache.evictions;
+        r.kv_peak_bytes = std::max(r.kv_peak_bytes, session.stats().kv_peak_bytes);
+    };
     const auto start = std::chrono::steady_clock::now();
-    walk.run(
-        [&](int64_t target, std::span<const std::span<const float>> rows) {
-            values.push_back(-log_probability(rows[0], ready.ids[static_cast<size_t>(target)]));
-        },
-        [&](const ScoreWindow &window) {
-            PerplexityWindow w{window, 0, window_cache(session)};
-            for (size_t i = of_window; i < values.size(); ++i)
-                w.nll += values[i] / static_cast<double>(window.tokens());
-            of_window = values.size();
-            r.evictions += w.cache.evictions;
-            r.kv_peak_bytes = std::max(r.kv_peak_bytes, session.stats().kv_peak_bytes);
-            r.windows.push_back(w);
-        });
+    if (batch) {
+        score_side_by_side(*batch, *first, walk, note_row, note_window);
+    } else {
+        size_t index = 0;
+        walk.run([&](int64_t target,
+                     std::span<const std::span<const float>> rows) { note_row(index, target, rows[0]); },
+                 [&](const ScoreWindow &) { note_window(index++, *first); });
+    }
     r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    r.nll = estimate(values, score_blocks(r.options, walk.windows()));
+    for (const std::vector<double> &of_window : values)
+        r.token_nll.insert(r.token_nll.end(), of_window.begin(), of_window.end());
+    r.nll = estimate(r.token_nll, score_blocks(r.options, walk.windows()));
     return r;
 }
 
@@ -106,9 +118,10 @@ std::string perplexity_text(const PerplexityReport &r) {
     std::string out = fmt::format("{}: weights {}, KV {}, policy {}\n", r.model, r.weights,
                                   key == value ? key : key + " and " + value, r.policy);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
-    out += fmt::format("{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in; KV at most {}; {}\n",
-                       r.nll.count, r.text_tokens, r.seconds, r.rate(), format_bytes(r.kv_peak_bytes),
-                       counted(r.evictions, "eviction"));
+    out += fmt::format(
+        "{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in{}; KV at most {}{}; {}\n", r.nll.count,
+        r.text_tokens, r.seconds, r.rate(), r.batch > 1 ? fmt::format(", {} at once", r.batch) : "",
+        format_bytes(r.kv_peak_bytes), r.batch > 1 ? " in all" : "", counted(r.evictions, "eviction"));
     if (!r.keeps_all && r.evictions == 0) {
         out +=
             fmt::format("policy {} evicted nothing here, so this is a full cache's number: a smaller budget, "
@@ -163,6 +176,7 @@ Json perplexity_json(const PerplexityReport &r, std::string_view version) {
              {{"key_dtype", keel_dtype_name(r.key_dtype)}, {"value_dtype", keel_dtype_name(r.value_dtype)}}},
             {"policy", r.policy},
             {"scoring", scoring_json(r.options, r.has_bos)},
+            {"batch", r.batch},
             {"text_tokens", r.text_tokens},
             {"tokens", r.nll.count},
             {"nll", estimate_json(r.nll)},

@@ -14,8 +14,8 @@ namespace keel {
 // What a session held after a window.
 struct WindowCache {
     uint64_t evictions = 0;
-    int64_t slots = 0; // of the longest head
-    uint64_t kv_bytes = 0;
+    int64_t slots = 0;     // of the longest head
+    uint64_t kv_bytes = 0; // side by side with others: of all that are there
 };
 WindowCache window_cache(Session &session);
 
@@ -31,6 +31,7 @@ struct PerplexityReport {
     keel_dtype key_dtype = KEEL_DTYPE_NONE, value_dtype = KEEL_DTYPE_NONE;
     bool keeps_all = true;  // the policy evicts nothing, ever
     ScoringOptions options; // defaults filled in
+    uint32_t batch = 1;     // windows that took steps together, at most
     bool has_bos = false;   // a token that begins a text stood in front of each window
     int64_t text_tokens = 0, fed_tokens = 0;
     Estimate nll; // nats per token
@@ -50,7 +51,9 @@ struct PerplexityReport {
 // Blocks of neighbouring tokens for errors: places where there are such, else runs of up to 128 tokens.
 std::vector<size_t> score_blocks(const ScoringOptions &options, const std::vector<ScoreWindow> &windows);
 
-// Scores a text. The pipeline was made with scoring_rows().
+// Scores a text. The pipeline was made with scoring_rows(). Where it was made for several sequences (PipelineOptions::batch) so many
+// windows or places are scored side by side, each with a session of its own: for tokens that are taken in one by one; throws
+// Error(usage) where they are taken in many at a time, which reads the weights once for many of them anyway.
 PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text, const ScoringOptions &options);
 
 // What a person reads.

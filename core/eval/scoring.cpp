@@ -183,30 +183,34 @@ void ScoringWalk::run(const OnRow &on_row, const OnWindow &on_window) {
     }
 }
 
-void ScoringWalk::walk(const ScoreWindow &window, const OnRow &on_row) {
-    std::vector<int32_t> inputs;
-    if (text_.bos) inputs.push_back(*text_.bos);
-    inputs.insert(inputs.end(), text_.ids.begin() + window.begin, text_.ids.begin() + window.end - 1);
+ScoringWalk::Feed ScoringWalk::feed_of(const ScoreWindow &window) const {
+    Feed feed;
+    if (text_.bos) feed.ids.push_back(*text_.bos);
+    feed.ids.insert(feed.ids.end(), text_.ids.begin() + window.begin, text_.ids.begin() + window.end - 1);
     const auto front = static_cast<int64_t>(begin_tokens());
-    // Input i stands right before token window.begin + i + 1 - front of the text.
-    int64_t at = window.scored - window.begin - 1 + front;
-    const auto target = [&](int64_t input) { return window.begin + input + 1 - front; };
-    const bool decodes = options_.step == 1;
-    const bool has_prompt = decodes || options_.prefix > 0;
+    feed.first = window.begin + 1 - front;
+    feed.prompt = static_cast<size_t>(window.scored - feed.first);
+    feed.has_prompt = options_.step == 1 || options_.prefix > 0;
     // A prompt has a token at least: nobody decodes into an empty cache.
-    const bool scores_prompt = at == 0 && has_prompt;
-    if (scores_prompt) at = 1;
+    feed.scores_prompt = feed.prompt == 0 && feed.has_prompt;
+    if (feed.scores_prompt) feed.prompt = 1;
+    return feed;
+}
+
+void ScoringWalk::walk(const ScoreWindow &window, const OnRow &on_row) {
+    const Feed feed = feed_of(window);
+    auto at = static_cast<int64_t>(feed.prompt);
     for (Session *session : sessions_) {
         session->reset();
         if (at > 0)
-            session->prefill(std::span(inputs).first(static_cast<size_t>(at)), has_prompt,
-                             scores_prompt ? 1 : 0);
+            session->prefill(std::span(feed.ids).first(feed.prompt), feed.has_prompt,
+                             feed.scores_prompt ? 1 : 0);
     }
     advance(at);
-    if (scores_prompt) give_rows(1, target(0), window.end, on_row);
-    while (at < std::ssize(inputs)) {
-        const int64_t n = feed_rows(inputs, at);
-        give_rows(n, target(at), window.end, on_row);
+    if (feed.scores_prompt) give_rows(1, feed.first, window.end, on_row);
+    while (at < std::ssize(feed.ids)) {
+        const int64_t n = feed_rows(feed.ids, at);
+        give_rows(n, feed.first + at, window.end, on_row);
         at += n;
         advance(n);
     }

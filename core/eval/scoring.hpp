@@ -73,6 +73,16 @@ class ScoringWalk {
 
     void run(const OnRow &on_row, const OnWindow &on_window);
 
+    // What a window has a session take in.
+    struct Feed {
+        std::vector<int32_t> ids;
+        size_t prompt = 0; // so many of them at once; the rest by steps, each of which scores what follows
+        bool has_prompt = false;    // the policy is told that it has ended
+        bool scores_prompt = false; // its last token's row counts, too
+        int64_t first = 0;          // index in the text of what stands behind ids[0]
+    };
+    Feed feed_of(const ScoreWindow &window) const;
+
   private:
     void fill_in();
     void check() const;

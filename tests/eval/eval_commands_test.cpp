@@ -59,6 +59,11 @@ TEST_CASE("keel eval perplexity prints a number with its error, or an object wit
     CHECK(json.at("windows").size() == 3);
     CHECK(json.at("tokens") == 60);
     CHECK(json.at("evictions") >= 3);
+    const ProcessResult together = run_keel({"eval", "perplexity", tiny, "--text", heldout, "--max-tokens",
+                                             "90", "--window", "32", "--step", "1", "--batch", "3"});
+    INFO(together.out << together.err);
+    REQUIRE(together.code == 0);
+    CHECK(contains(together.out, "tokens/s taken in, 3 at once; KV at most "));
     // A context that is asked for is the window.
     const ProcessResult context =
         run_keel({"eval", "perplexity", tiny, "--text", heldout, "--max-tokens", "90", "-c", "64", "--json"});
@@ -85,6 +90,7 @@ TEST_CASE("keel eval refuses what makes no sense with one line") {
              {"eval", "perplexity", tiny, "--text", heldout, "--prefix", "10", "--continuation", "5",
               "--window", "9"},
              {"eval", "perplexity", tiny, "--text", heldout, "--window", "5000"},
+             {"eval", "perplexity", tiny, "--text", heldout, "--batch", "2"}, // many tokens at a time
              {"eval", "perplexity", tiny, "--text", heldout, "--temperature", "1"},
              {"eval", "kl", tiny, "--text", heldout},
              {"eval", "kl", tiny, "--text", heldout, "--against",

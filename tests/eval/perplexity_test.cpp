@@ -28,11 +28,12 @@ nlohmann::json golden() {
     return nlohmann::json::parse(file);
 }
 
-std::unique_ptr<Pipeline> tiny(std::vector<std::string> sets = {}) {
+std::unique_ptr<Pipeline> tiny(std::vector<std::string> sets = {}, uint32_t batch = 1) {
     sets.insert(sets.begin(), {"model.path=" + tiny_folder, "backend.plugin=cpu",
                                "backend.params.compute=exact", "kv.dtype=f32"});
     PipelineOptions options;
     options.max_logit_rows = scoring_rows(4096);
+    options.batch = batch;
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
 }
 
@@ -137,6 +138,44 @@ TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, 
     const std::string text = perplexity_text(measure_perplexity(*wide, heldout(), few));
     INFO(text);
     CHECK(text.find("evicted nothing here") != std::string::npos);
+}
+
+TEST_CASE("windows and places side by side score as one after the other do") {
+    const std::string text = heldout();
+    ScoringOptions windows, places = golden_places(golden());
+    windows.max_tokens = 150, windows.context = 48, windows.stride = 24, windows.step = 1;
+    places.places = 5, places.step = 1;
+    const std::vector<std::vector<std::string>> all = {
+        {},
+        {"policy.plugin=sliding_window", "policy.budget.tokens=20"},
+        {"policy.plugin=h2o", "policy.budget.tokens=24", "kv.dtype=f16"},
+        {"model.weights=q4_0", "backend.params.compute=fast"}};
+    for (const std::vector<std::string> &sets : all) {
+        const auto alone = tiny(sets), together = tiny(sets, 3);
+        // products of several rows may round otherwise than those of one, but not of quantized weights here
+        const double epsilon = sets.size() == 2 && sets[0] == "model.weights=q4_0" ? 0 : 1e-5;
+        for (const ScoringOptions &options : {windows, places}) {
+            INFO((sets.empty() ? "" : sets[0]) << ", prefix " << options.prefix);
+            const PerplexityReport one = measure_perplexity(*alone, text, options),
+                                   three = measure_perplexity(*together, text, options);
+            CHECK(three.batch == 3);
+            CHECK(three.evictions == one.evictions);
+            REQUIRE(three.windows.size() == one.windows.size());
+            REQUIRE(three.token_nll.size() == one.token_nll.size());
+            for (size_t i = 0; i < one.windows.size(); ++i) {
+                CHECK(three.windows[i].where.begin == one.windows[i].where.begin);
+                CHECK(three.windows[i].nll == Approx(one.windows[i].nll).epsilon(epsilon).margin(0));
+                CHECK(three.windows[i].cache.slots == one.windows[i].cache.slots);
+                CHECK(three.windows[i].cache.evictions == one.windows[i].cache.evictions);
+            }
+            for (size_t i = 0; i < one.token_nll.size(); ++i)
+                CHECK(three.token_nll[i] == Approx(one.token_nll[i]).epsilon(epsilon).margin(0));
+        }
+    }
+    const auto together = tiny({}, 3);
+    ScoringOptions many;
+    many.max_tokens = 60;
+    CHECK_THROWS_WITH(measure_perplexity(*together, text, many), Catch::Contains("ScoringOptions::batch"));
 }
 
 TEST_CASE("a pipeline against itself has no divergence: quantized weights have some") {
