@@ -217,12 +217,16 @@ KEEL_SIMD F exp(F x) {
     p = fma(p, r, set1(1.6666665459e-1f));
     p = fma(p, r, set1(5.0000001201e-1f));
     p = add(fma(mul(p, r), r, r), set1(1.0f));
+#if !defined(KEEL_CPU_EMULATED_AVX512)
+    return _mm512_scalef_ps(p, n);
+#else
     const __m512i whole = _mm512_cvtps_epi32(n), half = _mm512_srai_epi32(whole, 1);
     const __m512i bias = _mm512_set1_epi32(127);
     const F first = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(half, bias), 23));
     const F second =
         _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_sub_epi32(whole, half), bias), 23));
     return mul(mul(p, first), second);
+#endif
 }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE
