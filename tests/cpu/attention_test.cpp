@@ -24,7 +24,7 @@ std::string attention_of(const std::string &isa) {
 
 // Has a set products in bf16, where compute is fast?
 bool rounds(const std::string &isa) {
-    return isa == "avx512bf16";
+    return isa == "avx512bf16" || isa == "amx";
 }
 
 // The instruction sets of this machine.

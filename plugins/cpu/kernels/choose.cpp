@@ -47,8 +47,11 @@ const Bf16Kernels *bf16_kernels(Isa isa) {
 }
 
 const Bf16AttentionKernels *bf16_attention_kernels(Isa isa) {
-#if defined(KEEL_CPU_X86_KERNELS) && !defined(KEEL_CPU_EMULATED_AVX512)
+#if defined(KEEL_CPU_X86_KERNELS)
+    if (isa == Isa::amx) return bf16_attention_kernels_amx();
+#if !defined(KEEL_CPU_EMULATED_AVX512)
     if (isa == Isa::avx512bf16) return bf16_attention_kernels_avx512();
+#endif
 #endif
     (void)isa;
     return nullptr;
