@@ -1,6 +1,6 @@
 // Files in the layout of a backend (`keel quantize --layout native`): the same model, to the bit.
 
-#include "format/gguf.hpp"
+#include "format/gguf_writer.hpp"
 #include "model/gguf_export.hpp"
 #include "pipeline/generate.hpp"
 #include "reference/reference.hpp"
@@ -56,6 +56,37 @@ void write_rows(const fs::path &to, keel_dtype type) {
     export_gguf(*open_model_source(tiny), to, options);
 }
 
+// A copy of models/tiny with matrices in K types, v and down in another one, as mixed files have them.
+void write_k_quants(const fs::path &f32, const fs::path &to) {
+    write_rows(f32, KEEL_DTYPE_F32);
+    const GgufFile source(f32);
+    GgufWriter out(to);
+    for (const GgufEntry &entry : source.entries())
+        out.copy(source, entry);
+    const auto type = [](const GgufTensor &t) -> std::pair<keel_dtype, uint32_t> {
+        if (t.shape.size() != 2) return {KEEL_DTYPE_F32, ggml::f32};
+        if (t.name.find("attn_v") != std::string::npos) return {KEEL_DTYPE_Q6_K, ggml::q6_k};
+        if (t.name.find("ffn_down") != std::string::npos) return {KEEL_DTYPE_Q5_K, ggml::q5_k};
+        return {KEEL_DTYPE_Q4_K, ggml::q4_k};
+    };
+    for (const GgufTensor &t : source.tensors())
+        out.add_tensor(t.name, type(t).second, t.shape);
+    out.begin();
+    for (const GgufTensor &t : source.tensors()) {
+        const auto bytes = source.bytes().subspan(t.offset, t.bytes);
+        if (type(t).first == KEEL_DTYPE_F32) {
+            out.write(bytes);
+            continue;
+        }
+        std::vector<float> values(t.bytes / sizeof(float));
+        std::memcpy(values.data(), bytes.data(), t.bytes);
+        std::vector<uint8_t> blocks(keel_dtype_row_bytes(type(t).first, values.size()));
+        KQuantizer::quantize(type(t).first, values.data(), values.size(), blocks.data());
+        out.write(std::as_bytes(std::span(blocks)));
+    }
+    out.finish();
+}
+
 uint64_t kept_tensors(const ModelSource &source) {
     uint64_t n = 0;
     for (const TensorInfo &tensor : source.tensors())
@@ -95,6 +126,18 @@ TEST_CASE("a file in a backend's layout gives the logits of the file it was made
         fs::remove(native);
         fs::remove(again);
     }
+}
+
+TEST_CASE("matrices of mixed K types are kept run by run, as they are loaded") {
+    const TempFolder folder;
+    const fs::path rows = folder / "rows.gguf", native = folder / "native.gguf";
+    write_k_quants(folder / "f32.gguf", rows);
+    CHECK(write_native(rows, native, KEEL_DTYPE_NONE).blocks ==
+          1 + 6 * 5); // q with k, v, output, gate with up, down
+    const auto a = pipeline_of(rows), b = pipeline_of(native);
+    CHECK(b->weights().dtype_name() == "q4_k, q5_k, q6_k");
+    CHECK(b->weights().layer(0).qkv.size() == 2);
+    CHECK(logits(*b) == logits(*a));
 }
 
 TEST_CASE("a file in one instruction set's layout runs on the others") {
