@@ -90,6 +90,9 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     if (threads == 0) threads = host->worker_count(host);
     p = param(desc, "compute");
     const bool fast = p == nullptr || keel_same(p->s, "fast");
+    p = param(desc, "prefetch");
+    const bool prefetch =
+        p == nullptr || keel_same(p->s, "auto") ? cpu_features().prefetch_gains : keel_same(p->s, "on");
 
     void *place = host->alloc(host, sizeof(keel_ctx), 64);
     if (place == nullptr) return fail(host, KEEL_E_OUT_OF_MEMORY, "no memory for a context");
@@ -98,6 +101,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->threads = static_cast<uint32_t>(threads < 256 ? threads : 256);
     ctx->isa = isa;
     ctx->fast = fast;
+    ctx->prefetch = prefetch;
     ctx->linear = linear_kernels(isa);
     ctx->attention = attention_kernels(isa);
     ctx->bf16 = bf16_kernels(isa);
@@ -114,9 +118,9 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
 
 keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     keel_ctx_info info = make_out<keel_ctx_info>();
-    snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s",
+    snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s, prefetch %s",
              ctx->bf16 != nullptr ? ctx->bf16->isa : ctx->linear->isa, ctx->threads,
-             ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact");
+             ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact", ctx->prefetch ? "on" : "off");
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;

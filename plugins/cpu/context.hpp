@@ -23,7 +23,8 @@ struct keel_ctx {
     const keel_host *host = nullptr; // the core's; handed back to its functions
     uint32_t threads = 1;            // workers of a region
     keel_cpu::Isa isa = keel_cpu::Isa::scalar;
-    bool fast = true; // compute: activations may be quantized for the dot products
+    bool fast = true;     // compute: activations may be quantized for the dot products
+    bool prefetch = true; // weights are asked for before they are read
     const keel_cpu::LinearKernels *linear = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;
     const keel_cpu::Bf16Kernels *bf16 = nullptr; // for many rows, where compute is fast; NULL: none

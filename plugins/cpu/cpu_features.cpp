@@ -80,6 +80,7 @@ CpuFeatures cpu_features() {
     f.vnni = f.avx512 && bit(seven.c, 11);
     f.avx512bf16 = f.vnni && seven.a >= 1 && bit(cpuid(7, 1).a, 5);
     f.bf16_gains = made_by_amd();
+    f.prefetch_gains = !f.bf16_gains;
 #if defined(KEEL_CPU_EMULATED_AVX512)
     f.vnni = f.avx512bf16 = false;
     f.avx512 = f.amx =
@@ -121,7 +122,7 @@ bool has(const char *feature) {
 
 CpuFeatures cpu_features() {
     CpuFeatures f{};
-    f.neon = true;
+    f.neon = f.prefetch_gains = true;
 #if defined(__linux__)
     const unsigned long one = getauxval(AT_HWCAP), two = getauxval(AT_HWCAP2);
     f.dotprod = all_of(one, hwcap_asimddp);

@@ -29,11 +29,13 @@ struct CpuFeatures {
     bool vnni;       // avx512, and products of four bytes, summed (AVX512_VNNI)
     bool avx512bf16; // vnni, and products of two bf16, summed (AVX512_BF16)
     bool bf16_gains; // those are faster than multiply-adds in f32: AMD's are twice as fast, Intel's half
-    bool amx;        // avx512bf16, tiles with products of bf16, and this process may use them
-    bool neon;       // ARM64: always there
-    bool dotprod;    // products of four signed bytes, summed (FEAT_DotProd)
-    bool fp16;       // dotprod, f16 arithmetic, and f16 products summed in f32 (FEAT_FP16, FEAT_FHM)
-    bool i8mm;       // fp16, and products of small matrices of bytes and of bf16 (FEAT_I8MM, FEAT_BF16)
+    bool
+        prefetch_gains; // a stream is read faster when its lines are asked for ahead: not on AMD's, whose own prefetching that disturbs
+    bool amx;           // avx512bf16, tiles with products of bf16, and this process may use them
+    bool neon;          // ARM64: always there
+    bool dotprod;       // products of four signed bytes, summed (FEAT_DotProd)
+    bool fp16;          // dotprod, f16 arithmetic, and f16 products summed in f32 (FEAT_FP16, FEAT_FHM)
+    bool i8mm;          // fp16, and products of small matrices of bytes and of bf16 (FEAT_I8MM, FEAT_BF16)
 };
 
 // The processor asked afresh on each call. Where it has AMX the system is asked to let this process use it, for good. [any]

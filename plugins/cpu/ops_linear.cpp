@@ -83,6 +83,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     else if (a->w == nullptr || !view_tensor(a->w, job.source, w))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: dtype of w");
     job.m = a->x->shape[0];
+    job.task.prefetch = ctx->prefetch;
     job.task.accumulate = (a->features & KEEL_MATMUL_ACCUMULATE) != 0;
     job.task.x_stride = a->x->stride[0];
     job.task.out_stride = a->out->stride[0];

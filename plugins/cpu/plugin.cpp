@@ -10,6 +10,7 @@ using namespace keel_cpu;
 constexpr const char *isa_choices[] = {"auto", "scalar", "avx2",    "avx512", "vnni", "avx512bf16",
                                        "amx",  "neon",   "dotprod", "fp16",   "i8mm", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
+constexpr const char *prefetch_choices[] = {"auto", "on", "off", nullptr};
 
 constexpr keel_param_spec threads_param =
     KEEL_INT_PARAM("threads", "0", 0, 256, "Worker threads; 0: as many as this process may use.");
@@ -21,7 +22,11 @@ constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
     "exact: products in f32. fast: activations are rounded to 8 bits for products with "
     "q8_0 and q4_0 weights, and to 16 bits for f16 and bf16 where isa is fp16 or i8mm, and for "
     "prompts where it is avx512bf16 or amx (with amx for q8_0 and q4_0, too).");
-constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param};
+constexpr keel_param_spec prefetch_param =
+    KEEL_CHOICE_PARAM("prefetch", "auto", prefetch_choices,
+                      "Whether weights are asked for 1 KiB before they are read; auto: not on "
+                      "AMD's processors, which read streams faster alone.");
+constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param, &prefetch_param};
 
 constexpr keel_backend make_table() {
     keel_backend t{};

@@ -33,19 +33,20 @@ inline HostServices &services() {
 
 // Opens a context; `ctx` stays NULL when that fails.
 inline keel_status open(const keel_backend &backend, const std::string &isa, const std::string &compute,
-                        int64_t threads, keel_ctx *&ctx) {
-    keel_param words[3] = {};
-    const char *keys[] = {"threads", "isa", "compute"};
-    for (int i = 0; i < 3; ++i)
+                        int64_t threads, keel_ctx *&ctx, const std::string &prefetch = "auto") {
+    keel_param words[4] = {};
+    const char *keys[] = {"threads", "isa", "compute", "prefetch"};
+    for (int i = 0; i < 4; ++i)
         words[i].h = KEEL_HEADER(keel_param), words[i].key = keys[i], words[i].type = KEEL_PARAM_CHOICE;
     words[0].type = KEEL_PARAM_INT;
     words[0].i = threads;
     words[1].s = isa.c_str();
     words[2].s = compute.c_str();
-    const keel_param *params[] = {&words[0], &words[1], &words[2]};
+    words[3].s = prefetch.c_str();
+    const keel_param *params[] = {&words[0], &words[1], &words[2], &words[3]};
     keel_ctx_desc desc{};
     desc.h = KEEL_HEADER(keel_ctx_desc);
-    desc.n_params = 3;
+    desc.n_params = 4;
     desc.params = params;
     ctx = nullptr;
     HostServices::drop_error();
@@ -79,8 +80,10 @@ inline std::vector<Variant> variants() {
 // A context with f32 buffers that live as long as it.
 class Context {
   public:
-    Context(const Variant &v, const std::string &compute, int64_t threads = 2) : backend_(*v.backend) {
-        REQUIRE(open(backend_, v.isa, compute, threads, ctx_) == KEEL_OK);
+    Context(const Variant &v, const std::string &compute, int64_t threads = 2,
+            const std::string &prefetch = "auto")
+        : backend_(*v.backend) {
+        REQUIRE(open(backend_, v.isa, compute, threads, ctx_, prefetch) == KEEL_OK);
     }
     Context(const Context &) = delete;
     ~Context() {

@@ -97,6 +97,7 @@ struct MatmulTask {
     int64_t out_stride; // bytes
     const float *bias;  // [n] or NULL
     bool accumulate;    // out += rather than out =
+    bool prefetch;      // ask for weights ahead of reading them
 };
 
 struct LinearKernels {

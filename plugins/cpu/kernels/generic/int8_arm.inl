@@ -95,8 +95,8 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         KEEL_UNROLL
-        for (int i = 0; i < 4; ++i)
-            sum[m][i] = vdupq_n_s16(0);
+    for (int i = 0; i < 4; ++i)
+        sum[m][i] = vdupq_n_s16(0);
     KEEL_UNROLL
     for (int p = 0; p < 4; ++p) {
         const Piece w = piece_at(bytes, p);
@@ -121,8 +121,8 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         KEEL_UNROLL
-        for (int i = 0; i < 4; ++i)
-            sum[m][i] = vdupq_n_s32(0);
+    for (int i = 0; i < 4; ++i)
+        sum[m][i] = vdupq_n_s32(0);
     for (int p = 0; p < 8; p += 2) {
         const Piece first = piece_at(bytes, p), second = piece_at(bytes, p + 1);
         KEEL_UNROLL
@@ -163,8 +163,8 @@ KEEL_SIMD void add_pairs(const RowPairs &w, const int8x16_t *x, int32x4_t (*dot)
     KEEL_UNROLL
     for (int r = 0; r < 4; ++r)
         KEEL_UNROLL
-        for (int p = 0; p < P; ++p)
-            dot[p][r] = vmmlaq_s32(dot[p][r], w.pair[r], x[p]);
+    for (int p = 0; p < P; ++p)
+        dot[p][r] = vmmlaq_s32(dot[p][r], w.pair[r], x[p]);
 }
 
 // Columns c..c+7 of two rows of x.
@@ -176,8 +176,7 @@ template <int P, bool Q4>
 KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32x4_t (*dot)[4]) {
     KEEL_UNROLL
     for (int p = 0; p < P; ++p) {
-        const int32_t s[4] = {-q[2 * p]->shift, -q[2 * p + 1]->shift, -q[2 * p]->shift,
-                              -q[2 * p + 1]->shift};
+        const int32_t s[4] = {-q[2 * p]->shift, -q[2 * p + 1]->shift, -q[2 * p]->shift, -q[2 * p + 1]->shift};
         KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             dot[p][r] = Q4 ? vld1q_s32(s) : vdupq_n_s32(0);
@@ -220,11 +219,10 @@ static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
     KEEL_UNROLL
     for (int p = 0; p < P; ++p)
         KEEL_UNROLL
-        for (int r = 0; r < 4; ++r)
-            sums[p][r] = vdupq_n_f32(0);
+    for (int r = 0; r < 4; ++r)
+        sums[p][r] = vdupq_n_f32(0);
     for (int64_t b = 0; b < blocks; ++b, w += block_bytes) {
-        for (int64_t line = 0; line < block_bytes; line += 64)
-            prefetch(w + prefetch_bytes + line);
+        prefetch_ahead(t, w, block_bytes);
         int32x4_t dot[P][4];
         block_pairs<P, Q4>(w + 2 * R, q, dot);
         const F scales = load_f16(reinterpret_cast<const uint16_t *>(w));
@@ -236,8 +234,7 @@ static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
             const float32x4_t of_x = vcombine_f32(two, two);
             KEEL_UNROLL
             for (int r = 0; r < 4; ++r)
-                sums[p][r] =
-                    vfmaq_f32(sums[p][r], vmulq_f32(of_rows[r], of_x), vcvtq_f32_s32(dot[p][r]));
+                sums[p][r] = vfmaq_f32(sums[p][r], vmulq_f32(of_rows[r], of_x), vcvtq_f32_s32(dot[p][r]));
         }
         KEEL_UNROLL
         for (int m = 0; m < 2 * P; ++m)

@@ -56,10 +56,10 @@ KEEL_SIMD float one_x(const uint16_t *x) {
 #endif
 
 template <WeightType T, int M, class X>
-KEEL_SIMD void dot_row(const uint8_t *w, const X *const *x, int64_t k, float *y) {
+KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x, int64_t k, float *y) {
     constexpr int64_t size = element_bytes<T>;
-    // Independent sums hide the latency of a multiply-add. One cache line a turn, and no prefetch of our own: the hardware's follows a
-    // row read front to back better than it follows several lines at once or lines that instructions ask for.
+    // Independent sums hide the latency of a multiply-add. One cache line a turn: the hardware's prefetching follows a row read front to
+    // back better than it follows several lines at once.
     constexpr int line = static_cast<int>(64 / (W * size));
     constexpr int chains = M > 4 ? 1 : W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
     constexpr int64_t step = chains * W;
@@ -72,6 +72,7 @@ KEEL_SIMD void dot_row(const uint8_t *w, const X *const *x, int64_t k, float *y)
     int64_t i = 0;
     for (; i + step <= k; i += step) {
         const uint8_t *p = w + i * size;
+        prefetch_ahead(t, p, step * size);
         KEEL_UNROLL
         for (int c = 0; c < chains; ++c) {
             const F v = load_weights<T>(p + c * W * size);
@@ -184,7 +185,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     for (int64_t source = 0; source < sources; ++source)
         for (int64_t i = n + source; i < n1; i += sources) {
             float y[M];
-            dot_row<T, M>(row_of(t.w, i), x, t.w.cols, y);
+            dot_row<T, M>(t, row_of(t.w, i), x, t.w.cols, y);
             for (int m = 0; m < M; ++m)
                 finish(m, i, &y[m], 1);
         }

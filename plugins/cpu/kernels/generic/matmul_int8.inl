@@ -4,6 +4,13 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t prefetch_bytes = 1024;
 
+// Asks for `bytes` of a stream of which p is read now.
+KEEL_SIMD void prefetch_ahead(const MatmulTask &t, const uint8_t *p, int64_t bytes) {
+    if (!t.prefetch) return;
+    for (int64_t line = 0; line < bytes; line += 64)
+        prefetch(p + prefetch_bytes + line);
+}
+
 // Adds a group's finished sums to `count` outputs.
 KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
                             int64_t count) {
@@ -28,7 +35,8 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_INT8_DOT4)
 
-constexpr int rows_at_once = 8; // of x: weights are unpacked once for all of them, and sums have the registers that they take
+constexpr int rows_at_once =
+    8; // of x: weights are unpacked once for all of them, and sums have the registers that they take
 
 // 32 columns of R rows of q4_0, times up to eight rows of x; few of them have two chains of sums each.
 template <int M>
@@ -38,8 +46,8 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         KEEL_UNROLL
-        for (int c = 0; c < chains; ++c)
-            sum[m][c] = zero_i();
+    for (int c = 0; c < chains; ++c)
+        sum[m][c] = zero_i();
     KEEL_UNROLL
     for (int piece = 0; piece < 4; ++piece) {
         const I both = load_bytes(bytes + piece * 4 * R);
@@ -126,8 +134,7 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
     for (int m = 0; m < M; ++m)
         q[m] = t.q + (m0 + m) * blocks, sums[m] = group_zero();
     for (int64_t b = 0; b < blocks; ++b, w += block_bytes) {
-        for (int64_t line = 0; line < block_bytes; line += 64)
-            prefetch(w + prefetch_bytes + line);
+        prefetch_ahead(t, w, block_bytes);
         I dot[M];
         if constexpr (Q4)
             block_q4<M>(w + 2 * R, q, dot);

@@ -4,12 +4,11 @@
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// dot += the products of columns 4 P .. of a chunk, to 4 End. What the first pass over the nibbles meets it fetches for the next ones.
+// dot += the products of columns 4 P .. of a chunk, to 4 End.
 template <int M, WeightType T, bool High, int P, int End>
 KEEL_SIMD void add_codes(const uint8_t *nibbles, const I *upper, const ActBlock *const *q, int chunk,
                          I *dot) {
     if constexpr (P < End) {
-        if constexpr (!High && 4 * R * P % 64 == 0) prefetch(nibbles + prefetch_bytes + 4 * R * P);
         const I u = codes<T, High, P>(nibbles, upper);
         KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
@@ -103,14 +102,12 @@ static void k_group(const MatmulTask &t, int64_t g, int64_t m0) {
     for (int m = 0; m < M; ++m)
         q[m] = t.q + (m0 + m) * 8 * blocks, sums[m] = group_zero();
     for (int64_t b = 0; b < blocks; ++b, w += k_group_bytes<T>) {
-        for (int64_t line = 0; line < k_pairs_at<T>; line += 64)
-            prefetch(w + prefetch_bytes + line);
+        prefetch_ahead(t, w, k_pairs_at<T>);
         KScales s;
         read_scales<T>(w, s);
         const uint8_t *pair = w + k_pairs_at<T>;
         for (int i = 0; i < 4; ++i, pair += pair_bytes) {
-            for (int64_t line = 0; line < 2 * upper_bytes; line += 64)
-                prefetch(pair + prefetch_bytes + line);
+            prefetch_ahead(t, pair, pair_bytes);
             const uint8_t *nibbles = pair + 2 * upper_bytes;
             add_chunk<M, T, false>(pair, nibbles, s, 2 * i, q, sums);
             add_chunk<M, T, true>(pair + upper_bytes, nibbles, s, 2 * i + 1, q, sums);
