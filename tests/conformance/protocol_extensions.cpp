@@ -255,13 +255,13 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
             facts.expect(start(number[KEEL_READ_LATER_MOST]) == KEEL_E_UNSUPPORTED &&
                              number[KEEL_READ_LATER_MOST] == 0,
                          "read later: more at once than there may be are not UNSUPPORTED");
-            const float first = 7 + 2 * static_cast<float>(round * KEEL_READ_LATER_MOST);
+            const float least = 7 + 2 * static_cast<float>(round * KEEL_READ_LATER_MOST);
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 const bool wanted = i % 2 == 0 || round == 1;
                 facts.expect(later.finish(side.ctx(), number[i], wanted ? &value : nullptr) == KEEL_OK,
                              "read later: finish fails");
                 if (wanted)
-                    facts.expect(value == first + 2 * static_cast<float>(i + 1),
+                    facts.expect(value == least + 2 * static_cast<float>(i + 1),
                                  "read later: another read's bytes");
             }
         }
