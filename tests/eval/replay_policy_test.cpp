@@ -24,8 +24,9 @@ const std::vector<int32_t> lengths{23, 9};
 class Bench {
   public:
     explicit Bench(keel_dtype kv)
-        : pipeline_(pipeline::config_from_overrides(std::vector<std::string>{
-              std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu"})),
+        : pipeline_(pipeline::config_from_overrides(
+              std::vector<std::string>{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                                       "backend.plugin=cpu", "backend.params.compute=exact"})),
           kv_(kv) {}
 
     const keel_tensor *floats(std::vector<int64_t> shape, keel_dtype dtype = KEEL_DTYPE_F32) {
@@ -106,7 +107,8 @@ class Bench {
         pipeline_.executor().set_observer({});
         const SavedOp saved = load_saved_op(folder / "op");
         for (const std::string backend : {"cpu", "reference"}) {
-            const std::vector<std::string> sets{"model.path=.", "backend.plugin=" + backend};
+            std::vector<std::string> sets{"model.path=.", "backend.plugin=" + backend};
+            if (backend == "cpu") sets.emplace_back("backend.params.compute=exact");
             const auto device =
                 open_device(pipeline::config_from_overrides(sets).backend, std::make_shared<HostServices>());
             const ReplayReport r = replay_op(saved, device, {});

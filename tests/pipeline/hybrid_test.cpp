@@ -96,18 +96,20 @@ TEST_CASE("a switch after some tokens leaves the text as it was, under every pol
 }
 
 TEST_CASE("backends may keep keys and values in types of their own") {
+    const std::string exact_products = "backend.params.compute=exact";
     Pipeline pipeline(
-        tiny_config({"hybrid.backends={a: {plugin: cpu, kv: f32}, b: {plugin: cpu, kv: {key_dtype: "
-                     "q8_0, value_dtype: bf16}}}",
+        tiny_config({"hybrid.backends={a: {plugin: cpu, kv: f32, params: {compute: exact}}, b: {plugin: cpu, "
+                     "kv: {key_dtype: q8_0, value_dtype: bf16}, params: {compute: exact}}}",
                      "hybrid.prefill=a", "hybrid.decode=b"}));
     CHECK(pipeline.find_engine("a")->kv_shape.key_dtype == KEEL_DTYPE_F32);
     CHECK(pipeline.find_engine("b")->kv_shape.key_dtype == KEEL_DTYPE_Q8_0);
     CHECK(pipeline.find_engine("b")->kv_shape.value_dtype == KEEL_DTYPE_BF16);
-    // The same tokens in each, so that there is something to compare whatever the texts are.
-    const std::vector<int32_t> text = greedy(one_cpu({"kv.dtype=f32"}), hybrid_opening(), 12).ids;
-    const auto exact = logits_of(one_cpu({"kv.dtype=f32"}), hybrid_opening(), text);
-    const auto coarse =
-        logits_of(one_cpu({"kv.key_dtype=q8_0", "kv.value_dtype=bf16"}), hybrid_opening(), text);
+    // Exact products: what the caches round is held against itself. The same tokens in each, so that there is something to compare whatever the texts are.
+    const std::vector<int32_t> text =
+        greedy(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), 12).ids;
+    const auto exact = logits_of(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), text);
+    const auto coarse = logits_of(one_cpu({"kv.key_dtype=q8_0", "kv.value_dtype=bf16", exact_products}),
+                                  hybrid_opening(), text);
     Session session(pipeline);
     const auto mixed = logits_of(session, hybrid_opening(), text);
     CHECK(session.engine().name == "b");

@@ -64,8 +64,9 @@ typedef struct keel_scores {
 /* out[i, h, :] = sum_j softmax_j(scale * q[i, h] . K[j]) V[j] over the visible slots of KV head h / (heads / kv_heads). m = 1 is
  * decode; larger m is prefill, the keys of the m tokens being in the cache already. A query that sees nothing gives zeros and an lse
  * of -inf. Slots at or beyond lengths[h] may hold anything, NaN too, and change nothing; so do K and V of a slot that a query does not
- * see. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 8e-3 (fast), after K and V are read in their dtype; for lse
- * s is |lse|; the scores' bound is the same, s being the score itself. */
+ * see. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 8e-3 (fast), after K and V are read in their dtype and
+ * while logits are small (below 4 or so): fast may round q and K to bf16, which moves a logit by up to 2^-7 of the sum of its terms'
+ * magnitudes, and the exponential multiplies that. For lse s is |lse|; the scores' bound is the same, s being the score itself. */
 typedef struct keel_attention_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *q; /* A [m, heads, head_dim] */
