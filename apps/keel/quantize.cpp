@@ -136,8 +136,14 @@ std::string layout_text(const ExportReport &report, const Device &device) {
         return fmt::format(
             "  backend {} reads these weights as any GGUF file has them: there is no layout to keep\n",
             device.plugin());
+    if (report.layout == "rows")
+        return fmt::format(
+            "  {} blocks of matrices in the order that they are read in: any backend reads them, "
+            "other programs refuse the file\n",
+            report.blocks);
     return fmt::format(
-        "  {} matrices laid out as '{}' for backend {}: others, and other programs, refuse the file\n",
+        "  {} blocks of matrices, laid out as '{}' for backend {}: others, and other programs, "
+        "refuse the file\n",
         report.blocks, report.layout, device.plugin());
 }
 

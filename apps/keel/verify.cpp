@@ -33,7 +33,10 @@ class Job {
     void work() {
         for (size_t i = next_++; i < source_.tensors().size() && !interrupted(); i = next_++) {
             const TensorInfo &tensor = source_.tensors()[i];
-            if (source_.block(tensor) != nullptr) continue;
+            if (source_.block(tensor) != nullptr) {
+                done_ += tensor.bytes;
+                continue;
+            }
             try {
                 const TensorCheck check = check_tensor(source_, tensor);
                 if (check.first_not_finite) {

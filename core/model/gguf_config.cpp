@@ -1,6 +1,7 @@
 #include "base/convert.hpp"
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "model/gguf_layout.hpp"
 #include "model/gguf_model.hpp"
 #include "model/rope_tables.hpp"
 
@@ -69,6 +70,17 @@ class ConfigMaker {
         return {};
     }
     const GgufTensor *tensor(std::string_view name) const { return find(name).tensor; }
+    // Of a matrix, wherever it is kept; nullopt: there is none.
+    std::optional<int64_t> rows_of(std::string_view name) const {
+        if (const GgufTensor *matrix = tensor(name)) {
+            if (matrix->shape.size() == 2) return matrix->shape[0];
+            return std::nullopt;
+        }
+        for (const GgufFile &file : files_) {
+            if (const auto rows = kept_rows(file, name)) return rows;
+        }
+        return std::nullopt;
+    }
 
     // Mistral's files are llama's; only a window tells them apart.
     std::string architecture_name() const {
@@ -129,13 +141,12 @@ class ConfigMaker {
         take("num_experts", "expert_count");
         add_head_size();
         take("vocab_size", "vocab_size");
-        if (const GgufTensor *embedding = tensor("token_embd.weight");
-            embedding != nullptr && embedding->shape.size() == 2) {
-            config_["vocab_size"] = embedding->shape[0];
+        if (const auto rows = rows_of("token_embd.weight")) {
+            config_["vocab_size"] = *rows;
         } else if (const auto tokens = file_.array_size("tokenizer.ggml.tokens")) {
             config_["vocab_size"] = *tokens;
         }
-        config_["tie_word_embeddings"] = tensor("output.weight") == nullptr;
+        config_["tie_word_embeddings"] = !rows_of("output.weight");
     }
 
     void add_head_size() {

@@ -217,6 +217,14 @@ void add_layout_metadata(const std::vector<BlockEntry> &blocks, GgufWriter &out)
     out.add(key_tensor_cols, cols);
 }
 
+std::optional<int64_t> kept_rows(const GgufFile &file, std::string_view name) {
+    if (!file.text(layout_key)) return std::nullopt;
+    const Arrays arrays(file);
+    const auto found = std::find(arrays.tensors.begin(), arrays.tensors.end(), name);
+    if (found == arrays.tensors.end()) return std::nullopt;
+    return arrays.tensor_rows[static_cast<size_t>(found - arrays.tensors.begin())];
+}
+
 std::vector<std::string> read_layout(const GgufFile &file, uint32_t index, ModelSource::Parts &parts) {
     if (!file.text(layout_key)) return {};
     return LayoutReader(file, index, parts).run();

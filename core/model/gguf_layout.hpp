@@ -9,7 +9,9 @@
 #include "format/gguf_writer.hpp"
 #include "model/gguf_model.hpp"
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace keel::gguf {
@@ -38,6 +40,9 @@ void add_layout_metadata(const std::vector<BlockEntry> &blocks, GgufWriter &out)
 // Adds a file's blocks and the matrices in them to `parts`; `index` is the file's there. Returns the names of the tensors that are blocks.
 // Throws Error(input) where keys, sizes and tensors do not go together.
 std::vector<std::string> read_layout(const GgufFile &file, uint32_t index, ModelSource::Parts &parts);
+
+// Rows of the matrix of that (GGUF's) name in a file's blocks, nullopt if none holds it.
+std::optional<int64_t> kept_rows(const GgufFile &file, std::string_view name);
 
 // The dtype of a GGML type that Keel computes with; KEEL_DTYPE_NONE: of none.
 keel_dtype keel_type(uint32_t ggml_type);

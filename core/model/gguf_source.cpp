@@ -105,9 +105,11 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     parts.stored_name = [architecture = parts.config.architecture](std::string_view name) {
         return stored_tensor_name(*architecture, name);
     };
-    for (const GgufFile &file : files)
+    size_t tensors = 0; // as stored: a block is one
+    for (const GgufFile &file : files) {
         add_file(file, parts);
-    const size_t tensors = parts.tensors.size();
+        tensors += file.tensors().size();
+    }
     auto source =
         std::make_shared<const ModelSource>(std::move(parts)); // refuses a tensor that stands in two files
     const auto wanted = files[0].integer("split.tensors.count");

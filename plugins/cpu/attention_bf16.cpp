@@ -64,7 +64,7 @@ const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtyp
 }
 
 bool takes_bf16(const AttentionJob &job, const AttentionTask &task) {
-    return job.bf16 != nullptr && task.rows >= job.bf16->least_rows;
+    return job.ranges == nullptr && job.bf16 != nullptr && task.rows >= job.bf16->least_rows;
 }
 
 void pack_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {

@@ -108,8 +108,8 @@ keel_status KEEL_CALL take(keel_ctx *ctx, const keel_weight_desc *theirs, const 
     keel_weight *w = new_weight(ctx, &desc, view.type);
     if (w == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
     w->view = view;
-    // Made for another instruction set: as good, once its rows stand in groups of this one's size.
-    if (group != ctx->linear->group) status = interleave(ctx, w, group);
+    // Made for another instruction set: as good, once its rows stand in groups of this one's size. And kernels read whole cache lines.
+    if (group != ctx->linear->group || kept->offset % cache_line != 0) status = interleave(ctx, w, group);
     if (status != KEEL_OK) {
         weight_free(ctx, w->packed, w->slab);
         ctx->host->free(ctx->host, w);

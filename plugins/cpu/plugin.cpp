@@ -20,8 +20,9 @@ constexpr keel_param_spec isa_param = KEEL_CHOICE_PARAM(
 constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
     "compute", "fast", compute_choices,
     "exact: products in f32. fast: activations are rounded to 8 bits for products with "
-    "q8_0 and q4_0 weights, and to 16 bits for f16 and bf16 where isa is fp16 or i8mm, and for "
-    "prompts where it is avx512bf16 or amx (with amx for q8_0 and q4_0, too).");
+    "quantized weights, and to 16 bits for f16 and bf16 where isa is fp16 or i8mm, where rows are "
+    "long, and for prompts where it is avx512bf16 or amx (with amx for quantized weights, too); "
+    "there attention is rounded to bf16 as well.");
 constexpr keel_param_spec prefetch_param =
     KEEL_CHOICE_PARAM("prefetch", "auto", prefetch_choices,
                       "Whether weights are asked for 1 KiB before they are read; auto: not on "

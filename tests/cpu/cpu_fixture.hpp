@@ -134,4 +134,13 @@ class Context {
     std::vector<keel_buffer *> buffers_;
 };
 
+inline keel_matmul_args matmul_args(const keel_tensor &x, const keel_tensor &w, const keel_tensor &out) {
+    keel_matmul_args a{};
+    a.h = KEEL_HEADER(keel_matmul_args);
+    a.x = &x;
+    a.w = &w;
+    a.out = &out;
+    return a;
+}
+
 } // namespace keel::test

@@ -16,15 +16,6 @@ std::string planned_kernel(Context &c, keel_op op, keel_op_args *args) {
     return info.kernel;
 }
 
-keel_matmul_args matmul_args(const keel_tensor &x, const keel_tensor &w, const keel_tensor &out) {
-    keel_matmul_args a{};
-    a.h = KEEL_HEADER(keel_matmul_args);
-    a.x = &x;
-    a.w = &w;
-    a.out = &out;
-    return a;
-}
-
 } // namespace
 
 TEST_CASE("a forced instruction set is the one whose kernels run") {

@@ -155,6 +155,14 @@ TEST_CASE("a weight that was kept is used in place, and gives the same bits") {
                              joined.begin() + static_cast<std::ptrdiff_t>(15 * parts.row_bytes)));
             CHECK(table.rows(c.get(), &parts.desc, &laid, 39, 2, rows.data()) == KEEL_E_INVALID_ARG);
             c->weight_destroy(c.get(), again);
+            // At an offset that kernels cannot read from it is copied.
+            const std::vector<uint8_t> odd = kept(c, table, parts, w, 1, info);
+            const keel_laid_out off = laid_out(odd, info.name, 1, info.bytes);
+            REQUIRE(table.take(c.get(), &parts.desc, &off, &again) == KEEL_OK);
+            REQUIRE(c->weight_info(c.get(), again, &facts) == KEEL_OK);
+            CHECK(facts.source_needed == 0);
+            CHECK(product(c, w, 6, 40, 512) == product(c, again, 6, 40, 512));
+            c->weight_destroy(c.get(), again);
             c->weight_destroy(c.get(), w);
         }
     }

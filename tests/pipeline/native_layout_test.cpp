@@ -9,6 +9,7 @@
 #include "support/temp_folder.hpp"
 #include "text/tokenizer.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
@@ -87,6 +88,31 @@ void write_k_quants(const fs::path &f32, const fs::path &to) {
     out.finish();
 }
 
+// A copy of models/tiny with an output matrix of its own: the embedding's, each row in the place of the one before it.
+void write_untied(const fs::path &rows, const fs::path &to, keel_dtype type) {
+    write_rows(rows, type);
+    const GgufFile source(rows);
+    GgufWriter out(to);
+    for (const GgufEntry &entry : source.entries())
+        out.copy(source, entry);
+    const GgufTensor *embedding = nullptr;
+    for (const GgufTensor &t : source.tensors()) {
+        out.add_tensor(t.name, t.type->id, t.shape);
+        if (t.name == "token_embd.weight") embedding = &t;
+    }
+    REQUIRE(embedding != nullptr);
+    out.add_tensor("output.weight", embedding->type->id, embedding->shape);
+    out.begin();
+    for (const GgufTensor &t : source.tensors())
+        out.write(source.bytes().subspan(t.offset, t.bytes));
+    const uint64_t row = embedding->bytes / static_cast<uint64_t>(embedding->shape[0]);
+    std::vector<std::byte> turned(embedding->bytes);
+    const auto bytes = source.bytes().subspan(embedding->offset, embedding->bytes);
+    std::rotate_copy(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(row), bytes.end(), turned.begin());
+    out.write(turned);
+    out.finish();
+}
+
 uint64_t kept_tensors(const ModelSource &source) {
     uint64_t n = 0;
     for (const TensorInfo &tensor : source.tensors())
@@ -125,6 +151,26 @@ TEST_CASE("a file in a backend's layout gives the logits of the file it was made
         fs::remove(rows);
         fs::remove(native);
         fs::remove(again);
+    }
+}
+
+TEST_CASE("a file in a backend's layout keeps an output matrix of its own") {
+    const TempFolder folder;
+    for (const keel_dtype type : {KEEL_DTYPE_Q4_0, KEEL_DTYPE_F16}) {
+        INFO(keel_dtype_name(type));
+        const fs::path rows = folder / "rows.gguf", untied = folder / "untied.gguf",
+                       native = folder / "native.gguf";
+        write_untied(rows, untied, type);
+        write_native(untied, native, KEEL_DTYPE_NONE);
+        const auto tied = pipeline_of(rows), a = pipeline_of(untied), b = pipeline_of(native);
+        CHECK_FALSE(a->source().config().tied_embeddings);
+        CHECK_FALSE(b->source().config().tied_embeddings);
+        CHECK(b->source().config().vocab_size == a->source().config().vocab_size);
+        const std::vector<float> expected = logits(*a), other = logits(*tied);
+        CHECK(logits(*b) == expected);
+        CHECK(expected != other); // the output matrix is not the embedding
+        for (const fs::path &file : {rows, untied, native})
+            fs::remove(file);
     }
 }
 

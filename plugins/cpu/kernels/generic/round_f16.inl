@@ -1,7 +1,8 @@
 // Activations rounded to f16 for products with 16-bit weights.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// A power of two that brings x below 2, so that f16 can hold it. A NaN or an infinity stays one whatever the scale.
+// A power of two that brings the largest of x to 2^14 or a little less than twice that: f16 holds it, and what is 2^28 times smaller still has
+// all its bits. Sums are f32, so products may be large. A NaN or an infinity stays one whatever the scale.
 KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
     F largest = zero();
     int64_t i = 0;
@@ -14,7 +15,7 @@ KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
     memcpy(&bits, &most, 4);
     const uint32_t exponent = bits >> 23;
     if (exponent == 0 || exponent == 255) return 1.0f;
-    bits = (exponent < 253 ? exponent : 253) << 23; // its inverse is a normal number too
+    bits = (exponent > 14 ? exponent - 14 : 1) << 23; // its inverse is a normal number too
     float scale;
     memcpy(&scale, &bits, 4);
     return scale;

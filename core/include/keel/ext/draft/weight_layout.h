@@ -53,7 +53,8 @@ typedef struct keel_weight_layout {
     /* Copies bytes offset .. offset + n of a prepared weight, as its layout has them, to dst, which the caller owns. KEEL_E_INVALID_ARG for
      * bytes beyond the weight's; KEEL_E_UNSUPPORTED for a weight whose description has no name. since draft. [ctx] */
     keel_status(KEEL_CALL *keep)(keel_ctx *, const keel_weight *, uint64_t offset, void *dst, uint64_t n);
-    /* A weight out of bytes that were kept, of this layout or of another that the backend reads; *out is as from weight_prepare, and goes
+    /* A weight out of bytes that were kept, of this layout or of another that the backend reads, at any offset: at one that is not aligned
+     * as `describe` says the backend makes its own copy. *out is as from weight_prepare, and goes
      * with weight_destroy. weight_info.source_needed 1: the mapping is used in place, and stays until then; 0: the backend has its own copy.
      * KEEL_E_UNSUPPORTED: the name, or the dtype in it, is not one that this backend reads. KEEL_E_INVALID_ARG: the bytes are not as many
      * as the shape takes, or lie outside the mapping. May run long where it copies: looks at host->cancelled. since draft. [ctx] */
