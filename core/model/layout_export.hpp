@@ -31,7 +31,8 @@ class BlockMaker {
     const Device &device() const { return device_; }
     uint64_t align() const { return align_; } // that blocks planned so far want in a file
 
-    // Plans a block of matrices that stand together in the graph and become one dtype. None (no tensors): they lie in a GGUF file as the device reads them.
+    // Plans a block of matrices that stand together in the graph and become one dtype. None (no tensors): they lie in a GGUF file as the
+    // device reads them.
     // `reordered`: a file holds rows of some of them in another order than the graph wants them.
     BlockPlan plan(std::span<const WeightParts::Part> parts, int64_t cols, keel_dtype dtype, uint32_t use,
                    bool reordered);

@@ -1,8 +1,7 @@
 // Attention with AMX: two by two tiles of 16 x 16 sums, as in bf16_amx.cpp. Its processors multiply pairs of bf16 in vectors at half
 // the rate of f32, so that few queries take tiles as well.
 #define KEEL_CPU_AMX
-#include "bf16_pairs.hpp"
-#include "tiles.hpp"
+#include "tile_products.hpp"
 
 namespace keel_cpu::amx {
 constexpr int64_t x_rows = 16;
@@ -13,28 +12,6 @@ constexpr int64_t x_rows = 16;
 namespace keel_cpu::amx {
 namespace {
 
-// Tiles 0 to 3: sums, [block of rows][panel]. 4, 5: x. 6, 7: panels.
-void configure(int64_t rows_0, int64_t rows_1) {
-    TileConfig config = {};
-    config.palette = 1;
-    const auto shape = [&config](int t, int64_t rows) {
-        config.rows[t] = static_cast<uint8_t>(rows);
-        config.row_bytes[t] = rows == 0 ? 0 : 64;
-    };
-    shape(0, rows_0), shape(1, rows_0), shape(4, rows_0);
-    shape(2, rows_1), shape(3, rows_1), shape(5, rows_1);
-    shape(6, 16), shape(7, 16);
-    tiles_configure(config);
-}
-
-#define KEEL_BEGIN_SUMS(tile, at)                                                                            \
-    do {                                                                                                     \
-        if (t.accumulate)                                                                                    \
-            KEEL_TILE_LOAD(tile, at, stride);                                                                \
-        else                                                                                                 \
-            KEEL_TILE_ZERO(tile);                                                                            \
-    } while (false)
-
 // One or two blocks of x with one or two panels, as configured.
 template <int M, int N>
 void multiply_tiles(const Bf16Product &t, int64_t row, int64_t column) {
@@ -43,24 +20,11 @@ void multiply_tiles(const Bf16Product &t, int64_t row, int64_t column) {
     float *c0 = t.c + row * t.c_stride + column, *c1 = c0 + x_rows * t.c_stride;
     const int64_t stride = t.c_stride * 4;
     KEEL_TILES_FENCE();
-    KEEL_BEGIN_SUMS(0, c0);
-    if constexpr (N == 2) KEEL_BEGIN_SUMS(1, c0 + 16);
-    if constexpr (M == 2) KEEL_BEGIN_SUMS(2, c1);
-    if constexpr (M == 2 && N == 2) KEEL_BEGIN_SUMS(3, c1 + 16);
-    for (int64_t at = 0; at < t.depth * 16; at += tile_elements) {
-        KEEL_TILE_LOAD(6, w0 + at, 64);
-        KEEL_TILE_LOAD(4, x0 + at, 64);
-        KEEL_TILE_DOT_BF16(0, 4, 6);
-        if constexpr (N == 2) {
-            KEEL_TILE_LOAD(7, w1 + at, 64);
-            KEEL_TILE_DOT_BF16(1, 4, 7);
-        }
-        if constexpr (M == 2) {
-            KEEL_TILE_LOAD(5, x1 + at, 64);
-            KEEL_TILE_DOT_BF16(2, 5, 6);
-        }
-        if constexpr (M == 2 && N == 2) KEEL_TILE_DOT_BF16(3, 5, 7);
-    }
+    KEEL_BEGIN_SUMS(0, t.accumulate, c0, stride);
+    if constexpr (N == 2) KEEL_BEGIN_SUMS(1, t.accumulate, c0 + 16, stride);
+    if constexpr (M == 2) KEEL_BEGIN_SUMS(2, t.accumulate, c1, stride);
+    if constexpr (M == 2 && N == 2) KEEL_BEGIN_SUMS(3, t.accumulate, c1 + 16, stride);
+    add_tile_products<M, N>(x0, x1, w0, w1, t.depth / 32);
     KEEL_TILE_STORE(0, c0, stride);
     if constexpr (N == 2) KEEL_TILE_STORE(1, c0 + 16, stride);
     if constexpr (M == 2) KEEL_TILE_STORE(2, c1, stride);
@@ -80,14 +44,14 @@ void multiply(const Bf16Product &t) {
     for (int64_t row = 0; t.ahead.data != nullptr && row < t.ahead_rows; ++row)
         prefetch_row(t.ahead, row);
     int64_t row = 0;
-    if (t.rows >= 32) configure(16, 16);
+    if (t.rows >= 32) configure_products(16, 16);
     for (; row + 32 <= t.rows; row += 32)
         multiply_rows<2>(t, row);
     if (t.rows - row > 16) {
-        configure(16, t.rows - row - 16);
+        configure_products(16, t.rows - row - 16);
         multiply_rows<2>(t, row);
     } else if (row < t.rows) {
-        configure(t.rows - row, 0);
+        configure_products(t.rows - row, 0);
         multiply_rows<1>(t, row);
     }
     tiles_release(); // the system need not save them when it switches threads

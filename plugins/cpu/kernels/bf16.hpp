@@ -26,7 +26,8 @@ struct Bf16Kernels {
     // worker, bf16_panel_bytes, aligned to 64.
     void (*matmul)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
                    uint16_t *panels);
-    // The same for f16 and bf16 with m rows of x, few_rows at most, all of which lie together, without panels; 0 and NULL where panels are the faster ones for any number.
+    // The same for f16 and bf16 with m rows of x, few_rows at most, all of which lie together, without panels; 0 and NULL where panels are
+    // the faster ones for any number.
     int64_t few_rows;
     void (*matmul_few)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m);
 };

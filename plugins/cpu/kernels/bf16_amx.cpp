@@ -2,8 +2,7 @@
 // bits are unpacked to bf16 as well: their scales change every 32 columns, half of what a tile of bytes multiplies at once, so integer
 // sums would have to leave the tiles and be scaled after every instruction, which costs more than the faster products save.
 #define KEEL_CPU_AMX
-#include "bf16_pairs.hpp"
-#include "tiles.hpp"
+#include "tile_products.hpp"
 
 namespace keel_cpu::amx {
 constexpr int64_t x_rows = 16;
@@ -14,20 +13,6 @@ constexpr int64_t depth = 512; // two blocks of x stay in the first cache
 #include "generic/matmul_bf16.inl"
 
 namespace keel_cpu::amx {
-
-// Tiles 0 to 3: sums, [rows of x][rows of W]. 4, 5: x. 6, 7: W.
-static void configure(int64_t rows_0, int64_t rows_1) {
-    TileConfig config = {};
-    config.palette = 1;
-    const auto shape = [&config](int t, int64_t rows) {
-        config.rows[t] = static_cast<uint8_t>(rows);
-        config.row_bytes[t] = rows == 0 ? 0 : 64;
-    };
-    shape(0, rows_0), shape(1, rows_0), shape(4, rows_0);
-    shape(2, rows_1), shape(3, rows_1), shape(5, rows_1);
-    shape(6, 16), shape(7, 16);
-    tiles_configure(config);
-}
 
 // The place of a tile of sums: out itself, or a copy where out has no 16 columns or the sums begin with something else.
 struct Sums {
@@ -55,14 +40,6 @@ static void end_sums(const MatmulTask &t, int64_t m, int64_t rows, int64_t n, in
         store_n(out_at(t, m + r, n), load(s.copy[r]), count);
 }
 
-#define KEEL_BEGIN_TILE(tile, sums)                                                                          \
-    do {                                                                                                     \
-        if ((sums).from_memory)                                                                              \
-            KEEL_TILE_LOAD(tile, (sums).at, (sums).stride);                                                  \
-        else                                                                                                 \
-            KEEL_TILE_ZERO(tile);                                                                            \
-    } while (false)
-
 // One or two blocks of x with one or two panels, as configured.
 template <int M, int N>
 static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n1, int64_t m, int64_t m1,
@@ -76,25 +53,12 @@ static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n
         for (int j = 0; j < N; ++j)
             begin_sums(t, slab, m + 16 * i, rows(i), n + 16 * j, columns(j), sums[i][j]);
     KEEL_TILES_FENCE();
-    KEEL_BEGIN_TILE(0, sums[0][0]);
-    if constexpr (N == 2) KEEL_BEGIN_TILE(1, sums[0][1]);
-    if constexpr (M == 2) KEEL_BEGIN_TILE(2, sums[1][0]);
-    if constexpr (M == 2 && N == 2) KEEL_BEGIN_TILE(3, sums[1][1]);
-    for (int64_t k = 0; k < slab.tiles; ++k) {
-        const int64_t at = k * tile_elements;
-        KEEL_TILE_LOAD(6, w0 + at, 64);
-        KEEL_TILE_LOAD(4, x0 + at, 64);
-        KEEL_TILE_DOT_BF16(0, 4, 6);
-        if constexpr (N == 2) {
-            KEEL_TILE_LOAD(7, w1 + at, 64);
-            KEEL_TILE_DOT_BF16(1, 4, 7);
-        }
-        if constexpr (M == 2) {
-            KEEL_TILE_LOAD(5, x1 + at, 64);
-            KEEL_TILE_DOT_BF16(2, 5, 6);
-        }
-        if constexpr (M == 2 && N == 2) KEEL_TILE_DOT_BF16(3, 5, 7);
-    }
+    KEEL_BEGIN_SUMS(0, sums[0][0].from_memory, sums[0][0].at, sums[0][0].stride);
+    if constexpr (N == 2) KEEL_BEGIN_SUMS(1, sums[0][1].from_memory, sums[0][1].at, sums[0][1].stride);
+    if constexpr (M == 2) KEEL_BEGIN_SUMS(2, sums[1][0].from_memory, sums[1][0].at, sums[1][0].stride);
+    if constexpr (M == 2 && N == 2)
+        KEEL_BEGIN_SUMS(3, sums[1][1].from_memory, sums[1][1].at, sums[1][1].stride);
+    add_tile_products<M, N>(x0, x1, w0, w1, slab.tiles);
     KEEL_TILE_STORE(0, sums[0][0].at, sums[0][0].stride);
     if constexpr (N == 2) KEEL_TILE_STORE(1, sums[0][N - 1].at, sums[0][N - 1].stride);
     if constexpr (M == 2) KEEL_TILE_STORE(2, sums[M - 1][0].at, sums[M - 1][0].stride);
@@ -117,14 +81,14 @@ static void multiply_rows(const MatmulTask &t, const Slab &slab, int64_t n0, int
 static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1, int64_t m0,
                            int64_t m1, const uint16_t *panels) {
     int64_t m = m0;
-    if (m + 32 <= m1) configure(16, 16);
+    if (m + 32 <= m1) configure_products(16, 16);
     for (; m + 32 <= m1; m += 32) // a slab of these rows stays in the first cache
         multiply_rows<2>(t, slab, n0, n1, m, m1, panels);
     if (m1 - m > 16) {
-        configure(16, m1 - m - 16);
+        configure_products(16, m1 - m - 16);
         multiply_rows<2>(t, slab, n0, n1, m, m1, panels);
     } else if (m < m1) {
-        configure(m1 - m, 0);
+        configure_products(m1 - m, 0);
         multiply_rows<1>(t, slab, n0, n1, m, m1, panels);
     }
     tiles_release(); // the system need not save them when it switches threads

@@ -63,7 +63,8 @@ const AttentionKernels *attention_kernels(Isa isa) {
     case Isa::avx2:
         return attention_kernels_avx2();
     case Isa::avx512:
-    case Isa::vnni: // nothing in a cache is multiplied by bytes; and what is not rounded to bf16 beside it
+    case Isa::
+        vnni: // nothing in a cache is multiplied by bytes; what is rounded to bf16 has a table beside this one
     case Isa::avx512bf16:
     case Isa::amx:
         return attention_kernels_avx512();
