@@ -1,9 +1,21 @@
-// Attention with products in bf16: a tile of slots is rounded once, then goes by all queries of a task, so many at a time that their
-// logits stay in the first cache.
+// Attention with products in bf16: a chunk of slots is rounded once for all queries of a task, which then pass over it, so many at a
+// time that their logits and sums stay in the first cache.
 #include "attention_job.hpp"
+
+#include <string.h>
 
 namespace keel_cpu {
 namespace {
+
+constexpr int64_t kChunkTiles = kChunkSlots / kTileSlots;
+
+// A chunk of slots as it lies in the scratch.
+struct Chunk {
+    int64_t first, n;
+    bool few;                   // rows have the task, so that keys stay rows
+    bool hidden[kChunkTiles];   // from all rows of the task
+    int8_t finite[kChunkTiles]; // are its values? -1: not yet asked
+};
 
 int64_t rounded_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
@@ -13,45 +25,143 @@ bool is_few(const AttentionJob &job, const AttentionTask &task) {
     return task.rows <= job.bf16->few_rows;
 }
 
-// Keys to w.k16, rows of what is missing to whole panels cleared.
-void load_keys(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n) {
+Ahead behind(const Ahead &ahead, int64_t rows) {
+    return {ahead.data == nullptr ? nullptr : ahead.data + rows * ahead.row_bytes, ahead.row_bytes};
+}
+
+// Keys to rows, what is missing to whole panels cleared.
+void load_keys(const AttentionJob &job, int64_t head, int64_t first, int64_t n, uint16_t *to,
+               const Ahead &ahead) {
     const KvSide &k = job.kv.k;
     const int64_t depth = bf16_padded(k.dim);
     for_stretches(job.kv, k, head, first, n, [&](const uint8_t *row, int64_t rows, int64_t offset) {
-        job.bf16->load_keys[k.type](row, k.row_stride, rows, k.dim, w.k16 + offset * depth);
+        job.bf16->load_keys[k.type](row, k.row_stride, rows, k.dim, to + offset * depth,
+                                    behind(ahead, offset));
     });
-    for (int64_t e = n * depth; e < rounded_up(n, 16) * depth; ++e)
-        w.k16[e] = 0;
+    memset(to + n * depth, 0, static_cast<size_t>((rounded_up(n, 16) - n) * depth) * 2);
 }
 
-void load_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n) {
+void load_values(const AttentionJob &job, int64_t head, int64_t first, int64_t n, uint16_t *to,
+                 const Ahead &ahead) {
     const KvSide &v = job.kv.v;
     for_stretches(job.kv, v, head, first, n, [&](const uint8_t *row, int64_t rows, int64_t offset) {
-        job.bf16->load_values[v.type](row, v.row_stride, offset, rows, v.dim, offset + rows == n, w.v16);
+        job.bf16->load_values[v.type](row, v.row_stride, offset, rows, v.dim, offset + rows == n, to,
+                                      behind(ahead, offset));
     });
 }
 
-bool values_finite(const AttentionJob &job, const AttentionScratch &w, int64_t n) {
-    for (int64_t d = 0; d < job.kv.v.dim; d += 16)
-        if (!job.bf16->finite(w.v16 + d * kTileSlots, bf16_padded(n) * 16)) return false;
-    return true;
+// What a tile is in the scratch.
+uint16_t *keys_of(const AttentionJob &job, const AttentionScratch &w, int64_t tile) {
+    return w.panels16 + tile * kTileSlots * bf16_padded(job.head_dim());
+}
+uint16_t *values_of(const AttentionJob &job, const AttentionScratch &w, int64_t tile) {
+    return w.v16 + tile * kTileSlots * padded(job.kv.v.dim);
 }
 
-// Some rows of a task, whose logits are in w.s: mask, softmax, values.
-void finish_rows(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
-                 int64_t n, const Ahead &ahead) {
-    const int64_t stride = padded(job.kv.v.dim);
+// Slots that are loaded of a tile, which more than a task's may be: how a task is cut makes no difference then.
+int64_t loaded(const AttentionJob &job, int64_t head, int64_t first) {
+    const int64_t left = job.kv.length(head) - first;
+    return left < kTileSlots ? left : kTileSlots;
+}
+
+void load_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, Chunk &chunk) {
+    for (int64_t at = 0; at < chunk.n; at += kTileSlots) {
+        const int64_t tile = at / kTileSlots, first = chunk.first + at, n = loaded(job, task.head, first),
+                      next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
+        chunk.finite[tile] = -1;
+        chunk.hidden[tile] = out_of_window(job, task, first, n);
+        if (chunk.hidden[tile]) continue;
+        load_keys(job, task.head, first, n, w.k16, ahead_of(job, job.kv.k, task.head, next, n));
+        if (!chunk.few) job.bf16->turn_keys(w.k16, rounded_up(n, 16), job.head_dim(), keys_of(job, w, tile));
+        if (job.out != nullptr)
+            load_values(job, task.head, first, n, values_of(job, w, tile),
+                        ahead_of(job, job.kv.v, task.head, next, n));
+    }
+}
+
+// n: slots that are loaded.
+bool values_finite(const AttentionJob &job, const AttentionScratch &w, Chunk &chunk, int64_t tile,
+                   int64_t n) {
+    int8_t &known = chunk.finite[tile];
+    const uint16_t *values = values_of(job, w, tile);
+    for (int64_t d = 0; known != 0 && d < job.kv.v.dim; d += 16)
+        known = job.bf16->finite(values + d * kTileSlots, bf16_padded(n) * 16);
+    return known != 0;
+}
+
+// One tile for some rows of a task: the first n slots of it, which are those that any of the rows sees.
+void walk_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, Chunk &chunk,
+               int64_t tile, int64_t n, float *lanes) {
+    const Bf16AttentionKernels &kernels = *job.bf16;
+    const int64_t depth = bf16_padded(job.head_dim()), stride = padded(job.kv.v.dim),
+                  columns = rounded_up(n, 16), first = chunk.first + tile * kTileSlots;
+    if (chunk.few)
+        kernels.dots_few(w.q16, task.rows, w.k16, columns, job.head_dim(), w.s, kTileSlots);
+    else
+        kernels.multiply({w.q16, task.rows, depth, depth, keys_of(job, w, tile), 16 * depth, columns, w.s,
+                          kTileSlots, false});
     for (int64_t r = 0; job.cap != 0 && r < task.rows; ++r)
         job.kernels->softcap(w.s + r * kTileSlots, n, job.cap);
     const bool masked = mask_tile(job, w, task, first, n, nullptr);
-    const bool apart = masked && job.out != nullptr && !values_finite(job, w, n);
+    const int64_t values = loaded(job, task.head, first);
+    const bool apart =
+        job.out != nullptr && (masked || n < values) && !values_finite(job, w, chunk, tile, values);
     const SoftmaxState state = {w.max, w.sum, job.out != nullptr ? w.acc : nullptr, stride, stride};
-    job.bf16->softmax(w.s, kTileSlots, task.rows, n, state, apart || w.kept != nullptr, w.p16);
+    kernels.softmax(w.s, kTileSlots, task.rows, n, state, lanes, apart || w.kept != nullptr, w.p16);
     if (apart)
         mix_seen(job, w, task.head, task.rows, first, n);
     else if (job.out != nullptr)
-        job.bf16->multiply({w.p16, task.rows, kTileSlots, bf16_padded(n), w.v16, 16 * kTileSlots, stride,
-                            w.acc, stride, true, ahead, n});
+        kernels.multiply({w.p16, task.rows, kTileSlots, bf16_padded(n), values_of(job, w, tile),
+                          16 * kTileSlots, stride, w.acc, stride, true});
+}
+
+// How many tiles from the chunk's first on are seen whole, by all of some rows, and need nothing but products and softmax.
+int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+                    const Chunk &chunk) {
+    if (job.bf16->walk == nullptr || task.rows < job.bf16->walk_rows || chunk.few) return 0;
+    if (job.out == nullptr || w.kept != nullptr || job.windowed || job.cap != 0) return 0;
+    const int64_t limit = job.limit(task.head, task.row / job.group) - chunk.first,
+                  seen = limit < chunk.n ? limit : chunk.n;
+    return seen < 0 ? 0 : seen / kTileSlots;
+}
+
+// Some rows of a task over a chunk.
+void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, Chunk &chunk) {
+    const int64_t limit = job.limit(task.head, (task.row + task.rows - 1) / job.group) - chunk.first,
+                  end = limit < chunk.n ? limit : chunk.n, stride = padded(job.kv.v.dim);
+    if (end <= 0) return;
+    alignas(64) float lanes[bf16_rows * 16] = {};
+    job.bf16->begin(task.rows);
+    const int64_t whole = whole_tiles(job, w, task, chunk);
+    if (whole != 0)
+        job.bf16->walk({w.q16,
+                        task.rows,
+                        job.head_dim(),
+                        stride,
+                        keys_of(job, w, 0),
+                        values_of(job, w, 0),
+                        whole,
+                        {w.max, w.sum, w.acc, stride, stride},
+                        lanes,
+                        w.s,
+                        w.p16});
+    for (int64_t at = whole * kTileSlots; at < end; at += kTileSlots)
+        if (!chunk.hidden[at / kTileSlots])
+            walk_tile(job, w, task, chunk, at / kTileSlots, end - at < kTileSlots ? end - at : kTileSlots,
+                      lanes);
+    job.bf16->end();
+    job.bf16->add_lanes(lanes, task.rows, w.sum);
+}
+
+// Queries of a task to w.q16.
+void pack_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
+    const auto pack = is_few(job, task) ? job.bf16->pack_few : job.bf16->pack_rows;
+    const int64_t dim = job.head_dim();
+    for (int64_t r = 0; r < task.rows; r += kTileRows) {
+        const int64_t rows = task.rows - r < kTileRows ? task.rows - r : kTileRows;
+        load_queries(job, w, task, r, rows);
+        pack(w.q, padded(dim), rows, dim, w.q16 + r * bf16_padded(dim));
+    }
 }
 
 } // namespace
@@ -67,48 +177,26 @@ bool takes_bf16(const AttentionJob &job, const AttentionTask &task) {
     return job.ranges == nullptr && job.bf16 != nullptr && task.rows >= job.bf16->least_rows;
 }
 
-void pack_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
-    const auto pack = is_few(job, task) ? job.bf16->pack_few : job.bf16->pack_rows;
-    pack(w.q, padded(job.head_dim()), task.rows, job.head_dim(), w.q16);
-}
-
-void tile_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
-               int64_t n, int64_t next) {
-    const Bf16AttentionKernels &kernels = *job.bf16;
-    const int64_t depth = bf16_padded(job.head_dim()), columns = rounded_up(n, 16);
-    const bool few = is_few(job, task);
-    const Ahead values =
-        job.out != nullptr ? ahead_of(job, job.kv.v, task.head, first, n) : Ahead{nullptr, 0};
-    Ahead keys = ahead_of(job, job.kv.k, task.head, next, n);
-    load_keys(job, w, task.head, first, n);
-    if (few) {
-        kernels.dots_few(w.q16, task.rows, w.k16, columns, job.head_dim(), w.s, kTileSlots, values);
-        if (job.out != nullptr) load_values(job, w, task.head, first, n);
-        return finish_rows(job, w, task, first, n, keys);
-    }
-    kernels.turn_keys(w.k16, columns, job.head_dim(), w.panels16);
-    if (job.out != nullptr) load_values(job, w, task.head, first, n);
-    const int64_t step = w.kept != nullptr ? task.rows : kernels.rows_at_once;
-    for (int64_t r = 0; r < task.rows; r += step) {
-        AttentionTask some = task;
-        some.row += r;
-        some.rows = task.rows - r < step ? task.rows - r : step;
-        AttentionScratch at = w;
-        at.max += r, at.sum += r, at.acc += r * padded(job.kv.v.dim);
-        kernels.multiply({w.q16 + r * depth,
-                          some.rows,
-                          depth,
-                          depth,
-                          w.panels16,
-                          16 * depth,
-                          columns,
-                          at.s,
-                          kTileSlots,
-                          false,
-                          {nullptr, 0},
-                          0});
-        finish_rows(job, at, some, first, n, keys);
-        keys = {nullptr, 0};
+void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
+    const int64_t step = job.bf16->rows_at_once, depth = bf16_padded(job.head_dim());
+    // Few rows go by each tile while it is in the first cache.
+    const int64_t length = task.rows > step && w.kept == nullptr ? job.layout.chunk : kTileSlots;
+    pack_queries(job, w, task);
+    for (int64_t first = task.begin; first < task.end; first += length) {
+        Chunk chunk = {
+            first, task.end - first < length ? task.end - first : length, is_few(job, task), {}, {}};
+        load_chunk(job, w, task, chunk);
+        for (int64_t r = 0; r < task.rows; r += step) {
+            AttentionTask some = task;
+            some.row += r;
+            some.rows = task.rows - r < step ? task.rows - r : step;
+            AttentionScratch at = w;
+            at.q16 += r * depth, at.max += r, at.sum += r, at.acc += r * padded(job.kv.v.dim);
+            if (w.kept != nullptr) at.s = w.kept + first * task.rows + r * kTileSlots; // the tile's own
+            walk_chunk(job, at, some, chunk);
+        }
+        if (w.kept_max != nullptr)
+            memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
     }
 }
 

@@ -17,6 +17,15 @@ int64_t tile_rows(int64_t rows) {
     return tiles == 0 ? 0 : ceil_div(ceil_div(rows, tiles), 6) * 6;
 }
 
+// The same in bf16 where slots are not cut into parts. Multiples of kTileRows, so that a row has the same neighbours in its block of
+// rows however many workers there are, and with them the same result.
+int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
+    const int64_t fair = ceil_div(heads * rows, threads * kTasksEach), most = fair < kTileRows   ? kTileRows
+                                                                              : fair < kWideRows ? fair
+                                                                                                 : kWideRows;
+    return ceil_div(most, kTileRows) * kTileRows;
+}
+
 // Into how many parts a tile's slots are cut. Depends on the cache alone, so that results do not change with the number of workers.
 int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
     if (heads * tiles >= kWantedTasks) return 1;
@@ -44,8 +53,7 @@ void make_tasks(AttentionJob &job) {
     const int64_t rows = job.rows(), tiles = tiles_of(rows), step = job.layout.tile_rows;
     job.n_tasks = job.n_merges = 0;
     int64_t parts = 0;
-    for (int64_t t = tiles; t-- > 0;) {
-        if (t * step >= rows) continue;
+    for (int64_t t = ceil_div(rows, step); t-- > 0;) {
         for (int64_t h = 0; h < job.kv.heads; ++h)
             add_tile(job, h, t * step, rows - t * step < step ? rows - t * step : step, tiles, parts);
     }
@@ -130,14 +138,14 @@ AttentionScratch AttentionJob::worker(uint32_t index) const {
     w.k = p, p += dim * kTileSlots;
     w.rows = p, p += kTileSlots * wide;
     w.s = p, p += kTileRows * kTileSlots;
-    w.acc = p, p += kTileRows * v_dim + 2 * kTileSlots;
-    w.max = p, p += kTileRows;
-    w.sum = p, p += kTileRows;
+    w.acc = p, p += layout.most_rows * v_dim + 2 * kTileSlots;
+    w.max = p, p += layout.most_rows;
+    w.sum = p, p += layout.most_rows;
     uint16_t *h = reinterpret_cast<uint16_t *>(p);
-    w.q16 = h, h += kTileRows * bf16_padded(kv.k.dim);
+    w.q16 = h, h += layout.most_rows * bf16_padded(kv.k.dim);
     w.k16 = h, h += kTileSlots * bf16_padded(kv.k.dim);
-    w.panels16 = h, h += kTileSlots * bf16_padded(kv.k.dim);
-    w.v16 = h, h += kTileSlots * v_dim;
+    w.panels16 = h, h += layout.chunk * bf16_padded(kv.k.dim);
+    w.v16 = h, h += layout.chunk * v_dim;
     w.p16 = h;
     w.kept = w.kept_max = nullptr;
     return w;
@@ -145,19 +153,23 @@ AttentionScratch AttentionJob::worker(uint32_t index) const {
 
 AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
                                  int64_t contributing, bool with_scores, int64_t kept_slots, uint32_t threads,
-                                 int64_t sequences) {
-    const int64_t dim = padded(head_dim), value = padded(v_dim), wide = dim > value ? dim : value;
+                                 bool bf16, int64_t sequences) {
+    const int64_t dim = padded(head_dim), value = padded(v_dim), wide_dim = dim > value ? dim : value;
     const int64_t rows = m * group, tiles = heads * tiles_of(rows);
     // splitting happens with few tiles only; a smaller m than planned may have them
     const int64_t parts = heads / sequences < kWantedTasks ? sequences * 2 * kWantedTasks : 0;
     const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
     const auto round = [](int64_t n) { return (n + 15) / 16 * 16; };
     AttentionLayout l;
-    l.tile_rows = tile_rows(rows);
+    static_assert(kTileRows >= bf16_walk_tiles * bf16_rows);
+    const bool wide = bf16 && heads / sequences * tiles_of(rows) >= kWantedTasks;
+    l.tile_rows = wide ? wide_rows(heads, rows, threads) : tile_rows(rows);
+    l.most_rows = wide ? l.tile_rows : kTileRows;
+    l.chunk = wide ? kChunkSlots : kTileSlots;
     l.part_stride = round(2 * kTileRows + part_rows * value);
-    l.worker_stride = round(kTileRows * dim + dim * kTileSlots + kTileSlots * wide + kTileRows * kTileSlots +
-                            kTileRows * value + 2 * kTileSlots + 2 * kTileRows) +
-                      round(((kTileRows + 2 * kTileSlots) * bf16_padded(head_dim) + kTileSlots * value +
+    l.worker_stride = round(kTileRows * dim + dim * kTileSlots + kTileSlots * wide_dim +
+                            kTileRows * kTileSlots + l.most_rows * value + 2 * kTileSlots + 2 * l.most_rows) +
+                      round(((l.most_rows + kTileSlots + l.chunk) * bf16_padded(head_dim) + l.chunk * value +
                              kTileRows * kTileSlots) /
                             2);
     l.tasks = 0;
@@ -180,7 +192,7 @@ keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
         longest = job.kv.length(h) > longest ? job.kv.length(h) : longest;
     job.layout =
         attention_layout(job.kv.heads, job.group, job.m, job.kv.k.dim, job.kv.v.dim, job.contributing,
-                         job.scores != nullptr, longest, ctx->threads, job.sequences());
+                         job.scores != nullptr, longest, ctx->threads, job.bf16 != nullptr, job.sequences());
     job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
     if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
     if (job.logits)

@@ -15,7 +15,11 @@
 
 namespace keel_cpu {
 
-constexpr int64_t kTileRows = 96;    // query rows that share a pass over the slots, at most
+constexpr int64_t kTileRows = 96; // query rows that share a pass over the slots, at most
+constexpr int64_t kWideRows =
+    960; // the same with products in bf16: what packing keys and values costs is shared by more
+constexpr int64_t kChunkSlots = 512; // slots that are packed at a time for so many rows
+constexpr int64_t kTasksEach = 8;    // of a worker: no wider tiles than leave so many
 constexpr int64_t kWantedTasks = 32; // fewer tasks than this: split over the length too
 constexpr int64_t kSplitSlots = 512; // into parts no shorter than this
 
@@ -31,7 +35,7 @@ struct AttentionMerge { // parts of one tile
 // Scratch of one worker.
 struct AttentionScratch {
     float *q, *k, *rows, *s, *acc, *max, *sum;
-    // bf16: queries, rows of keys, those turned into panels, values in panels, probabilities
+    // bf16: queries, rows of keys, those of a chunk turned into panels, values in panels, probabilities
     uint16_t *q16, *k16, *panels16, *v16, *p16;
     // Where the softmax of a single query is kept, NULL for nowhere: exp(logit - max) of a head, [tiles][group][kTileSlots], and the max
     // of each tile's time, [tiles][group].
@@ -40,7 +44,7 @@ struct AttentionScratch {
 
 // Where things lie in the scratch of the context; offsets in floats.
 struct AttentionLayout {
-    int64_t tile_rows, part_stride, worker_stride;
+    int64_t tile_rows, most_rows, chunk, part_stride, worker_stride; // most_rows: that a worker has room for
     int64_t tasks, merges, parts, queries, factors, kept, kept_stride, kept_max, kept_tiles, workers, total;
 };
 
@@ -118,9 +122,10 @@ struct AttentionJob {
 };
 
 // Sizes that hold for every smaller m too. heads: KV heads, of all sequences together. kept_slots: of the longest head where a softmax is kept, else 0.
+// bf16: products may be.
 AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
                                  int64_t contributing, bool with_scores, int64_t kept_slots, uint32_t threads,
-                                 int64_t sequences = 1);
+                                 bool bf16, int64_t sequences = 1);
 // Of a context: what multiplies such a cache in bf16, NULL where the products are in f32.
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v, uint32_t block_slots);
 // Is the softmax of such queries kept from the first pass to the second?
@@ -162,12 +167,14 @@ bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
 // 0 * infinity.
 void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows, int64_t first,
               int64_t n);
-// A tile with products in bf16 (attention_bf16.cpp): packs a task's queries; all of a tile from its keys on, `next` being the
-// slot that is read after it, -1 for none.
+// Queries of `rows` rows of a task from row `first` of it on, scaled, to w.q.
+void load_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+                  int64_t first, int64_t rows);
+// True if no row of the task can see any of the slots because of the model's window: keys too far back.
+bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t first, int64_t n);
+// A task with products in bf16, and whether it takes them (attention_bf16.cpp).
 bool takes_bf16(const AttentionJob &job, const AttentionTask &task);
-void pack_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
-void tile_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
-               int64_t n, int64_t next);
+void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 
 // s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head, capped.
 void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,

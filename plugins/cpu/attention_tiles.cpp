@@ -89,19 +89,6 @@ void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head
         kernels.gemm(w.s, kTileSlots, rows, w.rows, stride, n, stride, w.acc, stride, true);
 }
 
-void load_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
-    const int64_t dim = job.head_dim(), stride = padded(dim);
-    for (int64_t r = 0; r < task.rows; ++r) {
-        const int64_t i = (task.row + r) / job.group, g = (task.row + r) % job.group;
-        float *to = w.q + r * stride;
-        const uint8_t *q = job.q + job.token(task.head, i) * job.q_token +
-                           (job.own_head(task.head) * job.group + g) * job.q_head;
-        job.kernels->load[job.q_type](q, dim, to);
-        job.kernels->scale(to, dim, job.scale);
-        if (dim != stride) memset(to + dim, 0, static_cast<size_t>(stride - dim) * 4);
-    }
-}
-
 bool sees_any(const AttentionJob &job, int64_t head, int64_t i) {
     for (int64_t first = 0; first < job.limit(head, i); first += kTileSlots) {
         bool inside[kTileSlots];
@@ -137,7 +124,22 @@ void write_row(const AttentionJob &job, int64_t head, int64_t row, float max, fl
     }
 }
 
-// True if no row of the task can see any of the slots because of the model's window: keys too far back.
+} // namespace
+
+void load_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+                  int64_t first, int64_t rows) {
+    const int64_t dim = job.head_dim(), stride = padded(dim);
+    for (int64_t r = 0; r < rows; ++r) {
+        const int64_t row = task.row + first + r, i = row / job.group, g = row % job.group;
+        float *to = w.q + r * stride;
+        const uint8_t *q = job.q + job.token(task.head, i) * job.q_token +
+                           (job.own_head(task.head) * job.group + g) * job.q_head;
+        job.kernels->load[job.q_type](q, dim, to);
+        job.kernels->scale(to, dim, job.scale);
+        if (dim != stride) memset(to + dim, 0, static_cast<size_t>(stride - dim) * 4);
+    }
+}
+
 bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t first, int64_t n) {
     if (!job.windowed) return false;
     const int64_t from = task.row / job.group, to = (task.row + task.rows - 1) / job.group;
@@ -151,8 +153,6 @@ bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t f
     }
     return true;
 }
-
-} // namespace
 
 Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n) {
     if (next < 0 || (next & (job.kv.block_slots - 1)) + n > job.kv.block_slots) return {nullptr, 0};
@@ -216,16 +216,13 @@ void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t hea
         job.kernels->softcap(w.s + r * kTileSlots, n, job.cap);
 }
 
-void run_task(const AttentionJob &job, const AttentionScratch &scratch, const AttentionTask &task) {
-    AttentionScratch w = scratch;
+namespace {
+
+// The same as walk_bf16 with products in f32.
+void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &task) {
     const int64_t stride = padded(job.kv.v.dim);
-    load_queries(job, w, task);
-    const bool bf16 = takes_bf16(job, task);
-    if (bf16) pack_task(job, w, task);
-    for (int64_t r = 0; r < task.rows; ++r)
-        w.max[r] = kNone, w.sum[r] = 0;
-    memset(w.acc, 0, static_cast<size_t>(task.rows * stride) * 4);
     const SoftmaxState state = {w.max, w.sum, job.out != nullptr ? w.acc : nullptr, stride, stride};
+    load_queries(job, w, task, 0, task.rows);
     for (int64_t first = task.begin; first < task.end; first += kTileSlots) {
         const int64_t n = task.end - first < kTileSlots ? task.end - first : kTileSlots;
         bool inside[kTileSlots];
@@ -233,17 +230,26 @@ void run_task(const AttentionJob &job, const AttentionScratch &scratch, const At
         if (out_of_window(job, task, first, n)) continue;
         if (w.kept != nullptr) w.s = w.kept + first * task.rows; // the tile's own, not written over
         const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
-        if (bf16) {
-            tile_bf16(job, w, task, first, n, next);
-        } else {
-            tile_logits(job, w, task.head, w.q, task.rows, first, n);
-            const bool masked = mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
-            job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
-            if (job.out != nullptr) mix_values(job, w, task.head, task.rows, first, n, masked, next);
-        }
+        tile_logits(job, w, task.head, w.q, task.rows, first, n);
+        const bool masked = mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
+        job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
+        if (job.out != nullptr) mix_values(job, w, task.head, task.rows, first, n, masked, next);
         if (w.kept_max != nullptr)
             memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
     }
+}
+
+} // namespace
+
+void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
+    const int64_t stride = padded(job.kv.v.dim);
+    for (int64_t r = 0; r < task.rows; ++r)
+        w.max[r] = kNone, w.sum[r] = 0;
+    memset(w.acc, 0, static_cast<size_t>(task.rows * stride) * 4);
+    if (takes_bf16(job, task))
+        walk_bf16(job, w, task);
+    else
+        walk_f32(job, w, task);
     if (task.part < 0) {
         for (int64_t r = 0; r < task.rows; ++r)
             write_row(job, task.head, task.row + r, w.max[r], w.sum[r], w.acc + r * stride);

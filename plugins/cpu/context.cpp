@@ -94,6 +94,11 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     const bool prefetch =
         p == nullptr || keel_same(p->s, "auto") ? cpu_features().prefetch_gains : keel_same(p->s, "on");
 
+    p = param(desc, "copy");
+    const Copy copy = p == nullptr || keel_same(p->s, "auto") ? Copy::automatic
+                      : keel_same(p->s, "on")                 ? Copy::on
+                                                              : Copy::off;
+
     void *place = host->alloc(host, sizeof(keel_ctx), 64);
     if (place == nullptr) return fail(host, KEEL_E_OUT_OF_MEMORY, "no memory for a context");
     keel_ctx *ctx = new (place) keel_ctx;
@@ -102,6 +107,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->isa = isa;
     ctx->fast = fast;
     ctx->prefetch = prefetch;
+    ctx->copy = copy;
     ctx->linear = linear_kernels(isa);
     ctx->attention = attention_kernels(isa);
     ctx->bf16 = bf16_kernels(isa);

@@ -17,6 +17,8 @@ struct AttentionKernels;     // kernels/attention.hpp
 struct Bf16Kernels;          // kernels/bf16.hpp
 struct Bf16AttentionKernels; // kernels/attention_bf16.hpp
 
+// Whether 16-bit weights are copied out of the mapped file: weight_copy.cpp.
+enum class Copy { automatic, on, off };
 } // namespace keel_cpu
 
 struct keel_ctx {
@@ -25,6 +27,7 @@ struct keel_ctx {
     keel_cpu::Isa isa = keel_cpu::Isa::scalar;
     bool fast = true;     // compute: activations may be quantized for the dot products
     bool prefetch = true; // weights are asked for before they are read
+    keel_cpu::Copy copy = keel_cpu::Copy::automatic;
     const keel_cpu::LinearKernels *linear = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;
     const keel_cpu::Bf16Kernels *bf16 = nullptr; // for many rows, where compute is fast; NULL: none

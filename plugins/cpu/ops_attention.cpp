@@ -92,14 +92,14 @@ keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanC
     const bool scores = (args->features & KEEL_ATTENTION_SCORES) != 0;
     const int64_t group = group_of(args->q, args->kv->kv_heads);
     const bool keeps = scores && (args->features & KEEL_ATTENTION_WINDOW) == 0 && keeps_softmax(m, group);
+    const Bf16AttentionKernels *bf16 =
+        bf16_of(ctx, args->kv->k->dtype, args->kv->v->dtype, args->kv->block_slots);
     const AttentionLayout layout =
         attention_layout(args->kv->kv_heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2],
                          scores ? contributing_queries(args->scores, m) : 0, scores,
-                         keeps ? args->kv->max_length : 0, ctx->threads);
+                         keeps ? args->kv->max_length : 0, ctx->threads, bf16 != nullptr);
     choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
     const bool few = m * group <= ctx->attention->few_rows;
-    const Bf16AttentionKernels *bf16 =
-        bf16_of(ctx, args->kv->k->dtype, args->kv->v->dtype, args->kv->block_slots);
     const bool rounds = bf16 != nullptr && m * group >= bf16->least_rows;
     name_kernel(choice, "attention %s %s/%s %s%s", few ? "decode" : "prefill",
                 keel_dtype_name(args->kv->k->dtype), keel_dtype_name(args->kv->v->dtype),
@@ -131,9 +131,9 @@ keel_status plan_batch_attention(keel_ctx *ctx, const keel_attention_args *args,
     const keel_status status = check_batch(ctx, args, kv);
     if (status != KEEL_OK) return status;
     const int64_t n = args->q->shape[0];
-    const AttentionLayout layout =
-        attention_layout(n * kv->kv_heads, group_of(args->q, kv->kv_heads), 1, kv->k->shape[2],
-                         kv->v->shape[2], 0, false, 0, ctx->threads, n == 0 ? 1 : n);
+    const AttentionLayout layout = attention_layout(
+        n * kv->kv_heads, group_of(args->q, kv->kv_heads), 1, kv->k->shape[2], kv->v->shape[2], 0, false, 0,
+        ctx->threads, bf16_of(ctx, kv->k->dtype, kv->v->dtype, kv->block_slots) != nullptr, n == 0 ? 1 : n);
     choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
     return KEEL_OK;
 }

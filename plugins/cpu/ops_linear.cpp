@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while weights go by
 constexpr int64_t dot_rows_max = 8;        // more rows of x than this are worth unpacking panels for
 constexpr int64_t half_rows_max = 6;       // and more than this, in products of 16 bits, tiles of them
+constexpr int64_t passing_bytes = 4 << 20; // of out that nobody finds in a second cache again
 
 enum class Path { int8, dot, half_few, half_many, bf16_few, bf16, panel };
 
@@ -85,6 +86,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.m = a->x->shape[0];
     job.task.prefetch = ctx->prefetch;
     job.task.accumulate = (a->features & KEEL_MATMUL_ACCUMULATE) != 0;
+    job.task.pass_caches = !job.task.accumulate && job.m * w.rows >= passing_bytes / 4;
     job.task.x_stride = a->x->stride[0];
     job.task.out_stride = a->out->stride[0];
     const bool quantized = is_quantized(w.type);
@@ -125,7 +127,7 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
         // least_rows is small: what fewer rows take beside it is mostly less
         const int64_t few = job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
         const int64_t panels = job.panel_bytes * static_cast<int64_t>(ctx->threads),
-                      all = job.bf16_bytes + bf16_panel_bytes * static_cast<int64_t>(ctx->threads),
+                      all = job.bf16_bytes + ctx->bf16->worker_bytes * static_cast<int64_t>(ctx->threads),
                       others = few > panels ? few : panels;
         return static_cast<uint64_t>(all > others ? all : others);
     }
@@ -151,22 +153,25 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     } else if (job.path == Path::half_many) {
         const int64_t row = 2 * half_stride(job), fit = row == 0 ? job.m : cache_bytes / row / 8 * 8;
         if (job.m > fit) c.m_step = fit < 64 ? 64 : fit;
-    } else if (job.path == Path::bf16 && job.m > 768) {
-        c.m_step = 480; // of whole blocks of x
+    } else if (job.path == Path::bf16 && job.m > ctx->bf16->rows_most) {
+        const int64_t parts = (job.m + ctx->bf16->rows_most - 1) / ctx->bf16->rows_most;
+        c.m_step = round_up((job.m + parts - 1) / parts, ctx->bf16->x_rows);
     } else if (job.path == Path::panel && job.m > 512) {
         c.m_step = 504; // a multiple of every tile's rows
     }
     const int64_t units = (w.rows + job.unit - 1) / job.unit;
     // about eight tasks for each worker, but none so small that taking it shows
-    // (three of bf16 panels, whose size is what x is read once for)
-    const int64_t tasks = (job.path == Path::bf16 ? 3 : 8) * static_cast<int64_t>(ctx->threads);
-    int64_t step = units / tasks;
+    int64_t step = units / (8 * static_cast<int64_t>(ctx->threads));
     const int64_t unit_work = job.unit * (w.cols + 1) * (c.m_step < 8 ? 1 : c.m_step / 8);
     const int64_t least = (1 << 14) / unit_work + 1;
     if (step < least) step = least;
     if (job.path == Path::panel && step > 16) step = 16; // out's slab stays in the second cache
-    if (job.path == Path::bf16 && step > ctx->bf16->block / bf16_unit) step = ctx->bf16->block / bf16_unit;
-    c.n_step = step * job.unit;
+    if (job.path == Path::bf16) { // as large as they may be: x is read once for each; as many for each worker
+        const int64_t workers = static_cast<int64_t>(ctx->threads), most = ctx->bf16->block / bf16_unit,
+                      tasks = round_up((units + most - 1) / most, workers);
+        step = (units + tasks - 1) / tasks;
+    }
+    c.n_step = (step < 1 ? 1 : step) * job.unit;
     c.n_tasks = (w.rows + c.n_step - 1) / c.n_step;
     c.m_tasks = c.m_step == 0 ? 0 : (job.m + c.m_step - 1) / c.m_step;
     return c;
@@ -191,9 +196,8 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     case Path::bf16_few:
         return ctx->bf16->matmul_few(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, job.m);
     case Path::bf16:
-        return ctx->bf16->matmul(
-            job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
-            reinterpret_cast<uint16_t *>(memory + job.bf16_bytes + bf16_panel_bytes * worker));
+        return ctx->bf16->matmul(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
+                                 memory + job.bf16_bytes + ctx->bf16->worker_bytes * worker);
     case Path::panel:
         return kernels.matmul_panel(job.task, n0, n1, m0, m1,
                                     reinterpret_cast<float *>(memory + job.panel_bytes * worker));

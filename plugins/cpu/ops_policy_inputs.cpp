@@ -234,7 +234,7 @@ keel_status plan_attention_scores(keel_ctx *ctx, const keel_attention_scores_arg
     const bool keeps = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0 && keeps_softmax(m, group);
     const AttentionLayout layout = attention_layout(
         heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2], contributing_queries(args->scores, m),
-        true, keeps ? args->kv->max_length : 0, ctx->threads);
+        true, keeps ? args->kv->max_length : 0, ctx->threads, false);
     choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
     name_kernel(choice, "attention_scores %s %s", keel_dtype_name(args->kv->k->dtype), ctx->attention->isa);
     return KEEL_OK;

@@ -10,6 +10,7 @@ using namespace keel_cpu;
 constexpr const char *isa_choices[] = {"auto", "scalar", "avx2",    "avx512", "vnni", "avx512bf16",
                                        "amx",  "neon",   "dotprod", "fp16",   "i8mm", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
+constexpr const char *copy_choices[] = {"auto", "on", "off", nullptr};
 constexpr const char *prefetch_choices[] = {"auto", "on", "off", nullptr};
 
 constexpr keel_param_spec threads_param =
@@ -25,9 +26,14 @@ constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
     "there attention is rounded to bf16 as well.");
 constexpr keel_param_spec prefetch_param =
     KEEL_CHOICE_PARAM("prefetch", "auto", prefetch_choices,
-                      "Whether weights are asked for 1 KiB before they are read; auto: not on "
+                      "Whether weights are asked for 2 KiB before they are read; auto: not on "
                       "AMD's processors, which read streams faster alone.");
-constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param, &prefetch_param};
+constexpr keel_param_spec copy_param = KEEL_CHOICE_PARAM(
+    "copy", "auto", copy_choices,
+    "Whether f16 and bf16 weights are copied out of the mapped file into large pages, which are "
+    "read faster; auto: those of 1 MiB and more, as long as an eighth of memory stays free.");
+constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param, &prefetch_param,
+                                             &copy_param};
 
 constexpr keel_backend make_table() {
     keel_backend t{};

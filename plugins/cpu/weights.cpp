@@ -1,6 +1,7 @@
 #include "weights.hpp"
 
 #include "ops.hpp"
+#include "weight_copy.hpp"
 #include "weight_layout.hpp"
 
 #include <new>
@@ -208,7 +209,11 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
     keel_weight *w = new_weight(ctx, desc, type);
     if (w == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
     status = list_sources(ctx, desc, w);
-    if (status == KEEL_OK && is_interleaved(type, desc->use)) status = interleave(ctx, w, 0);
+    const bool half = type == WeightType::f16 || type == WeightType::bf16;
+    if (status == KEEL_OK && is_interleaved(type, desc->use))
+        status = interleave(ctx, w, 0);
+    else if (status == KEEL_OK && half && (desc->use & KEEL_USE_MATMUL) != 0)
+        status = copy_rows(ctx, w);
     if (status != KEEL_OK) {
         weight_free(ctx, w->packed, w->slab);
         memory_free(ctx->host, w->sources);
@@ -241,7 +246,8 @@ keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weig
     } else {
         info.bytes = static_cast<uint64_t>(info.rows) *
                      keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));
-        snprintf(info.layout, sizeof info.layout, "%s, in place", type_name(w->view.type));
+        snprintf(info.layout, sizeof info.layout, "%s, %s", type_name(w->view.type),
+                 w->packed.data == nullptr ? "in place" : "copied");
     }
     keel_emit(out, &info, sizeof info);
     return KEEL_OK;

@@ -123,7 +123,7 @@ void matmul_grid(Suite &suite) {
         }
         // rows longer than a backend may keep as f32, few and many of x; sums to add to
         constexpr keel_dtype f32 = KEEL_DTYPE_F32;
-        for (const int64_t m : {1, 6, 3, 9}) {
+        for (const int64_t m : {1, 6, 3, 9, 22}) {
             if (quick && m % 3 == 0 && m != 6) continue;
             matmul_case(suite,
                         {m, 4 + m, 4128, w, f32, f32, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, {}, 1});

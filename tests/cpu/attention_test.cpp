@@ -153,6 +153,38 @@ TEST_CASE("a long cache cut into parts gives what one pass gives") {
     compare_with_reference({cache_of({1500}, 256, KEEL_DTYPE_BF16, KEEL_DTYPE_F32), 20, 9});
 }
 
+TEST_CASE("many query rows that share a chunk of slots get what the reference gives") {
+    // 32 tiles of 96 rows and more: none is cut into parts, and they grow wide
+    compare_with_reference({cache_of({700, 230}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 200, 8});
+    CacheShape shape = cache_of({600, 512}, 16, KEEL_DTYPE_Q4_0, KEEL_DTYPE_BF16);
+    shape.head_dim = 96, shape.v_head_dim = 48;
+    compare_with_reference({shape, 230, 7});
+    Call windowed(cache_of({610, 610}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 200, 8, KEEL_ATTENTION_WINDOW);
+    Tensor &t = windowed.scene.tensors[windowed.scene.caches[windowed.cache].positions];
+    std::vector<int32_t> positions;
+    for (int64_t j = 0; j < t.elements(); ++j)
+        positions.push_back(static_cast<int32_t>(j % 610));
+    t.set_integers(positions);
+    windowed.window = 100;
+    compare_with_reference(windowed);
+    Call infinite(cache_of({640, 640}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 200, 8);
+    poison_slot(infinite, infinite.scene.caches[infinite.cache].v, 0, 560, INFINITY);
+    compare_with_reference(infinite);
+}
+
+TEST_CASE("logits that rise from tile to tile of slots move the maximum of a row along") {
+    for (const float rise : {0.75F, 2.0F, -2.0F}) { // 3, 8 and -8: below what moves it, above, never
+        Call call(cache_of({650, 650}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 200, 8);
+        Tensor &q = call.scene.tensors[call.q];
+        q.set(std::vector<float>(static_cast<size_t>(q.elements()), 0.5F)); // products of bf16 are exact
+        for (int64_t head = 0; head < 2; ++head)
+            for (int64_t slot = 0; slot < 650; ++slot)
+                poison_slot(call, call.scene.caches[call.cache].k, head, slot,
+                            rise * static_cast<float>(slot / 64) + 0.25F * static_cast<float>(slot % 3));
+        compare_with_reference(call);
+    }
+}
+
 TEST_CASE("parts that a model's window hides count nothing") {
     Call call(cache_of({2300}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F16), 2, 4, KEEL_ATTENTION_WINDOW);
     std::vector<int32_t> positions;
@@ -167,7 +199,7 @@ TEST_CASE("parts that a model's window hides count nothing") {
 }
 
 TEST_CASE("the result does not depend on the number of threads, to the bit") {
-    for (const int64_t m : {1, 3, 70}) {
+    for (const int64_t m : {1, 3, 70, 400}) { // the last in wide tiles of rows
         const Call call(cache_of({2100, 900}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), m, 4);
         std::vector<std::vector<uint8_t>> first;
         for (const uint32_t threads : {1U, 2U, 5U}) {
@@ -222,7 +254,7 @@ TEST_CASE("a plan names the way that attention takes, the dtypes and the instruc
             const bool rounded = rounds(isa) && compute == "fast";
             const std::string kernels = rounded ? isa + " fast" : attention_of(isa);
             Side side(cpu_library(), {{"isa", isa}, {"compute", compute}});
-            const Call one(cache_of({80}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 1, 4);
+            const Call one(cache_of({80}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 1, 8);
             Stage decode(side, one.scene, {.planned = true});
             REQUIRE(one.run(decode) == KEEL_OK);
             CHECK(decode.kernel() == "attention decode f16/q8_0 " + kernels);

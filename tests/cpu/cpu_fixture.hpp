@@ -33,20 +33,22 @@ inline HostServices &services() {
 
 // Opens a context; `ctx` stays NULL when that fails.
 inline keel_status open(const keel_backend &backend, const std::string &isa, const std::string &compute,
-                        int64_t threads, keel_ctx *&ctx, const std::string &prefetch = "auto") {
-    keel_param words[4] = {};
-    const char *keys[] = {"threads", "isa", "compute", "prefetch"};
-    for (int i = 0; i < 4; ++i)
+                        int64_t threads, keel_ctx *&ctx, const std::string &prefetch = "auto",
+                        const std::string &copy = "auto") {
+    keel_param words[5] = {};
+    const char *keys[] = {"threads", "isa", "compute", "prefetch", "copy"};
+    for (int i = 0; i < 5; ++i)
         words[i].h = KEEL_HEADER(keel_param), words[i].key = keys[i], words[i].type = KEEL_PARAM_CHOICE;
     words[0].type = KEEL_PARAM_INT;
     words[0].i = threads;
     words[1].s = isa.c_str();
     words[2].s = compute.c_str();
     words[3].s = prefetch.c_str();
-    const keel_param *params[] = {&words[0], &words[1], &words[2], &words[3]};
+    words[4].s = copy.c_str();
+    const keel_param *params[] = {&words[0], &words[1], &words[2], &words[3], &words[4]};
     keel_ctx_desc desc{};
     desc.h = KEEL_HEADER(keel_ctx_desc);
-    desc.n_params = 4;
+    desc.n_params = 5;
     desc.params = params;
     ctx = nullptr;
     HostServices::drop_error();
@@ -81,9 +83,9 @@ inline std::vector<Variant> variants() {
 class Context {
   public:
     Context(const Variant &v, const std::string &compute, int64_t threads = 2,
-            const std::string &prefetch = "auto")
+            const std::string &prefetch = "auto", const std::string &copy = "auto")
         : backend_(*v.backend) {
-        REQUIRE(open(backend_, v.isa, compute, threads, ctx_, prefetch) == KEEL_OK);
+        REQUIRE(open(backend_, v.isa, compute, threads, ctx_, prefetch, copy) == KEEL_OK);
     }
     Context(const Context &) = delete;
     ~Context() {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <random>
+#include <tuple>
 
 using namespace keel;
 using namespace keel::test;
@@ -150,8 +151,9 @@ std::vector<Product> products_of(const std::vector<float> &x, int64_t m, int64_t
     return products;
 }
 
-void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype, const Case &shape) {
-    Context c(v, compute);
+void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype, const Case &shape,
+                  const std::string &copy = "auto") {
+    Context c(v, compute, 2, "auto", copy);
     std::vector<Source> sources;
     for (int i = 0; i < shape.sources; ++i)
         sources.push_back(make_source(dtype, shape.rows, shape.cols, static_cast<uint32_t>(i)));
@@ -281,6 +283,37 @@ TEST_CASE("weights of K types take no more memory than their blocks do in a file
             CHECK(std::string(facts.layout).find(keel_dtype_name(dtype)) == 0);
             c->weight_destroy(c.get(), w);
         }
+}
+
+TEST_CASE("copied weights multiply and embed as their sources do") {
+    for (const Variant &v : variants())
+        for (keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_BF16})
+            for (keel_join join : {KEEL_JOIN_ROWS, KEEL_JOIN_INTERLEAVE})
+                check_weight(v, "fast", dtype, {33, 96, 2, join}, "on");
+}
+
+TEST_CASE("16-bit weights of products are copied where that is wanted, and given back") {
+    Context c(variants().front(), "fast", 2, "auto", "on");
+    for (const auto &[dtype, use, copied] : {std::tuple{KEEL_DTYPE_F16, KEEL_USE_MATMUL, true},
+                                             std::tuple{KEEL_DTYPE_BF16, KEEL_USE_MATMUL, true},
+                                             std::tuple{KEEL_DTYPE_F16, KEEL_USE_EMBED, false},
+                                             std::tuple{KEEL_DTYPE_F32, KEEL_USE_MATMUL, false}}) {
+        std::vector<uint8_t> file;
+        keel_weight *w = prepare(c, {make_source(dtype, 20, 64, 1)}, dtype, 20, 64, KEEL_JOIN_ROWS,
+                                 static_cast<uint32_t>(use), file);
+        keel_weight_info facts{};
+        facts.h = KEEL_HEADER(keel_weight_info);
+        REQUIRE(c->weight_info(c.get(), w, &facts) == KEEL_OK);
+        CHECK(facts.source_needed == (copied ? 0u : 1u));
+        CHECK((std::string(facts.layout).find("copied") != std::string::npos) == copied);
+        keel_mem_info info{};
+        info.h = KEEL_HEADER(keel_mem_info);
+        REQUIRE(c->mem_info(c.get(), &info) == KEEL_OK);
+        CHECK((info.ours >= facts.bytes) == copied);
+        c->weight_destroy(c.get(), w);
+        REQUIRE(c->mem_info(c.get(), &info) == KEEL_OK);
+        CHECK(info.ours == 0);
+    }
 }
 
 TEST_CASE("quantized weights are taken over, others are read where they lie") {

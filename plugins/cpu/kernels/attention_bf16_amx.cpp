@@ -40,26 +40,73 @@ void multiply_rows(const Bf16Product &t, int64_t row) {
     if (column < t.columns) multiply_tiles<M, 1>(t, row, column);
 }
 
+void begin(int64_t rows) {
+    if (rows > 16)
+        configure_products(16, rows - 16);
+    else
+        configure_products(rows, 0);
+}
+
 void multiply(const Bf16Product &t) {
-    for (int64_t row = 0; t.ahead.data != nullptr && row < t.ahead_rows; ++row)
-        prefetch_row(t.ahead, row);
-    int64_t row = 0;
-    if (t.rows >= 32) configure_products(16, 16);
-    for (; row + 32 <= t.rows; row += 32)
-        multiply_rows<2>(t, row);
-    if (t.rows - row > 16) {
-        configure_products(16, t.rows - row - 16);
-        multiply_rows<2>(t, row);
-    } else if (row < t.rows) {
-        configure_products(t.rows - row, 0);
-        multiply_rows<1>(t, row);
-    }
+    if (t.rows > 16)
+        multiply_rows<2>(t, 0);
+    else
+        multiply_rows<1>(t, 0);
+}
+
+void end() {
     tiles_release(); // the system need not save them when it switches threads
+}
+
+// ---- whole tiles ----
+
+constexpr int64_t tile_p = bf16_rows * kTileSlots; // of logits and probabilities
+
+// The values of some tiles, whose probabilities are in t.p, to two panels of sums or one.
+template <int N>
+void add_values(const Bf16Walk &t, const uint16_t *values, int64_t tiles, int64_t column) {
+    constexpr int64_t panel = 16 * kTileSlots, block = x_rows * kTileSlots;
+    const int64_t stride = t.state.acc_stride * 4;
+    float *c0 = t.state.acc + column, *c1 = c0 + x_rows * t.state.acc_stride;
+    KEEL_TILES_FENCE();
+    KEEL_TILE_LOAD(0, c0, stride);
+    if constexpr (N == 2) KEEL_TILE_LOAD(1, c0 + 16, stride);
+    KEEL_TILE_LOAD(2, c1, stride);
+    if constexpr (N == 2) KEEL_TILE_LOAD(3, c1 + 16, stride);
+    const uint16_t *x = t.p, *w = values + column / 16 * panel;
+    for (int64_t tile = 0; tile < tiles; ++tile, x += tile_p, w += kTileSlots * t.v_dim)
+        add_tile_products<2, N>(x, x + block, w, w + panel, kTileSlots / 32);
+    KEEL_TILE_STORE(0, c0, stride);
+    if constexpr (N == 2) KEEL_TILE_STORE(1, c0 + 16, stride);
+    KEEL_TILE_STORE(2, c1, stride);
+    if constexpr (N == 2) KEEL_TILE_STORE(3, c1 + 16, stride);
+    KEEL_TILES_FENCE();
+}
+
+// Products and softmax take turns: TDPBF16PS occupies one of the two ports that have vectors of 512 bits, so that both at once gain nothing.
+// Sums of values leave the tiles for memory and come back but once in some tiles of slots, since a store of a tile takes as long as a product;
+// more than two, and probabilities would leave the first cache before they are multiplied.
+void walk(const Bf16Walk &t) {
+    const int64_t depth = bf16_padded(t.head_dim);
+    for (int64_t from = 0; from < t.tiles; from += bf16_walk_tiles) {
+        const int64_t n = t.tiles - from < bf16_walk_tiles ? t.tiles - from : bf16_walk_tiles;
+        for (int64_t i = 0; i < n; ++i) {
+            multiply({t.q, t.rows, depth, depth, t.keys + (from + i) * kTileSlots * depth, 16 * depth,
+                      kTileSlots, t.s, kTileSlots, false});
+            softmax_rows<false>(t.s, kTileSlots, 0, t.rows, kTileSlots, t.state, t.lanes, t.p + i * tile_p,
+                                i);
+        }
+        const uint16_t *values = t.values + from * kTileSlots * t.v_dim;
+        int64_t column = 0;
+        for (; column + 32 <= t.v_dim; column += 32)
+            add_values<2>(t, values, n, column);
+        if (column < t.v_dim) add_values<1>(t, values, n, column);
+    }
 }
 
 const Bf16AttentionKernels table = {
     .isa = isa_word,
-    .least_rows = 3,
+    .least_rows = 5,
     .few_rows = 0,
     .x_rows = x_rows,
     .rows_at_once = 32,
@@ -68,8 +115,13 @@ const Bf16AttentionKernels table = {
     .turn_keys = turn_keys,
     .load_values = {nullptr, load_values<F16Row>, load_values<Bf16Row>, load_values<Q8Row>,
                     load_values<Q4Row>},
+    .begin = begin,
     .multiply = multiply,
+    .end = end,
+    .walk = walk,
+    .walk_rows = 17, // two blocks
     .softmax = softmax16,
+    .add_lanes = add_lanes,
     .finite = finite16,
     .pack_few = nullptr,
     .dots_few = nullptr,

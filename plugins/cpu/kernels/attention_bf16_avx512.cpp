@@ -21,10 +21,9 @@ KEEL_SIMD I spread_pair(const uint16_t *x) {
     return _mm512_set1_epi32(pair);
 }
 
-// M rows of a block of x with P panels. What is read next is prefetched two rows a step.
+// M rows of a block of x with P panels.
 template <int M, int P>
-KEEL_SIMD void multiply_part(const Bf16Product &t, const uint16_t *x, const uint16_t *w, float *c,
-                             int64_t &ahead_row) {
+KEEL_SIMD void multiply_part(const Bf16Product &t, const uint16_t *x, const uint16_t *w, float *c) {
     F sum[M][P];
     KEEL_UNROLL
     for (int i = 0; i < M; ++i)
@@ -34,8 +33,6 @@ KEEL_SIMD void multiply_part(const Bf16Product &t, const uint16_t *x, const uint
     const uint16_t *v = w;
     for (int64_t k = 0; k < t.depth; k += 32, x += x_rows * 32)
         for (int pair = 0; pair < 16; ++pair, v += 32) {
-            if (ahead_row < t.ahead_rows)
-                prefetch_row(t.ahead, ahead_row++), prefetch_row(t.ahead, ahead_row++);
             I y[P];
             KEEL_UNROLL
             for (int p = 0; p < P; ++p)
@@ -58,23 +55,25 @@ KEEL_SIMD void multiply_part(const Bf16Product &t, const uint16_t *x, const uint
 }
 
 template <int M>
-void multiply_rows(const Bf16Product &t, int64_t row, int64_t rows, int64_t &ahead_row) {
+void multiply_rows(const Bf16Product &t, int64_t row, int64_t rows) {
     if constexpr (M > 0) {
-        if (rows != M) return multiply_rows<M - 1>(t, row, rows, ahead_row);
+        if (rows != M) return multiply_rows<M - 1>(t, row, rows);
         const uint16_t *x = t.x + row * t.x_depth, *w = t.w;
         float *c = t.c + row * t.c_stride;
         int64_t n = 0;
         for (; n + 32 <= t.columns; n += 32, w += 2 * t.panel_stride)
-            multiply_part<M, 2>(t, x, w, c + n, ahead_row);
-        if (n < t.columns) multiply_part<M, 1>(t, x, w, c + n, ahead_row);
+            multiply_part<M, 2>(t, x, w, c + n);
+        if (n < t.columns) multiply_part<M, 1>(t, x, w, c + n);
     }
 }
 
 void multiply(const Bf16Product &t) {
-    int64_t ahead_row = t.ahead.data == nullptr ? t.ahead_rows : 0;
     for (int64_t row = 0; row < t.rows; row += x_rows)
-        multiply_rows<x_rows>(t, row, t.rows - row < x_rows ? t.rows - row : x_rows, ahead_row);
+        multiply_rows<x_rows>(t, row, t.rows - row < x_rows ? t.rows - row : x_rows);
 }
+
+void nothing_to_begin(int64_t) {}
+void nothing_to_end() {}
 
 // ---- few rows: a key's pairs go to all queries at once, so that keys need not be turned ----
 //
@@ -127,16 +126,13 @@ KEEL_SIMD void store_lanes(float *s, int64_t s_stride, int64_t rows, const F *x)
 // Logits of 16 slots. Depth: of a key's row, 0: in the argument.
 template <int U, int Depth>
 KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t any_depth, float *s,
-                       int64_t s_stride, const Ahead &ahead, int64_t ahead_row) {
+                       int64_t s_stride) {
     const int64_t depth = Depth != 0 ? Depth : any_depth;
     F sum[16];
     KEEL_UNROLL
     for (int j = 0; j < 16; ++j)
         sum[j] = zero();
     for (int64_t d = 0; d < depth; d += 2 * U, q += 32, k += 2 * U) {
-        const int64_t step = d / (2 * U), steps = depth / (2 * U);
-        for (int64_t row = 16 * step / steps; ahead.data != nullptr && row < 16 * (step + 1) / steps; ++row)
-            prefetch_row(ahead, ahead_row + row);
         const I x = _mm512_loadu_si512(q);
         KEEL_UNROLL
         for (int j = 0; j < 16; ++j)
@@ -163,13 +159,13 @@ KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64
 
 template <int U, int Depth>
 void dots_all(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int64_t depth, float *s,
-              int64_t s_stride, const Ahead &ahead) {
+              int64_t s_stride) {
     for (int64_t j = 0; j < n; j += 16)
-        dots_16<U, Depth>(q, rows, k + j * depth, depth, s + j, s_stride, ahead, j);
+        dots_16<U, Depth>(q, rows, k + j * depth, depth, s + j, s_stride);
 }
 
 void dots_few(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int64_t dim, float *s,
-              int64_t s_stride, const Ahead &ahead) {
+              int64_t s_stride) {
     const int64_t depth = bf16_padded(dim);
     const auto dots = rows > 4       ? depth == 64    ? dots_all<2, 64>
                                        : depth == 128 ? dots_all<2, 128>
@@ -177,7 +173,7 @@ void dots_few(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int
                             : depth == 64 ? dots_all<4, 64>
                       : depth == 128 ? dots_all<4, 128>
                                      : dots_all<4, 0>;
-    dots(q, rows, k, n, depth, s, s_stride, ahead);
+    dots(q, rows, k, n, depth, s, s_stride);
 }
 
 const Bf16AttentionKernels table = {
@@ -191,8 +187,13 @@ const Bf16AttentionKernels table = {
     .turn_keys = turn_keys,
     .load_values = {nullptr, load_values<F16Row>, load_values<Bf16Row>, load_values<Q8Row>,
                     load_values<Q4Row>},
+    .begin = nothing_to_begin,
     .multiply = multiply,
+    .end = nothing_to_end,
+    .walk = nullptr,
+    .walk_rows = 0,
     .softmax = softmax16,
+    .add_lanes = add_lanes,
     .finite = finite16,
     .pack_few = pack_few,
     .dots_few = dots_few,

@@ -9,8 +9,6 @@ namespace keel_cpu {
 
 constexpr int64_t few_unit = 24;  // rows of W that matmul_few's ranges begin at multiples of
 constexpr int64_t bf16_unit = 32; // rows of W that a call's range begins and is cut at
-// Of one worker: the rows of W in a call, as many columns as are unpacked at a time.
-constexpr int64_t bf16_panel_bytes = 256 << 10;
 
 struct Bf16Kernels {
     const char *isa; // word compiled into the file that the kernels come from
@@ -19,13 +17,15 @@ struct Bf16Kernels {
     int64_t block; // rows of W in a call, at most
     int64_t
         x_rows; // rows of x that lie together: packed x is [m / x_rows][k / 32][x_rows][32], zeros behind a row's own columns
+    int64_t rows_most;    // of x in a call, a multiple of x_rows
+    int64_t worker_bytes; // of memory that a call needs, a multiple of 64
 
     // One row of `together` that lie together; `out` is the place of its first columns.
     void (*pack_x)(const float *x, int64_t k, int64_t together, uint16_t *out);
-    // Rows n0..n1-1 of W with rows m0..m1-1 of x, m0 a multiple of x_rows; x points to the first block of all. panels: of the calling
-    // worker, bf16_panel_bytes, aligned to 64.
+    // Rows n0..n1-1 of W with rows m0..m1-1 of x, m0 a multiple of x_rows; x points to the first block of all. memory: of the calling
+    // worker, worker_bytes, aligned to 64.
     void (*matmul)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
-                   uint16_t *panels);
+                   uint8_t *memory);
     // The same for f16 and bf16 with m rows of x, few_rows at most, all of which lie together, without panels; 0 and NULL where panels are
     // the faster ones for any number.
     int64_t few_rows;

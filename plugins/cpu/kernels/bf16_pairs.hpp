@@ -40,7 +40,20 @@ KEEL_SIMD void pack_tile(const uint8_t *const *rows, int64_t offset, uint16_t *o
         }
 }
 
+KEEL_SIMD void store_passing(float *p, F x) {
+    store(p, x);
+}
+KEEL_SIMD void finish_passing() {}
+
 #else
+
+// Sixteen floats at a multiple of 64 bytes, past the caches; finish_passing() before another thread may read them.
+KEEL_SIMD void store_passing(float *p, F x) {
+    _mm512_stream_ps(p, x);
+}
+KEEL_SIMD void finish_passing() {
+    _mm_sfence();
+}
 
 KEEL_SIMD I to_bf16(F low, F high) { // words 0..15 and 16..31
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);

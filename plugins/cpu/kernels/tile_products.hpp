@@ -30,16 +30,24 @@ static inline void configure_products(int64_t rows_0, int64_t rows_1) {
             KEEL_TILE_ZERO(tile);                                                                            \
     } while (false)
 
-// Adds the products of M blocks of x with N panels over n times 32 columns to the sums in the tiles.
-template <int M, int N>
+// Adds the products of M blocks of x with N panels over n times 32 columns to the sums in the tiles. Passing: the panels come from the
+// second cache, and x is to stay in the first. meanwhile(i) runs beside the products of the 32 columns i.
+template <int M, int N, bool Passing, class Meanwhile>
 KEEL_SIMD void add_tile_products(const uint16_t *x0, const uint16_t *x1, const uint16_t *w0,
-                                 const uint16_t *w1, int64_t n) {
-    for (int64_t at = 0; at < n * tile_elements; at += tile_elements) {
-        KEEL_TILE_LOAD(6, w0 + at, 64);
+                                 const uint16_t *w1, int64_t n, const Meanwhile &meanwhile) {
+    for (int64_t i = 0, at = 0; i < n; ++i, at += tile_elements) {
+        meanwhile(i);
+        if constexpr (Passing)
+            KEEL_TILE_LOAD_PASSING(6, w0 + at, 64);
+        else
+            KEEL_TILE_LOAD(6, w0 + at, 64);
         KEEL_TILE_LOAD(4, x0 + at, 64);
         KEEL_TILE_DOT_BF16(0, 4, 6);
         if constexpr (N == 2) {
-            KEEL_TILE_LOAD(7, w1 + at, 64);
+            if constexpr (Passing)
+                KEEL_TILE_LOAD_PASSING(7, w1 + at, 64);
+            else
+                KEEL_TILE_LOAD(7, w1 + at, 64);
             KEEL_TILE_DOT_BF16(1, 4, 7);
         }
         if constexpr (M == 2) {
@@ -48,6 +56,12 @@ KEEL_SIMD void add_tile_products(const uint16_t *x0, const uint16_t *x1, const u
         }
         if constexpr (M == 2 && N == 2) KEEL_TILE_DOT_BF16(3, 5, 7);
     }
+}
+
+template <int M, int N>
+KEEL_SIMD void add_tile_products(const uint16_t *x0, const uint16_t *x1, const uint16_t *w0,
+                                 const uint16_t *w1, int64_t n) {
+    add_tile_products<M, N, false>(x0, x1, w0, w1, n, [](int64_t) __attribute__((always_inline)){});
 }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

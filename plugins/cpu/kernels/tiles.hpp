@@ -10,6 +10,7 @@
 #include "tiles_emulated.hpp"
 #define KEEL_TILE_ZERO(t) ::keel_cpu::tiles_emulated::zero(t)
 #define KEEL_TILE_LOAD(t, p, stride) ::keel_cpu::tiles_emulated::load(t, p, stride)
+#define KEEL_TILE_LOAD_PASSING(t, p, stride) ::keel_cpu::tiles_emulated::load(t, p, stride)
 #define KEEL_TILE_STORE(t, p, stride) ::keel_cpu::tiles_emulated::store(t, p, stride)
 #define KEEL_TILE_DOT_BF16(c, a, b) ::keel_cpu::tiles_emulated::dot_bf16(c, a, b)
 #define KEEL_TILES_FENCE()
@@ -19,6 +20,8 @@
 #include <immintrin.h>
 #define KEEL_TILE_ZERO(t) _tile_zero(t)
 #define KEEL_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
+// What passes by once does not drive from the first cache what is read again and again: a quarter faster where it comes from the second.
+#define KEEL_TILE_LOAD_PASSING(t, p, stride) _tile_stream_loadd(t, p, stride)
 #define KEEL_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
 #define KEEL_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b) // c += a * b, b in pairs of rows
 // GCC 12's loads and stores of tiles do not say that they touch memory: nothing may be moved past these.

@@ -107,7 +107,7 @@ void dots(const float *q, int64_t q_stride, int64_t rows, const void *keys, int6
 // acc[r][c..c+P*W) += sum_j p[r][j] * v[j][c..], for R rows; P vectors of the 32 elements from c on, beginning with `first`.
 template <class Row, int R, int P>
 KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride, int64_t n,
-                        int64_t c, int first, float *acc, int64_t acc_stride) {
+                        int64_t c, int first, float *acc, int64_t acc_stride, const Ahead &ahead) {
     F sum[R][P];
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
@@ -115,6 +115,7 @@ KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int6
     for (int i = 0; i < P; ++i)
         sum[r][i] = load(acc + r * acc_stride + c + (first + i) * W);
     for (int64_t j = 0; j < n; ++j) {
+        prefetch_rows(ahead, j, 1);
         const uint8_t *row = v + j * v_stride;
         const auto d = Row::scale(row, c / kBlock);
         F y[P];
@@ -138,12 +139,13 @@ KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int6
 
 template <class Row, int R>
 KEEL_SIMD void mix_rows(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride, int64_t n,
-                        int64_t dim, float *acc, int64_t acc_stride) {
+                        int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
     constexpr int part = kSteps < 4 ? kSteps : 4;
     const int64_t whole = dim / kBlock * kBlock;
     for (int64_t c = 0; c < whole; c += kBlock)
         for (int i = 0; i < kSteps; i += part)
-            mix_part<Row, R, part>(p, p_stride, v, v_stride, n, c, i, acc, acc_stride);
+            mix_part<Row, R, part>(p, p_stride, v, v_stride, n, c, i, acc, acc_stride,
+                                   c + i == 0 ? ahead : Ahead{nullptr, 0}); // once for all of a row
     if constexpr (!Row::blocks)
         for (int64_t e = whole; e < dim; e += W)
             for (int64_t j = 0; j < n; ++j) {
@@ -157,12 +159,12 @@ KEEL_SIMD void mix_rows(const float *p, int64_t p_stride, const uint8_t *v, int6
 
 template <class Row, int R>
 KEEL_SIMD void mix_rest(const float *p, int64_t p_stride, int64_t rows, const uint8_t *v, int64_t v_stride,
-                        int64_t n, int64_t dim, float *acc, int64_t acc_stride) {
+                        int64_t n, int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
     if constexpr (R > 0) {
         if (rows == R)
-            mix_rows<Row, R>(p, p_stride, v, v_stride, n, dim, acc, acc_stride);
+            mix_rows<Row, R>(p, p_stride, v, v_stride, n, dim, acc, acc_stride, ahead);
         else
-            mix_rest<Row, R - 1>(p, p_stride, rows, v, v_stride, n, dim, acc, acc_stride);
+            mix_rest<Row, R - 1>(p, p_stride, rows, v, v_stride, n, dim, acc, acc_stride, ahead);
     }
 }
 
@@ -170,13 +172,13 @@ template <class Row>
 void mix(const float *p, int64_t p_stride, int64_t rows, const void *values, int64_t v_stride, int64_t n,
          int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
     const uint8_t *v = static_cast<const uint8_t *>(values);
-    prefetch_rows(ahead, 0, n);
+    const Ahead nothing = {nullptr, 0};
     int64_t r = 0;
     for (; r + mix_step <= rows; r += mix_step)
         mix_rows<Row, mix_step>(p + r * p_stride, p_stride, v, v_stride, n, dim, acc + r * acc_stride,
-                                acc_stride);
+                                acc_stride, r == 0 ? ahead : nothing);
     mix_rest<Row, mix_step - 1>(p + r * p_stride, p_stride, rows - r, v, v_stride, n, dim,
-                                acc + r * acc_stride, acc_stride);
+                                acc + r * acc_stride, acc_stride, r == 0 ? ahead : nothing);
 }
 
 // c[R][P vectors] = or += a[R][depth] * b[depth][P vectors].

@@ -13,9 +13,9 @@ KEEL_SIMD uint16_t *x_row(uint16_t *x, int64_t r, int64_t depth) {
     return x + r / x_rows * x_rows * depth + r % x_rows * 32;
 }
 
-// A row of what will be read next.
+// A row of what will be read later.
 KEEL_SIMD void prefetch_row(const Ahead &ahead, int64_t row) {
-    for (int64_t b = 0; b < ahead.row_bytes; b += 64)
+    for (int64_t b = 0; ahead.data != nullptr && b < ahead.row_bytes; b += 64)
         prefetch_far(ahead.data + row * ahead.row_bytes + b);
 }
 
@@ -37,10 +37,12 @@ void pack_rows(const float *x, int64_t x_stride, int64_t rows, int64_t n, uint16
 }
 
 template <class Row>
-void load_keys(const void *keys, int64_t k_stride, int64_t n, int64_t dim, uint16_t *out) {
+void load_keys(const void *keys, int64_t k_stride, int64_t n, int64_t dim, uint16_t *out,
+               const Ahead &ahead) {
     const uint8_t *k = static_cast<const uint8_t *>(keys);
     const int64_t whole = dim / 32 * 32, rest = dim - whole;
     for (int64_t j = 0; j < n; ++j, k += k_stride) {
+        prefetch_row(ahead, j);
         for (int64_t c = 0; c < whole; c += 32, out += 32) {
             const auto d = Row::scale(k, c / 32);
             store_row(out, Row::vec(k, c, 0, d), Row::vec(k, Row::blocks ? c : c + 16, 1, d));
@@ -90,12 +92,14 @@ KEEL_SIMD void load_pair(const uint8_t *even, const uint8_t *odd, int64_t dim, u
 
 template <class Row>
 void load_values(const void *values, int64_t v_stride, int64_t first, int64_t n, int64_t dim, bool last,
-                 uint16_t *panels) {
+                 uint16_t *panels, const Ahead &ahead) {
     const uint8_t *v = static_cast<const uint8_t *>(values);
     uint16_t *out = panels + first * 16;
     int64_t j = 0;
-    for (; j + 2 <= n; j += 2, out += 32)
+    for (; j + 2 <= n; j += 2, out += 32) {
+        prefetch_row(ahead, j), prefetch_row(ahead, j + 1);
         load_pair<Row>(v + j * v_stride, v + (j + 1) * v_stride, dim, out);
+    }
     if (j < n) load_pair<Row>(v + j * v_stride, nullptr, dim, out), j += 2, out += 32;
     if (!last) return;
     for (int64_t slot = first + j; slot < bf16_padded(first + n); slot += 2, out += 32)
@@ -103,23 +107,34 @@ void load_values(const void *values, int64_t v_stride, int64_t first, int64_t n,
             memset(out + c / 16 * value_panel, 0, 64);
 }
 
+// n: a multiple of 32.
 bool finite16(const uint16_t *x, int64_t n) {
+#if !defined(KEEL_CPU_EMULATED_AVX512)
+    const I exponent = _mm512_set1_epi16(0x7f80);
+    __mmask32 any = 0;
+    for (int64_t i = 0; i < n; i += 32)
+        any |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(_mm512_loadu_si512(x + i), exponent), exponent);
+    return any == 0;
+#else
     bool all = true;
     for (int64_t i = 0; i < n; ++i)
         all &= (x[i] & 0x7f80) != 0x7f80;
     return all;
+#endif
 }
 
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-// 2^x for x <= 0 within 3e-6 of itself, which is far below what bf16 holds; 0 for -inf, NaN for NaN.
+// 2^x within 8e-5 of itself, of which bf16 holds but 2e-3; 0 for -inf, NaN for NaN.
 KEEL_SIMD F exp2_of(F x) {
     const F r = _mm512_reduce_ps(x, 0x09); // x - floor(x), and scalef goes by floor(x)
-    F p = set1(0x1.bb7cd4p-7f);
-    p = fma(p, r, set1(0x1.aa13f2p-5f));
-    p = fma(p, r, set1(0x1.ee798ap-3f));
-    p = fma(p, r, set1(0x1.62d166p-1f));
-    p = fma(p, r, set1(0x1.00002cp+0f));
+    F p = set1(0x1.3f96a4p-4f);
+    p = fma(p, r, set1(0x1.cefc4cp-3f));
+    p = fma(p, r, set1(0x1.64444cp-1f));
+    p = fma(p, r, set1(0x1.fff632p-1f));
     return _mm512_scalef_ps(p, x);
+}
+KEEL_SIMD bool any_above(F x, F limit) {
+    return _mm512_cmp_ps_mask(x, limit, _CMP_GT_OQ) != 0;
 }
 #else
 KEEL_SIMD F exp2_of(F x) {
@@ -129,111 +144,104 @@ KEEL_SIMD F exp2_of(F x) {
         f = __builtin_exp2f(f);
     return load(v);
 }
+KEEL_SIMD bool any_above(F x, F limit) {
+    float v[16], most[16];
+    store(v, x), store(most, limit);
+    bool any = false;
+    for (int i = 0; i < 16; ++i)
+        any |= v[i] > most[i];
+    return any;
+}
 #endif
 
-// Brings what came before of a row to a larger maximum: seldom.
-__attribute__((noinline, cold)) void raise_max(float tile_max, int64_t r, const SoftmaxState &state) {
-    const float none = -__builtin_inff(), old = state.max[r];
-    state.max[r] = tile_max;
-    if (old == none) return; // nothing did
-    const float shrink = expf(old - tile_max);
+// Largest of a row's logits in a tile; passes over NaN.
+KEEL_SIMD float largest_of(const float *s, int64_t whole) {
+    F high = set1(-__builtin_inff());
+    for (int64_t j = 0; j < whole; j += 16)
+        high = max(load(s + j), high);
+    return reduce_max(high);
+}
+
+// Brings what came before of a row to the largest logit of a tile that exceeds its max: seldom but at the beginning. Returns what it was
+// multiplied with.
+__attribute__((noinline, cold)) float raise_max(const float *s, int64_t whole, int64_t r,
+                                                const SoftmaxState &state, float *lanes) {
+    const float none = -__builtin_inff(), old = state.max[r], largest = largest_of(s, whole);
+    if (!(largest > old)) return 1;
+    state.max[r] = largest;
+    if (old == none) return 1; // nothing did
+    const float shrink = expf(old - largest);
     state.sum[r] *= shrink;
+    store(lanes + 16 * r, mul(load(lanes + 16 * r), set1(shrink)));
     for (int64_t d = 0; state.acc != nullptr && d < state.dim; d += 16) {
         float *acc = state.acc + r * state.acc_stride + d;
         store(acc, mul(load(acc), set1(shrink)));
     }
+    return shrink;
 }
 
-#if !defined(KEEL_CPU_EMULATED_AVX512)
-constexpr int softmax_rows = 4;
-// Halves of two vectors at once: 128-bit lane r has four values of x[r] in the end.
-template <class Op>
-KEEL_SIMD F fold_rows(const F *x, Op op) {
-    const F a = op(_mm512_shuffle_f32x4(x[0], x[1], 0x44), _mm512_shuffle_f32x4(x[0], x[1], 0xee)),
-            b = op(_mm512_shuffle_f32x4(x[2], x[3], 0x44), _mm512_shuffle_f32x4(x[2], x[3], 0xee));
-    F c = op(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-    c = op(c, _mm512_permute_ps(c, 0x4e));
-    return op(c, _mm512_permute_ps(c, 0xb1));
-}
-KEEL_SIMD void store_rows(float *out, F x) {
-    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, x)));
-}
-KEEL_SIMD void largest_of(const F (&x)[4], float *out) {
-    store_rows(out, fold_rows(x, [](F a, F b) __attribute__((always_inline)) { return max(a, b); }));
-}
-KEEL_SIMD void sums_of(const F (&x)[4], float *out) {
-    store_rows(out, fold_rows(x, [](F a, F b) __attribute__((always_inline)) { return add(a, b); }));
-}
-#else
-constexpr int softmax_rows = 1;
-#endif
-KEEL_SIMD void largest_of(const F (&x)[1], float *out) {
-    *out = reduce_max(x[0]);
-}
-KEEL_SIMD void sums_of(const F (&x)[1], float *out) {
-    *out = reduce_add(x[0]);
-}
-
-// R rows whose n logits have something behind them up to the next 32.
-template <int R, bool Keep>
-KEEL_SIMD void softmax_part(float *s, int64_t s_stride, int64_t row, int64_t whole, const SoftmaxState &state,
-                            uint16_t *p) {
-    constexpr float log2_e = 1.44269504f;
-    F high[R], sum[R];
-    KEEL_UNROLL
-    for (int r = 0; r < R; ++r) {
-        high[r] = set1(-__builtin_inff());
-        for (int64_t j = 0; j < whole; j += 16)
-            high[r] = max(load(s + r * s_stride + j), high[r]); // passes over NaN, which stays in s
-    }
-    float largest[R], base[R], sums[R];
-    largest_of(high, largest);
-    KEEL_UNROLL
-    for (int r = 0; r < R; ++r) {
-        if (largest[r] > state.max[row + r]) raise_max(largest[r], row + r, state);
-        const float m = state.max[row + r];
-        base[r] = m == -__builtin_inff() ? 0.0f : -m * log2_e;
-    }
-    KEEL_UNROLL
-    for (int r = 0; r < R; ++r) {
-        const F minus = set1(base[r]);
-        float *from = s + r * s_stride;
-        uint16_t *to = x_row(p, row + r, kTileSlots);
-        sum[r] = zero();
-        for (int64_t j = 0; j < whole; j += 32, to += x_rows * 32) {
-            const F a = exp2_of(fma(load(from + j), set1(log2_e), minus)),
-                    b = exp2_of(fma(load(from + j + 16), set1(log2_e), minus));
-            sum[r] = add(sum[r], add(a, b));
-            if constexpr (Keep) store(from + j, a), store(from + j + 16, b);
-            store_row(to, a, b);
-        }
-    }
-    sums_of(sum, sums);
-    KEEL_UNROLL
-    for (int r = 0; r < R; ++r)
-        state.sum[row + r] += sums[r];
-}
-
+// exp(logit - max) of one row to p, and their sums.
 template <bool Keep>
-KEEL_SIMD void softmax_all(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
-                           uint16_t *p) {
+KEEL_SIMD F exp_row(float *s, int64_t whole, float row_max, uint16_t *p) {
+    constexpr float log2_e = 1.44269504f;
+    const F minus = set1(row_max == -__builtin_inff() ? 0.0f : -row_max * log2_e);
+    F sum = zero();
+    for (int64_t j = 0; j < whole; j += 32, p += x_rows * 32) {
+        const F a = exp2_of(fma(load(s + j), set1(log2_e), minus)),
+                b = exp2_of(fma(load(s + j + 16), set1(log2_e), minus));
+        sum = add(sum, add(a, b));
+        if constexpr (Keep) store(s + j, a), store(s + j + 16, b);
+        store_row(p, a, b);
+    }
+    return sum;
+}
+
+// The probabilities of a row in the tiles before its tile in p, which no sum has taken yet.
+KEEL_SIMD void shrink_row(uint16_t *p, int64_t tiles, int64_t r, float by) {
+    for (int64_t tile = 0; tile < tiles; ++tile, p += bf16_rows * kTileSlots)
+        for (int64_t c = 0; c < kTileSlots; c += 32) {
+            uint16_t *at = x_row(p, r, kTileSlots) + c / 32 * x_rows * 32;
+            store_row(at, mul(load_bf16(at), set1(by)), mul(load_bf16(at + 16), set1(by)));
+        }
+}
+
+// Rows whose `whole` logits, a multiple of 32, are all there. Looking for the largest of each tile would cost as much as raising e: a row's
+// max is of its first tile, until sums exceed what leaves f32 and bf16 all the room that they need. before: tiles in front of p
+// that are still to be multiplied.
+template <bool Keep>
+KEEL_SIMD void softmax_rows(float *s, int64_t s_stride, int64_t from, int64_t rows, int64_t whole,
+                            const SoftmaxState &state, float *lanes, uint16_t *p, int64_t before) {
+    for (int64_t r = from; r < from + rows; ++r) {
+        float *row = s + r * s_stride;
+        uint16_t *to = x_row(p, r, kTileSlots);
+        if (Keep || state.max[r] == -__builtin_inff()) raise_max(row, whole, r, state, lanes);
+        F sum = exp_row<Keep>(row, whole, state.max[r], to);
+        if (!Keep && any_above(sum, set1(256.0f))) {
+            const float shrink = raise_max(row, whole, r, state, lanes);
+            shrink_row(p - before * bf16_rows * kTileSlots, before, r, shrink);
+            sum = exp_row<Keep>(row, whole, state.max[r], to);
+        }
+        store(lanes + 16 * r, add(load(lanes + 16 * r), sum));
+    }
+}
+
+void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state, float *lanes,
+               bool keep, uint16_t *p) {
     const int64_t whole = bf16_padded(n);
     for (int64_t r = 0; n != whole && r < rows; ++r)
         for (int64_t j = n; j < whole; ++j)
             s[r * s_stride + j] = -__builtin_inff();
-    int64_t r = 0;
-    for (; r + softmax_rows <= rows; r += softmax_rows)
-        softmax_part<softmax_rows, Keep>(s + r * s_stride, s_stride, r, whole, state, p);
-    for (; r < rows; ++r)
-        softmax_part<1, Keep>(s + r * s_stride, s_stride, r, whole, state, p);
+    if (keep)
+        softmax_rows<true>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
+    else if (whole == kTileSlots)
+        softmax_rows<false>(s, s_stride, 0, rows, kTileSlots, state, lanes, p, 0);
+    else
+        softmax_rows<false>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
 }
 
-void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state, bool keep,
-               uint16_t *p) {
-    if (keep)
-        softmax_all<true>(s, s_stride, rows, n, state, p);
-    else
-        softmax_all<false>(s, s_stride, rows, n, state, p);
+void add_lanes(const float *lanes, int64_t rows, float *sum) {
+    for (int64_t r = 0; r < rows; ++r)
+        sum[r] += reduce_add(load(lanes + 16 * r));
 }
 
 } // namespace
