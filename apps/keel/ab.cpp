@@ -32,6 +32,7 @@ struct AbArguments {
     std::string file, output, shard;
     std::vector<std::string> sets;
     int64_t items = 0;
+    uint32_t batch = 0; // 0: the file's
     bool again = false, dry_run = false, json = false;
 };
 
@@ -89,6 +90,8 @@ Json cost_json(const AbExperiment &e, const AbCost &cost) {
             {"decode_tokens", cost.decode_tokens},
             {"prefill_tokens_per_second", cost.prefill_rate},
             {"decode_tokens_per_second", cost.decode_rate},
+            {"batch", cost.batch},
+            {"batched_decode_tokens_per_second", cost.batch > 1 ? Json(cost.batch_rate) : Json(nullptr)},
             {"estimated_seconds", cost.seconds},
             {"output", e.config.output.string()}};
 }
@@ -111,11 +114,13 @@ std::string cost_text(const AbExperiment &e, const AbCost &cost) {
                         fmt::format("{}", row.prefill_tokens), fmt::format("{}", row.decode_tokens)});
     }
     out += table(rows);
+    const std::string together =
+        cost.batch > 1 ? fmt::format(", {} at once at {:.0f}", cost.batch, cost.batch_rate) : "";
     return out + fmt::format("\nabout {}: {} tokens to prefill at {:.0f} tokens/s, {} to decode at {:.0f} "
-                             "tokens/s (measured just "
+                             "tokens/s{} (measured just "
                              "now{})\nreference {}, results go to {}\n",
                              duration_text(cost.seconds), cost.prefill_tokens, cost.prefill_rate,
-                             cost.decode_tokens, cost.decode_rate,
+                             cost.decode_tokens, cost.decode_rate, together,
                              cost.counted_by_sample ? ", tokens from the first documents" : "",
                              e.config.reference, e.config.output.string());
 }
@@ -174,6 +179,7 @@ int run_ab(const AbArguments &a, const Program &program) {
     require_path(a.file, "an experiment (.yaml)");
     AbConfig config = load_ab_config(a.file);
     if (!a.output.empty()) config.output = absolute_path(a.output);
+    if (a.batch > 0) config.batch = a.batch;
     const AbShard shard = shard_of(a);
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
@@ -239,6 +245,7 @@ void add_ab(CLI::App &app, Program &program) {
         add_command(app, program, "ab", "Compare policies and caches: an experiment with a verdict",
                     {{"keel ab configs/ab/quick.yaml --dry-run", "the grid, and about how long it will take"},
                      {"keel ab configs/ab/policies.yaml", "run it, or go on where it was left"},
+                     {"keel ab my.yaml --batch 8", "eight documents of an arm in one decode step"},
                      {"keel ab my.yaml --shard 1/2", "half of the documents; the last shard merges"},
                      {"mpirun -n 2 keel ab my.yaml", "the same on two processes"}});
     auto a = std::make_shared<AbArguments>();
@@ -254,6 +261,11 @@ void add_ab(CLI::App &app, Program &program) {
     command.add_option("--items", a->items, "Documents of each task at most")
         ->type_name("N")
         ->check(CLI::Range(1, 1'000'000));
+    command
+        .add_option("--batch", a->batch,
+                    "Documents of an arm that take decode steps together, in place of the file's 'batch'")
+        ->type_name("N")
+        ->check(CLI::Range(1, static_cast<int>(AbConfig::most_batch)));
     command.add_option("--shard", a->shard, "Run part I of N of the documents; mpirun sets it by itself")
         ->type_name("I/N");
     command.add_flag(

@@ -16,6 +16,7 @@
 #include "platform/new_file.hpp"
 #include "platform/paths.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -101,6 +102,8 @@ void check_runs(const BenchMatrix &matrix, const std::vector<MatrixRun> &runs) {
                 PipelineOptions options;
                 options.check_only = true;
                 options.need_tokenizer = false;
+                options.batch = static_cast<uint32_t>(
+                    *std::max_element(matrix.sequences.begin(), matrix.sequences.end()));
                 const Pipeline pipeline(load_target(run.path.string(), run.sets), options);
                 contexts[key] =
                     pipeline.cache_plan().keeps_all() ? std::optional(pipeline.context()) : std::nullopt;
@@ -129,6 +132,10 @@ std::vector<std::string> arguments_of(const MatrixRun &run, const BenchMatrix &m
          {std::string("--prefill"), length, std::string("--depth"), length, std::string("--decode"),
           std::to_string(matrix.decode), std::string("--repeat"), std::to_string(matrix.repeat)})
         out.push_back(word);
+    if (matrix.sequences != std::vector<int64_t>{1}) {
+        out.emplace_back("--batch");
+        out.push_back(fmt::format("{}", fmt::join(matrix.sequences, ",")));
+    }
     if (matrix.probe_mib) {
         out.emplace_back("--probe-mib");
         out.push_back(std::to_string(*matrix.probe_mib));

@@ -20,7 +20,7 @@ struct EvalArguments {
     ScoringOptions scoring;
     TraceOption trace;
     bool no_bos = false, json = false;
-    uint32_t batch = 1;  // perplexity
+    uint32_t batch = 1;
     std::string against; // kl
     std::vector<std::string> against_sets;
 };
@@ -32,8 +32,9 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
 }
 
 PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
-                                 const std::shared_ptr<HostServices> &host) {
+                                 const std::shared_ptr<HostServices> &host, uint32_t batch) {
     PipelineOptions options;
+    options.batch = batch;
     options.host = host;
     options.progress = show_progress;
     options.max_logit_rows = scoring_rows(open_model(config.model)->config().vocab_size);
@@ -62,9 +63,7 @@ int run_perplexity(const EvalArguments &a) {
     a.trace.open();
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
-    PipelineOptions options = pipeline_options(config, host);
-    options.batch = a.batch;
-    Pipeline pipeline(config, options);
+    Pipeline pipeline(config, pipeline_options(config, host, a.batch));
     console().clear_progress();
     a.trace.watch(pipeline);
     const PerplexityReport report = measure_perplexity(pipeline, text, scoring_options(a, pipeline));
@@ -84,8 +83,8 @@ int run_kl(const EvalArguments &a) {
     a.trace.open();
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
-    Pipeline first(config, pipeline_options(config, host));
-    Pipeline reference(against, pipeline_options(against, host));
+    Pipeline first(config, pipeline_options(config, host, a.batch));
+    Pipeline reference(against, pipeline_options(against, host, a.batch));
     console().clear_progress();
     a.trace.watch(first); // one pipeline a trace: the one that is judged
     const DivergenceReport report = measure_divergence(first, reference, text, scoring_options(a, first));
@@ -134,6 +133,12 @@ void add_scoring(CLI::App &command, EvalArguments &a) {
     number("--step", a.scoring.step,
            "Tokens taken in at a time; 1: as when text is written, so that the policy acts at each (default: "
            "many, or 1 behind a prefix under a policy that goes on evicting)");
+    command
+        .add_option(
+            "--batch", a.batch,
+            "Windows or places to score side by side, where tokens are taken in one by one (default: 1)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 256));
     command.add_flag("--no-bos", a.no_bos, "Do not put the token that begins a text in front of each window");
     command.add_flag("--json", a.json, "Print one JSON object, with each window or place");
 }
@@ -148,12 +153,6 @@ void add_perplexity(CLI::App &eval, Program &program) {
     auto a = std::make_shared<EvalArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
     add_scoring(command, *a);
-    command
-        .add_option(
-            "--batch", a->batch,
-            "Windows or places to score side by side, where tokens are taken in one by one (default: 1)")
-        ->type_name("N")
-        ->check(CLI::Range(1, 256));
     a->trace.add_to(command);
     set_action(command, program, [a, &program] {
         spell_scoring(program);

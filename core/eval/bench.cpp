@@ -143,9 +143,12 @@ class Bench {
         report_.probe_bytes = probe_->bytes();
     }
 
-    // The first steps touch memory for the first time, and make what is made once.
+    // The first steps touch memory for the first time, and make what is made once: as much of it as a chunk of the longest prompt needs.
     void warm_up() {
-        const auto n = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(ids_.size()), 16));
+        int64_t most = 16;
+        for (const int64_t tokens : options_.prefill)
+            most = std::max<int64_t>(most, std::min<int64_t>(tokens, 512));
+        const auto n = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(ids_.size()), most));
         session_.prefill(std::span(ids_).first(n));
         for (int i = 0; i < 2 && session_.can_take(1); ++i) {
             session_.decode(ids_.front());

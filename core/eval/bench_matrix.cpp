@@ -20,6 +20,7 @@ using pipeline::YamlEntry;
 using pipeline::YamlNode;
 
 constexpr size_t most_runs = 10'000;
+constexpr int64_t most_sequences = 256;
 
 [[noreturn]] void fail(const SourceLocation &where, const std::string &what) {
     throw_error(ErrorKind::input, "{}: {}", to_string(where), what);
@@ -174,8 +175,9 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     if (!root.is_map())
         throw_error(ErrorKind::input, "{}: expected a map with models and lengths, found {}", file.string(),
                     describe(root));
-    check_keys(root, "a matrix",
-               {"models", "backends", "kv", "policies", "lengths", "decode", "repeat", "probe_mib", "set"});
+    check_keys(
+        root, "a matrix",
+        {"models", "backends", "kv", "policies", "lengths", "decode", "repeat", "batch", "probe_mib", "set"});
     BenchMatrix m;
     read_models(root, file, m);
     m.backends = read_axis(root, "backends", "plugin", "backend.plugin", backend);
@@ -194,6 +196,15 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     };
     m.decode = optional("decode", "tokens to decode", 1, int64_t{1} << 24).value_or(m.decode);
     m.repeat = optional("repeat", "repeats", 1, 1000).value_or(m.repeat);
+    if (const YamlEntry *batch = root.find("batch")) {
+        m.sequences.clear();
+        for (const YamlNode *item : items(batch->value, "batch")) {
+            const int64_t n = number(*item, "sequences at once", 1, most_sequences);
+            if (std::find(m.sequences.begin(), m.sequences.end(), n) != m.sequences.end())
+                fail(item->where(), fmt::format("{} sequences at once twice", n));
+            m.sequences.push_back(n);
+        }
+    }
     m.probe_mib = optional("probe_mib", "MiB of the memory probe", 0, int64_t{1} << 20);
     if (const YamlEntry *set = root.find("set")) m.sets = read_sets(set->value);
     const double runs = static_cast<double>(m.models.size()) * static_cast<double>(m.backends.size()) *
@@ -214,6 +225,9 @@ std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circums
                                    matrix.decode, matrix.repeat, matrix.probe_mib.value_or(-1));
     for (const std::string &set : sets)
         text += set + '\n';
+    // Where there is one alone the key is what it was before there were several.
+    if (matrix.sequences != std::vector<int64_t>{1})
+        text += fmt::format("batch {}\n", fmt::join(matrix.sequences, ","));
     return fingerprint(text);
 }
 

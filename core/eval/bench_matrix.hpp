@@ -35,6 +35,7 @@ struct BenchMatrix {
     std::vector<int64_t> lengths;              // of the prompt, and tokens in the cache before decoding
     std::vector<SourceLocation> length_places; // of each
     int64_t decode = 64, repeat = 3;
+    std::vector<int64_t> sequences = {1}; // that decode at once: each run measures all of these
     std::optional<int64_t> probe_mib;
     std::vector<MatrixSet> sets; // of every run, before those of the choices
 };

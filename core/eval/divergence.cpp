@@ -1,6 +1,7 @@
 #include "eval/divergence.hpp"
 
 #include "eval/logits.hpp"
+#include "eval/scoring_batch.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -52,14 +53,28 @@ struct Samples {
         nll.push_back(-d.log_p);
         nll_ref.push_back(-d.log_p_ref);
     }
+    void add(const Samples &more) {
+        for (const auto member :
+             {&Samples::kl, &Samples::same_top, &Samples::delta, &Samples::nll, &Samples::nll_ref})
+            (this->*member).insert((this->*member).end(), (more.*member).begin(), (more.*member).end());
+    }
 };
 
-double mean_from(const std::vector<double> &values, size_t begin) {
+double mean(const std::vector<double> &values) {
     double sum = 0;
-    for (size_t i = begin; i < values.size(); ++i)
-        sum += values[i];
-    return sum / static_cast<double>(values.size() - begin);
+    for (const double value : values)
+        sum += value;
+    return sum / static_cast<double>(values.size());
 }
+
+// A pipeline with its first session, which is one of a batch where the pipeline was made for one.
+struct Side {
+    explicit Side(Pipeline &pipeline)
+        : batch(pipeline.batch() > 1 ? std::make_unique<SessionBatch>(pipeline) : nullptr),
+          session(batch ? batch->make_session() : std::make_unique<Session>(pipeline)) {}
+    std::unique_ptr<SessionBatch> batch;
+    std::unique_ptr<Session> session;
+};
 
 } // namespace
 
@@ -67,8 +82,8 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
                                     const ScoringOptions &options) {
     const ScoringText ready = scoring_text(first, text, options);
     check_same_tokens(first, reference, ready, scoring_text(reference, text, options));
-    Session session(first), session_ref(reference);
-    ScoringWalk walk({&session, &session_ref}, ready, options);
+    const Side mine(first), theirs(reference);
+    ScoringWalk walk({mine.session.get(), theirs.session.get()}, ready, options);
     DivergenceReport r;
     r.first = describe(first);
     r.reference = describe(reference);
@@ -76,28 +91,41 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
     r.has_bos = ready.bos.has_value();
     r.text_tokens = std::ssize(ready.ids);
     r.keeps_all = first.cache_plan().keeps_all();
+    r.batch = first.batch();
 
-    Samples samples;
-    size_t of_window = 0;
+    r.windows.resize(walk.windows().size());
+    std::vector<Samples> of_windows(walk.windows().size());
+    const auto note_row = [&](size_t window, int64_t target, std::span<const std::span<const float>> rows) {
+        of_windows[window].add(compare_rows(rows[0], rows[1], ready.ids[static_cast<size_t>(target)]));
+    };
+    const auto note_window = [&](size_t index, std::span<Session *const> sessions) {
+        const Samples &samples = of_windows[index];
+        DivergenceWindow &w = r.windows[index];
+        w.where = walk.windows()[index];
+        w.kl = mean(samples.kl);
+        w.nll = mean(samples.nll);
+        w.nll_ref = mean(samples.nll_ref);
+        w.same_top = mean(samples.same_top);
+        w.cache = window_cache(*sessions[0]);
+        w.cache_ref = window_cache(*sessions[1]);
+        r.evictions += w.cache.evictions;
+        r.evictions_ref += w.cache_ref.evictions;
+    };
     const auto start = std::chrono::steady_clock::now();
-    walk.run(
-        [&](int64_t target, std::span<const std::span<const float>> rows) {
-            samples.add(compare_rows(rows[0], rows[1], ready.ids[static_cast<size_t>(target)]));
-        },
-        [&](const ScoreWindow &window) {
-            DivergenceWindow w;
-            w.where = window;
-            w.kl = mean_from(samples.kl, of_window);
-            w.nll = mean_from(samples.nll, of_window);
-            w.nll_ref = mean_from(samples.nll_ref, of_window);
-            w.same_top = mean_from(samples.same_top, of_window);
-            w.cache = window_cache(session);
-            w.cache_ref = window_cache(session_ref);
-            of_window = samples.kl.size();
-            r.evictions += w.cache.evictions;
-            r.evictions_ref += w.cache_ref.evictions;
-            r.windows.push_back(w);
-        });
+    if (mine.batch || theirs.batch) {
+        const ScoringSide sides[] = {{mine.batch.get(), mine.session.get()},
+                                     {theirs.batch.get(), theirs.session.get()}};
+        score_side_by_side(sides, walk, note_row, note_window);
+    } else {
+        Session *const sessions[] = {mine.session.get(), theirs.session.get()};
+        size_t index = 0;
+        walk.run([&](int64_t target,
+                     std::span<const std::span<const float>> rows) { note_row(index, target, rows); },
+                 [&](const ScoreWindow &) { note_window(index++, sessions); });
+    }
+    Samples samples;
+    for (const Samples &of_window : of_windows)
+        samples.add(of_window);
     r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
     const std::vector<size_t> blocks = score_blocks(r.options, walk.windows());
@@ -124,8 +152,9 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
 std::string divergence_text(const DivergenceReport &r) {
     std::string out = fmt::format("this:      {}\nreference: {}\n", r.first, r.reference);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
-    out += fmt::format("{} of {} tokens scored in {:.1f} s; evictions {}, reference {}\n", r.kl.count,
-                       r.text_tokens, r.seconds, r.evictions, r.evictions_ref);
+    out += fmt::format("{} of {} tokens scored in {:.1f} s{}; evictions {}, reference {}\n", r.kl.count,
+                       r.text_tokens, r.seconds, r.batch > 1 ? fmt::format(", {} at once", r.batch) : "",
+                       r.evictions, r.evictions_ref);
     if (!r.keeps_all && r.evictions == 0)
         out +=
             "the policy evicted nothing here: a smaller budget, longer windows, --step 1 or --prefix let it "
@@ -172,6 +201,7 @@ Json divergence_json(const DivergenceReport &r, std::string_view version) {
             {"this", r.first},
             {"reference", r.reference},
             {"scoring", scoring_json(r.options, r.has_bos)},
+            {"batch", r.batch},
             {"text_tokens", r.text_tokens},
             {"tokens", r.kl.count},
             {"kl", estimate_json(r.kl)},

@@ -21,6 +21,7 @@ struct DivergenceWindow {
 struct DivergenceReport {
     std::string first, reference; // "models/tiny: weights q4_0, KV f16, policy none"
     ScoringOptions options;       // defaults filled in
+    uint32_t batch = 1;           // windows or places at once
     bool has_bos = false;
     int64_t text_tokens = 0;
     Estimate kl;                     // KL(reference || first), nats
@@ -35,7 +36,8 @@ struct DivergenceReport {
     std::vector<DivergenceWindow> windows;
 };
 
-// Both pipelines were made with scoring_rows(). Throws Error(input) if they do not have the same vocabulary and tokens.
+// Both pipelines were made with scoring_rows(), and for the same number of sequences at once (PipelineOptions::batch): above 1 so many
+// windows or places are scored side by side. Throws Error(input) if they do not have the same vocabulary and tokens.
 DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::string_view text,
                                     const ScoringOptions &options);
 

@@ -86,7 +86,13 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
     };
     const auto start = std::chrono::steady_clock::now();
     if (batch) {
-        score_side_by_side(*batch, *first, walk, note_row, note_window);
+        const ScoringSide side = {&*batch, first.get()};
+        score_side_by_side(
+            {&side, 1}, walk,
+            [&](size_t window, int64_t target, std::span<const std::span<const float>> rows) {
+                note_row(window, target, rows[0]);
+            },
+            [&](size_t window, std::span<Session *const> sessions) { note_window(window, *sessions[0]); });
     } else {
         size_t index = 0;
         walk.run([&](int64_t target,

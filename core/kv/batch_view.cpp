@@ -71,9 +71,10 @@ BatchTemplate::BatchTemplate(const KvShape &s, uint32_t n) {
     const int64_t blocks = s.blocks_per_head(), slots = blocks * s.block_slots;
     k_ = Tensor::shape(s.key_dtype, {s.capacity_blocks(), s.block_slots, s.head_dim});
     v_ = Tensor::shape(s.value_dtype, {s.capacity_blocks(), s.block_slots, s.head_dim});
-    table_ = Tensor::shape(KEEL_DTYPE_I32, {n, s.kv_heads, blocks});
-    lengths_ = Tensor::shape(KEEL_DTYPE_I32, {n, s.kv_heads});
-    positions_ = Tensor::shape(KEEL_DTYPE_I32, {n, s.kv_heads, slots});
+    const int64_t places = std::max(n, s.sequences);
+    table_ = Tensor::shape(KEEL_DTYPE_I32, {places, s.kv_heads, blocks});
+    lengths_ = Tensor::shape(KEEL_DTYPE_I32, {places, s.kv_heads});
+    positions_ = Tensor::shape(KEEL_DTYPE_I32, {places, s.kv_heads, slots});
     seats_ = Tensor::shape(KEEL_DTYPE_I32, {n});
     view_.k = k_.c();
     view_.v = v_.c();

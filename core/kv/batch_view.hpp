@@ -32,7 +32,8 @@ class BatchView {
     std::vector<const keel_batch_kv *> views_;
 };
 
-// A view without memory of `n` sequences, for settling calls before a cache exists: the largest arenas, tables and lengths.
+// A view without memory of `n` sequences, for settling calls before a cache exists: the largest arenas, tables and lengths, and a seat for
+// each sequence that the shape allows.
 class BatchTemplate {
   public:
     BatchTemplate(const KvShape &shape, uint32_t n);

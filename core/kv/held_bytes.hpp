@@ -8,9 +8,10 @@
 
 namespace keel {
 
-// Bytes of the memory behind a tensor that has it to itself; 0: there is none yet.
+// Bytes of a tensor that has memory to itself; 0: it has none yet. Not the buffer's, which may be one that somebody else used before and up
+// to a quarter larger: what a sequence holds is not to depend on what ran before it.
 inline uint64_t held_bytes(const Tensor &tensor) {
-    return tensor.buffer() != nullptr ? tensor.buffer()->size() : 0;
+    return tensor.buffer() != nullptr ? tensor.bytes() : 0;
 }
 
 template <typename T>

@@ -16,7 +16,7 @@ std::shared_ptr<KvArena> make_arena(Pipeline &pipeline, CachePlan &plan) {
         throw_error(ErrorKind::usage, "the pipeline was made for one sequence at a time; "
                                       "PipelineOptions::batch says how many take steps together");
     }
-    const uint32_t seats = pipeline.graph().attends_together() ? pipeline.batch() : 0;
+    const uint32_t seats = pipeline.graph().attends_together() ? plan.shape().sequences : 0;
     return std::make_shared<KvArena>(plan.executor(), plan.shape(), pipeline.placement(), seats);
 }
 
@@ -31,8 +31,8 @@ SessionBatch::SessionBatch(Pipeline &pipeline, CachePlan &plan)
     caches_.reserve(pipeline.batch());
 }
 
-std::unique_ptr<Session> SessionBatch::make_session() {
-    return std::make_unique<Session>(pipeline_, plan_, arena_);
+std::unique_ptr<Session> SessionBatch::make_session(CachePlan &plan) {
+    return std::make_unique<Session>(pipeline_, plan, arena_);
 }
 
 void SessionBatch::check(std::span<Session *const> sessions, std::span<const int32_t> ids) const {

@@ -22,9 +22,11 @@ class SessionBatch {
     SessionBatch(const SessionBatch &) = delete;
     SessionBatch &operator=(const SessionBatch &) = delete;
 
-    // A new, empty sequence. As many as Pipeline::batch() may hold tokens at once: their keys and values share one arena. It may outlive
-    // this.
-    std::unique_ptr<Session> make_session();
+    // A new, empty sequence. As many as Pipeline::batch() (or PipelineOptions::sequences, where that is more) may hold tokens at once,
+    // their forks included: their keys and values share one arena. It may outlive this.
+    std::unique_ptr<Session> make_session() { return make_session(plan_); }
+    // Under another plan of the pipeline's.
+    std::unique_ptr<Session> make_session(CachePlan &plan);
 
     // What a step gives of each sequence.
     enum class Read {

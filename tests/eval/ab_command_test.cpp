@@ -130,6 +130,21 @@ TEST_CASE("shards, told by option or by mpirun, give what one process gives: the
     CHECK(contains(r.err, "mpirun has made this process 1/2 already"));
 }
 
+TEST_CASE("shards in batches give what one process gives, and a dry run tells of them") {
+    const TempFolder folder;
+    const std::string file = small_experiment(folder), whole = folder / "whole", parts = folder / "parts";
+    REQUIRE(run_keel({"ab", file, "-o", whole, "-q", "--batch", "3"}).code == 0);
+    for (const std::string shard : {"1/2", "2/2"})
+        REQUIRE(run_keel({"ab", file, "-o", parts, "-q", "--batch", "3", "--shard", shard}).code == 0);
+    CHECK(items(fs::path(parts) / "results.jsonl") == items(fs::path(whole) / "results.jsonl"));
+    CHECK(fs::exists(fs::path(parts) / "report.html"));
+    const ProcessResult dry = run_keel({"ab", file, "--batch", "3", "--dry-run", "--json"});
+    INFO(dry.err);
+    const auto cost = nlohmann::json::parse(dry.out);
+    CHECK(cost.at("batch") == 3);
+    CHECK(cost.at("batched_decode_tokens_per_second") > 0);
+}
+
 TEST_CASE("mpirun spreads an experiment") {
     if (!fs::exists("/usr/bin/mpirun")) {
         WARN("no mpirun here (Debian: openmpi-bin)");
@@ -181,6 +196,10 @@ TEST_CASE("keel ab refuses what makes no sense with one line and code 2") {
         {{"ab", "nowhere.yaml"}, "no such file"},
         {{"ab", file, "--shard", "3/2"}, "expected I/N"},
         {{"ab", file, "--items", "0"}, "--items"},
+        {{"ab", file, "--batch", "0"}, "--batch: expected an integer from 1 to 256, found '0'"},
+        {{"ab", file, "--batch", "-2"}, "from 1 to 256"},
+        {{"ab", file, "--batch", "99999999999999999999"}, "from 1 to 256"},
+        {{"ab", file, "--batch", "2"}, "made with batch 1, this is 2"},
         {{"ab", file, "--set", "kv.dtyp=f32"}, "did you mean 'dtype'?"},
         {{"ab", other}, "another experiment's results"},
         {{"ab", quick, "-o", file}, "cannot be made a folder"},

@@ -80,6 +80,35 @@ TEST_CASE("keel eval kl holds a pipeline beside a reference") {
         CHECK(contains(r.out, part));
 }
 
+TEST_CASE("keel eval kl scores places side by side") {
+    const ProcessResult r = run_keel({"eval",
+                                      "kl",
+                                      tiny,
+                                      "--set",
+                                      "policy.plugin=sliding_window",
+                                      "--set",
+                                      "policy.budget.tokens=40",
+                                      "--against",
+                                      tiny,
+                                      "--text",
+                                      heldout,
+                                      "--prefix",
+                                      "64",
+                                      "--continuation",
+                                      "8",
+                                      "--places",
+                                      "5",
+                                      "--batch",
+                                      "3",
+                                      "--json"});
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    const auto json = nlohmann::json::parse(r.out);
+    CHECK(json.at("batch") == 3);
+    CHECK(json.at("tokens") == 40);
+    CHECK(json.at("kl").at("mean") > 0);
+}
+
 TEST_CASE("keel eval refuses what makes no sense with one line") {
     for (const std::vector<std::string> &wrong : std::vector<std::vector<std::string>>{
              {"eval"},
@@ -93,6 +122,11 @@ TEST_CASE("keel eval refuses what makes no sense with one line") {
              {"eval", "perplexity", tiny, "--text", heldout, "--batch", "2"}, // many tokens at a time
              {"eval", "perplexity", tiny, "--text", heldout, "--temperature", "1"},
              {"eval", "kl", tiny, "--text", heldout},
+             {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--batch", "0"},
+             {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--batch", "100000000000"},
+             {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--batch", "2"}, // many at a time
+             {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--step", "1", "--batch", "2",
+              "--against-set", "kv.max_mib=4"},
              {"eval", "kl", tiny, "--text", heldout, "--against",
               std::string(KEEL_SOURCE_DIR) + "/tests/golden/mini_plain"}}) {
         const ProcessResult r = run_keel(wrong);
@@ -101,6 +135,31 @@ TEST_CASE("keel eval refuses what makes no sense with one line") {
         CHECK(r.out.empty());
         CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 1);
     }
+}
+
+TEST_CASE("keel bench matrix measures sequences at once beside one") {
+    const TempFolder folder;
+    const std::string here = folder.path().string();
+    folder.write("m.yaml",
+                 "models: " + tiny + "\nlengths: 8\ndecode: 2\nrepeat: 1\nprobe_mib: 0\nbatch: [1, 3]\n");
+    const ProcessResult r = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    CHECK(contains(r.out, "1 measured"));
+    std::vector<int64_t> sequences;
+    for (const auto &entry : std::filesystem::directory_iterator(folder.path() / "out")) {
+        std::ifstream in(entry.path());
+        const auto json = nlohmann::json::parse(in);
+        for (const auto &decode : json.at("result").at("decode"))
+            sequences.push_back(decode.at("sequences"));
+    }
+    CHECK(sequences == std::vector<int64_t>{1, 3});
+    folder.write("capped.yaml", "models: " + tiny + "\nlengths: 8\nbatch: 2\nset: {kv.max_mib: 4}\n");
+    const ProcessResult refused = run_in(here, {"bench", "matrix", "capped.yaml"});
+    INFO(refused.err);
+    CHECK(refused.code == 2);
+    CHECK(contains(refused.err, "capped.yaml:4:"));
+    CHECK(contains(refused.err, "caps the cache of one sequence"));
 }
 
 TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it") {

@@ -74,6 +74,10 @@ TEST_CASE("a matrix is every combination of its axes, each with a key of its own
     }
     CHECK(keys.size() == runs.size());
     CHECK(files.size() == runs.size());
+    CHECK(m.sequences == std::vector<int64_t>{1});
+    BenchMatrix together = m;
+    together.sequences = {1, 4};
+    CHECK(runs[0].key(together, "here") != runs[0].key(m, "here"));
     BenchMatrix longer = m;
     longer.decode = 9;
     CHECK(runs[0].key(longer, "here") != runs[0].key(m, "here"));
@@ -110,6 +114,11 @@ TEST_CASE("a broken matrix is refused with file and line") {
     CHECK(contains(refused("models: tiny\nlengths: 8\nset: {a: {b: 1}}\n"), "a value, or a list"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nset: {policy.log: x}\n"), "cannot be set here"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nrepeat: 0\n"), "repeats from 1"));
+    for (const char *wrong : {"0", "[1, -4]", "257", "99999999999999999999", "many"})
+        CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: " + std::string(wrong) + "\n"),
+                       "expected sequences at once from 1 to 256"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: [2, 2]\n"), "2 sequences at once twice"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: []\n"), "nothing to measure"));
     std::string many = "models: tiny\nlengths: [1";
     for (int i = 2; i <= 5001; ++i)
         many += "," + std::to_string(i);

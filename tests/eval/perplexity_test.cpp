@@ -178,6 +178,42 @@ TEST_CASE("windows and places side by side score as one after the other do") {
     CHECK_THROWS_WITH(measure_perplexity(*together, text, many), Catch::Contains("ScoringOptions::batch"));
 }
 
+TEST_CASE("divergences of windows and places side by side are those of one after the other") {
+    const std::string text = heldout();
+    ScoringOptions windows, places = golden_places(golden());
+    windows.max_tokens = 120, windows.context = 48, windows.stride = 24, windows.step = 1;
+    places.places = 5, places.step = 1;
+    const std::vector<std::vector<std::string>> all = {
+        {"policy.plugin=sliding_window", "policy.budget.tokens=20"},
+        {"policy.plugin=h2o", "policy.budget.tokens=24", "kv.dtype=f16"},
+        {"model.weights=q4_0"}};
+    for (const std::vector<std::string> &sets : all) {
+        const auto alone = tiny(sets), alone_ref = tiny(), together = tiny(sets, 3),
+                   together_ref = tiny({}, 3);
+        for (const ScoringOptions &options : {windows, places}) {
+            INFO(sets[0] << ", prefix " << options.prefix);
+            const DivergenceReport one = measure_divergence(*alone, *alone_ref, text, options),
+                                   three = measure_divergence(*together, *together_ref, text, options);
+            CHECK(three.batch == 3);
+            CHECK(three.evictions == one.evictions);
+            CHECK(three.kl.count == one.kl.count);
+            CHECK(three.kl.mean == Approx(one.kl.mean).epsilon(1e-3));
+            CHECK(three.kl_max == Approx(one.kl_max).epsilon(1e-3));
+            CHECK(three.nll.mean == Approx(one.nll.mean).epsilon(1e-5));
+            REQUIRE(three.windows.size() == one.windows.size());
+            for (size_t i = 0; i < one.windows.size(); ++i) {
+                CHECK(three.windows[i].where.begin == one.windows[i].where.begin);
+                CHECK(three.windows[i].kl == Approx(one.windows[i].kl).epsilon(1e-3).margin(1e-6));
+                CHECK(three.windows[i].cache.slots == one.windows[i].cache.slots);
+                CHECK(three.windows[i].cache_ref.slots == one.windows[i].cache_ref.slots);
+            }
+        }
+    }
+    const auto a = tiny({}, 3), b = tiny({}, 3), one = tiny();
+    CHECK(measure_divergence(*a, *b, text, windows).kl_max < 1e-12);
+    CHECK_THROWS_WITH(measure_divergence(*a, *one, text, windows), Catch::Contains("sequences at once"));
+}
+
 TEST_CASE("a pipeline against itself has no divergence: quantized weights have some") {
     const auto a = tiny(), b = tiny(), coarse = tiny({"model.weights=q4_0"});
     ScoringOptions options = golden_windows(golden());

@@ -65,7 +65,9 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
     options.host = options_.host;
     options.progress = options_.progress;
     options.max_logit_rows = logit_rows;
-    options.sequences = sequences;
+    options.batch = experiment_.config.batch;
+    // The parents, as many that are measured, and one of which copies are made for questions.
+    options.sequences = 2 * options.batch + 1;
     options.quiet_fallbacks =
         std::any_of(bases_.begin(), bases_.end(), [](const auto &b) { return b != nullptr; });
     base->pipeline = std::make_unique<Pipeline>(config, options);
@@ -165,6 +167,22 @@ void AbArms::begin_logs() {
     new_logs_.clear();
 }
 
+void AbArms::keep_prompts(size_t count) {
+    kept_prompts_ = std::clamp<size_t>(count, 1, experiment_.config.batch);
+}
+
+SessionBatch *AbArms::batch(size_t run) {
+    if (experiment_.config.batch == 1) return nullptr;
+    Base &b = base(run);
+    const size_t group = group_of_[run];
+    std::unique_ptr<SessionBatch> &made = group == alone ? b.batch : b.groups[group].batch;
+    if (!made) {
+        made = group == alone ? std::make_unique<SessionBatch>(*b.pipeline)
+                              : std::make_unique<SessionBatch>(*b.pipeline, *b.groups[group].plan);
+    }
+    return made.get();
+}
+
 uint64_t AbArms::full_bytes(size_t run, int64_t tokens) {
     const KvShape &s = pipeline(run).kv_shape();
     const auto blocks = static_cast<uint64_t>((tokens + s.block_slots - 1) / s.block_slots);
@@ -201,33 +219,36 @@ void AbArms::blame(size_t run, size_t tokens, const Error &error, bool with_answ
                                           with_answer ? "with its answer " : "", tokens, error.what()));
 }
 
-Session &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt) {
-    if (group.parent && std::equal(prompt.begin(), prompt.end(), group.prompt.begin(), group.prompt.end()))
-        return *group.parent;
-    group.parent.reset();
-    group.notes.clear();
-    auto session = std::make_unique<Session>(pipeline, *group.plan);
+AbArms::Parent &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt) {
+    for (Parent &one : group.parents) {
+        if (std::equal(prompt.begin(), prompt.end(), one.prompt.begin(), one.prompt.end())) return one;
+    }
+    while (group.parents.size() >= kept_prompts_)
+        group.parents.pop_front();
+    Parent read;
+    read.session =
+        group.batch ? group.batch->make_session() : std::make_unique<Session>(pipeline, *group.plan);
     const auto note = [&](const char *, uint64_t tokens, uint64_t) {
-        group.notes.push_back({tokens, session->kv_bytes(), 0});
+        read.notes.push_back({tokens, read.session->kv_bytes(), 0});
     };
-    if (!session->prefill(prompt, false, 1, note)) throw_error(ErrorKind::runtime, "cancelled");
-    group.next = session->greedy();
-    group.prompt.assign(prompt.begin(), prompt.end());
-    group.parent = std::move(session);
-    return *group.parent;
+    if (!read.session->prefill(prompt, false, 1, note)) throw_error(ErrorKind::runtime, "cancelled");
+    read.next = read.session->greedy();
+    read.prompt.assign(prompt.begin(), prompt.end());
+    return group.parents.emplace_back(std::move(read));
 }
 
 AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt) {
-    if (!shares(run)) return open_alone(run, seed, document, prompt);
+    batch(run); // made before the sessions that are to lie in it
+    if (!shares(run)) return open_by_itself(run, seed, document, prompt, true);
     Base &b = base(run);
     Group &group = b.groups[group_of_[run]];
     Opened opened;
     try {
-        Session &behind = parent(group, *b.pipeline, prompt);
-        opened.session = behind.fork(plan(run, seed));
+        Parent &behind = parent(group, *b.pipeline, prompt);
+        opened.session = behind.session->fork(plan(run, seed));
         draw_anew(*opened.session, run, seed, document);
-        opened.notes = group.notes;
-        opened.next = group.next;
+        opened.notes = behind.notes;
+        opened.next = behind.next;
         // The parent collects for all arms: of that each holds its own part.
         for (Note &note : opened.notes)
             note.kv_bytes += opened.session->cache().policy_bytes();
@@ -243,11 +264,14 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::s
     return opened;
 }
 
-AbArms::Opened AbArms::open_alone(size_t run, uint64_t seed, uint64_t document,
-                                  std::span<const int32_t> prompt) {
+AbArms::Opened AbArms::open_by_itself(size_t run, uint64_t seed, uint64_t document,
+                                      std::span<const int32_t> prompt, bool in_batch) {
     Base &b = base(run);
+    CachePlan &its = plan(run, seed);
+    SessionBatch *together = in_batch ? batch(run) : nullptr;
     Opened opened;
-    opened.session = std::make_unique<Session>(*b.pipeline, plan(run, seed));
+    opened.session =
+        together != nullptr ? together->make_session(its) : std::make_unique<Session>(*b.pipeline, its);
     Session &s = *opened.session;
     draw_anew(s, run, seed, document);
     uint64_t evicted = 0;

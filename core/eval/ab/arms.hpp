@@ -1,8 +1,9 @@
 #pragma once
 
 #include "eval/ab/experiment.hpp"
-#include "pipeline/session.hpp"
+#include "pipeline/session_batch.hpp"
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -12,7 +13,8 @@
 namespace keel {
 
 // The pipelines behind an experiment's runs, and sessions that have read a prompt. Arms that differ in their policy alone live in one
-// pipeline; those of them that evict nothing while a prompt is read share one prefill of it and go their own ways from there.
+// pipeline; those of them that evict nothing while a prompt is read share one prefill of it and go their own ways from there. Of an
+// experiment with a `batch` the sessions of a run may take steps together.
 class AbArms {
   public:
     struct Options {
@@ -46,8 +48,14 @@ class AbArms {
     // Under a run and one of its seeds. `document`: policies that draw slots by lot draw anew for each. Throws Error(resource) for a
     // prompt that does not fit, naming the arm.
     Opened open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
-    // The same with a prefill of its own, with logits behind it.
-    Opened open_alone(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
+    // The same with a prefill and memory of its own, with logits behind it. No batch's.
+    Opened open_alone(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt) {
+        return open_by_itself(run, seed, document, prompt, false);
+    }
+    // Shared prefills are kept of so many prompts, those that were read last; 1 at first. At most the experiment's `batch`.
+    void keep_prompts(size_t count);
+    // What sessions that open() gives for a run take steps together in; NULL for an experiment without a `batch`.
+    SessionBatch *batch(size_t run);
     // Whether a run's prefill is shared with another's.
     bool shares(size_t run);
     // Prefills that all runs with all their seeds take for one prompt.
@@ -66,21 +74,26 @@ class AbArms {
     static constexpr uint32_t logit_rows = 64; // that a step hands out at most
 
   private:
-    // Runs that share a prefill.
-    struct Group {
-        CachePlan *plan = nullptr; // keeps all and collects what the arms need
-        std::vector<CachePlan *> members;
-        Gathered gathered;               // by all of them
-        std::unique_ptr<Session> parent; // behind the prompt at hand
+    // A prompt that was read for several runs.
+    struct Parent {
+        std::unique_ptr<Session> session; // behind it
         std::vector<int32_t> prompt;
         std::vector<Note> notes;
         int32_t next = 0;
     };
+    // Runs that share a prefill.
+    struct Group {
+        CachePlan *plan = nullptr; // keeps all and collects what the arms need
+        std::vector<CachePlan *> members;
+        Gathered gathered;                   // by all of them
+        std::unique_ptr<SessionBatch> batch; // parents and their copies; NULL: none was wanted
+        std::deque<Parent> parents;          // the oldest first
+    };
     struct Base {
-        std::unique_ptr<Pipeline> pipeline; // under a policy that keeps all
+        std::unique_ptr<Pipeline> pipeline;  // under a policy that keeps all
+        std::unique_ptr<SessionBatch> batch; // runs that share no prefill; NULL: none was wanted
         std::vector<Group> groups;
     };
-    static constexpr uint32_t sequences = 3; // a parent, an arm, and a copy of it for a question
 
     Base &base(size_t run);
     std::unique_ptr<Base> make_base(const pipeline::PipelineConfig &config);
@@ -91,7 +104,9 @@ class AbArms {
     std::filesystem::path log_part(const std::string &stem, int number) const;
     void remove_log(const std::string &stem) const;
     bool may_share(size_t run) const;
-    Session &parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt);
+    Parent &parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt);
+    Opened open_by_itself(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt,
+                          bool in_batch);
     [[noreturn]] void blame(size_t run, size_t tokens, const Error &error, bool with_answer = false) const;
 
     const AbExperiment &experiment_;
@@ -101,6 +116,7 @@ class AbArms {
     static constexpr size_t alone = SIZE_MAX;
     std::vector<std::filesystem::path> further_logs_; // parts behind the first
     bool has_begun_ = false;
+    size_t kept_prompts_ = 1;
     std::vector<std::pair<std::filesystem::path, std::string>>
         new_logs_; // until begin_logs(); and their stems
     std::vector<std::unique_ptr<Base>> bases_;

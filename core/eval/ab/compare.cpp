@@ -216,6 +216,10 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
         out.notes.push_back(fmt::format("{} numbers are of prompts that have another length in each, of two "
                                         "models: with another tokenizer it may be another text",
                                         other_lengths));
+    if (before.header.batch != after.header.batch)
+        out.notes.push_back(fmt::format("made with batch {} and with {}: a step of several documents may "
+                                        "round otherwise than one of another number",
+                                        before.header.batch, after.header.batch));
     if (!out.same_config) {
         const std::string library = ab_other_library(before.header, after.header);
         out.notes.push_back(

@@ -21,8 +21,8 @@ constexpr int64_t most_tokens = int64_t{1} << 24;
 constexpr int64_t most_items = 1'000'000;
 constexpr int64_t most_seed = int64_t{1} << 53; // other tools read it from JSON
 
-const std::vector<std::string> top_keys = {"title", "base",  "arms",       "reference", "budgets", "protocol",
-                                           "tasks", "seeds", "statistics", "contrasts", "output"};
+const std::vector<std::string> top_keys = {"title", "base",  "arms",  "reference",  "budgets",   "protocol",
+                                           "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
 
 const YamlEntry &need(const YamlNode &map, std::string_view key, std::string_view in,
                       std::string_view example) {
@@ -365,6 +365,9 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
     read_protocols(root, c);
     read_tasks(root, c);
     read_seeds(root, c);
+    if (const YamlEntry *entry = root.find("batch"))
+        c.batch = static_cast<uint32_t>(
+            integer(entry->value, "documents at once for 'batch'", 1, AbConfig::most_batch));
     read_statistics(root, c);
     read_contrasts(root, c);
     read_output(root, name, c);

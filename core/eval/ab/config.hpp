@@ -88,6 +88,8 @@ struct AbConfig {
     std::vector<AbProtocol> protocols;
     std::vector<AbTask> tasks;
     std::vector<uint64_t> seeds;
+    // Documents that take decode steps together in every arm. Decides about numbers: products of several rows may round otherwise.
+    uint32_t batch = 1;
     AbStatistics statistics;
     std::vector<std::pair<std::string, std::string>> contrasts; // pairs of arms; empty: all
     std::filesystem::path output;                               // absolute
@@ -95,6 +97,7 @@ struct AbConfig {
     int64_t maps = 2; // items of each task of which keep maps, cache timelines and curves are recorded
 
     static constexpr size_t most_arms = 100, most_budgets = 50, most_tasks = 50, most_seeds = 100;
+    static constexpr uint32_t most_batch = 256;
 };
 
 // Throws Error(input) "FILE:LINE:COLUMN: ..." for whatever is not as docs/ab.md says; unknown keys among it.

@@ -219,6 +219,7 @@ class Resolver {
             options.host = options_.host;
             options.check_only = true;
             options.quiet_fallbacks = true;
+            options.batch = e_.config.batch;
             const Pipeline checked(run.config, options);
             note_libraries(run.config, checked);
             const CachePlan &plan = checked.cache_plan();
@@ -287,6 +288,7 @@ class Resolver {
 
     std::string hashed_text() const {
         std::string text = fmt::format("reference {}\n", e_.config.reference);
+        if (e_.config.batch > 1) text += fmt::format("batch {}\n", e_.config.batch);
         for (const AbRun &run : e_.runs) {
             PipelineConfig config = run.config;
             config.sampling = base_config_.sampling;

@@ -105,6 +105,9 @@ std::string difference(const AbHeader &there, const AbHeader &wanted) {
     if (builds[0] != builds[1])
         return fmt::format("made by Keel {}, this is {}", printable(builds[0], 100),
                            printable(builds[1], 100));
+    if (there.batch != wanted.batch)
+        return fmt::format("made with batch {}, this is {}; a step of several documents may round otherwise",
+                           there.batch, wanted.batch);
     const std::string library = ab_other_library(there, wanted);
     if (!library.empty())
         return fmt::format("made with another {}, which was built anew or exchanged since", library);

@@ -50,6 +50,7 @@ struct AbHeader {
     AbStatistics statistics;
     uint32_t shard = 1, shards = 1; // this file holds shard `shard` of `shards`
     uint64_t items = 0;             // documents of each task at most, of the run that wrote it last; 0: all
+    uint32_t batch = 1;             // documents that took steps together
     // Whatever else a reader should know, in order: threads, dtypes, positions mode, tokenizer, ABI version ...
     std::vector<std::pair<std::string, std::string>> facts;
 };

@@ -16,7 +16,7 @@ constexpr int format_version = 1;
 constexpr int deepest = 8;
 constexpr size_t most_arms = 1000, most_contrasts = 100'000, most_facts = 1000;
 constexpr size_t most_points = 100'000, most_values = 100'000;
-constexpr uint32_t most_layers = 1024, most_heads = 1024, most_shards = 1'000'000;
+constexpr uint32_t most_layers = 1024, most_heads = 1024, most_shards = 1'000'000, most_batch = 65536;
 constexpr uint64_t most_bins = 1'000'000;
 
 // Reads one object. Every complaint names the place and the key.
@@ -386,6 +386,7 @@ AbHeader parse_ab_header(std::string_view line, const std::string &place) {
         }
     }
     h.items = r.count("items", 0);
+    h.batch = static_cast<uint32_t>(r.count("batch", 1, 1, most_batch));
     h.shards = static_cast<uint32_t>(r.count("shards", 1, 1, most_shards));
     h.shard = static_cast<uint32_t>(r.count("shard", 1, 1, h.shards));
     h.facts = read_pairs(r, "facts", most_facts, ab_longest_text);
@@ -443,6 +444,7 @@ std::string ab_header_line(const AbHeader &h) {
                        {"primary", s.primary},
                        {"margin", s.margin}};
     j["items"] = h.items;
+    if (h.batch > 1) j["batch"] = h.batch;
     j["shard"] = h.shard;
     j["shards"] = h.shards;
     j["facts"] = std::move(facts);

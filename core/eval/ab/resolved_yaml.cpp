@@ -110,6 +110,7 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
     for (const AbTask &task : c.tasks)
         out += fmt::format("  - {}\n", ab_task_yaml(task));
     out += fmt::format("seeds: [{}]\n", fmt::join(c.seeds, ", "));
+    if (c.batch > 1) out += fmt::format("batch: {}\n", c.batch);
     const AbStatistics &s = c.statistics;
     out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}, margin: {}", s.confidence,
                        s.resamples, s.seed, s.margin);

@@ -1,45 +1,11 @@
 #include "eval/ab/runner.hpp"
 
-#include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/ab/runner_parts.hpp"
-#include "platform/new_file.hpp"
 
 #include <algorithm>
-#include <system_error>
 
 namespace keel {
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr size_t first_reruns = 8; // documents of each task that the reference is run on again in any case
-
-std::string item_key(const AbPlace &place, const std::string &item) {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", place.arm, place.budget, place.protocol, place.task,
-                       place.seed, item);
-}
-
-std::string task_key(const AbPlace &place) {
-    return place.task + "\n" + place.protocol;
-}
-
-// A folder with files, none of which is an experiment's: somebody's own.
-bool is_foreign(const fs::path &folder) {
-    bool has_files = false;
-    std::error_code error;
-    for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
-        const std::string name = i->path().filename().string();
-        has_files = true;
-        for (const std::string_view ours : {"results.jsonl", "resolved.yaml", "shard-", "evictions-",
-                                            "merge.lock", ".results.jsonl", ".shard-", ".evictions-"}) {
-            if (name.starts_with(ours)) return false;
-        }
-    }
-    return has_files;
-}
-
-} // namespace
 
 AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
     : experiment_(experiment), options_(options) {
@@ -77,6 +43,7 @@ void AbRunner::plan() {
         }
         if (options_.items > 0) t.documents = std::min(t.documents, static_cast<size_t>(options_.items));
         t.one_by_one = one_by_one;
+        if (t.items && (t.items->has_question() || one_by_one)) t.at_once = c.batch;
         if (t.items) {
             t.longest = t.items->longest(t.documents);
             const int64_t context = arms_->pipeline(0).context();
@@ -90,182 +57,45 @@ void AbRunner::plan() {
         }
         tasks_.push_back(std::move(t));
     }
+    plan_batch();
 }
 
-// ---- the folder ----------------------------------------------------------------------------------------------------
-
-fs::path AbRunner::results() const {
-    return experiment_.config.output / options_.shard.file_name();
-}
-
-void AbRunner::make_folder() const {
-    const fs::path &folder = experiment_.config.output;
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error || !fs::is_directory(folder, error))
-        throw_error(ErrorKind::usage, "{}: cannot be made a folder: {}", printable(folder.string(), 300),
-                    error ? error.message() : "there is something else of that name");
-    if (is_foreign(folder))
-        throw_error(
-            ErrorKind::usage,
-            "{}: holds files, but no experiment's results; choose a new or empty folder with --output",
-            printable(folder.string(), 300));
-}
-
-// Two that write the same items would each find those of the other missing, and one's logs are not the other's to remove.
-void AbRunner::lock_folder() {
-    if (lock_) return;
-    make_folder();
-    lock_ = std::make_unique<AbFileLock>(
-        experiment_.config.output / ("." + options_.shard.file_name() + ".lock"), false);
-}
-
-void AbRunner::fill_header() {
-    AbHeader &h = options_.header;
-    h.config_hash = experiment_.hash;
-    h.libraries = experiment_.libraries;
-    h.experiment_hash = experiment_.experiment_hash;
-    const AbRun &reference = experiment_.reference();
-    h.model =
-        fmt::format("{} ({})", reference.config.model.path->filename().string(), experiment_.model_hash);
-    h.title = experiment_.config.title;
-    h.reference = experiment_.config.reference;
-    for (size_t i = 0; i < experiment_.config.arms.size(); ++i)
-        h.arms.push_back({experiment_.config.arms[i].name, experiment_.differences[i]});
-    h.contrasts = experiment_.config.contrasts;
-    for (const AbArmEntry &arm : experiment_.config.arms) {
-        if (arm.budgets.size() > 1) h.sweeps.push_back(arm.name);
-    }
-    h.items = options_.items > 0 ? static_cast<uint64_t>(options_.items) : 0;
-    h.statistics = experiment_.config.statistics;
-    h.shard = options_.shard.index;
-    h.shards = options_.shard.count;
-    Pipeline &p = arms_->pipeline(0);
-    const KvShape &shape = p.kv_shape();
-    h.facts = {{"backend", fmt::format("{} on {}", p.device().plugin(), p.device().device_info().name)},
-               {"kernels", p.device().info().description},
-               {"weights", p.weights().dtype_name()},
-               {"KV cache", fmt::format("keys {}, values {}", keel_dtype_name(shape.key_dtype),
-                                        keel_dtype_name(shape.value_dtype))},
-               {"tokenizer", p.tokenizer()->info().kind},
-               {"context", fmt::format("{}", p.context())},
-               {"decoding", "greedy"}};
+// A batch is for tokens that are taken in one by one: refused where no task has any, said where one has none.
+void AbRunner::plan_batch() {
+    const AbConfig &c = experiment_.config;
+    if (c.batch == 1) return;
+    std::vector<std::string> others;
     for (const Task &t : tasks_) {
-        if (t.items && !t.items->has_question())
-            h.facts.emplace_back(t.task->name,
-                                 t.one_by_one ? "scored token by token" : "scored many tokens at a time");
+        if (t.at_once > 1) continue;
+        others.push_back(t.items ? fmt::format("'{}' takes in many tokens at a time, which reads the weights "
+                                               "once for all of them already",
+                                               t.task->name)
+                                 : fmt::format("'{}' measures one sequence", t.task->name));
     }
+    if (others.size() == tasks_.size())
+        throw_error(ErrorKind::input,
+                    "{}batch: {} documents at once are for tasks that take in tokens one by one (answers; "
+                    "continuations where an arm evicts while text is written), and there is none: {}; leave "
+                    "it out",
+                    c.file.empty() ? "" : c.file.string() + ": ", c.batch, fmt::join(others, "; "));
+    if (!options_.say) return;
+    for (const std::string &other : others)
+        options_.say(fmt::format("batch: {}: it takes one document at a time", other));
 }
 
-// What stands there, less items whose numbers were not all written: they are computed again.
-std::set<std::string> AbRunner::finished_items() {
-    std::set<std::string> all, whole;
-    const auto each = [&](const auto &take) {
-        read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
-            std::visit(
-                [&](const auto &r) {
-                    if constexpr (requires { r.item; }) {
-                        take(record, item_key(r, r.item));
-                    } else {
-                        take(record, std::string{});
-                    }
-                },
-                record);
-        });
-    };
-    each([&](const AbRecord &record, const std::string &key) {
-        if (!key.empty()) all.insert(key);
-        if (std::holds_alternative<AbWarning>(record)) warnings_.insert(ab_record_line(record));
-        const auto *item = std::get_if<AbItem>(&record);
-        if (item == nullptr) return;
-        note_value(*item);
-        const auto task = std::find_if(tasks_.begin(), tasks_.end(),
-                                       [&](const Task &t) { return t.task->name == item->task; });
-        if (task != tasks_.end() && task->last_metric == item->metric) whole.insert(key);
-    });
-    if (whole.size() == all.size()) return whole;
-    std::string text = ab_header_line(read_ab_header(results())) + "\n";
-    each([&](const AbRecord &record, const std::string &key) {
-        if (key.empty() || whole.contains(key)) text += ab_record_line(record) + "\n";
-    });
-    write_whole_file(results(), text);
-    return whole;
-}
-
-void AbRunner::open_results() {
-    fill_header();
-    std::error_code error;
-    if (options_.shard.count > 1) {
-        // The last shard puts the merged results there: it is known now whether it may.
-        const fs::path whole = experiment_.config.output / AbShard{}.file_name();
-        if (fs::exists(whole, error)) require_same_experiment(whole, read_ab_header(whole), options_.header);
-        reopen_ab_shard(experiment_.config.output, options_.shard);
-    }
-    const bool exists = fs::exists(results(), error);
-    if (exists && !options_.resume) {
-        read_ab_header(results()); // what is no results file is not replaced
-        fs::remove(results(), error);
-    }
-    writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
-    if (exists && options_.resume) {
-        finished_ = finished_items();
-        if (options_.say && !finished_.empty())
-            options_.say(fmt::format("going on in {}: {} items were measured before",
-                                     printable(experiment_.config.output.string(), 200), finished_.size()));
-        // finished_items() may have replaced the file.
-        writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
-    }
-    if (options_.shard.index == 1)
-        write_whole_file(experiment_.config.output / "resolved.yaml", experiment_.resolved);
-    arms_->begin_logs();
-}
-
-bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const {
-    return finished_.contains(item_key(place, item));
-}
-
-// A few documents tell whether the reference repeats itself; where it does not, all of them tell by how much.
-bool AbRunner::reruns(const AbPlace &place, size_t document) const {
-    return document < first_reruns || differing_.contains(task_key(place));
-}
-
-// Compares what the reference gives the second time with what it gave.
-void AbRunner::note_value(const AbItem &item) {
-    const bool again = item.arm == experiment_.config.reference + std::string(ab_rerun_suffix);
-    if (!again && item.arm != experiment_.config.reference) return;
-    const std::string key = fmt::format("{}\n{}\n{}", task_key(item), item.item, item.metric);
-    if (!again) {
-        reference_values_[key] = item.value;
-        return;
-    }
-    const auto first = reference_values_.find(key);
-    if (first != reference_values_.end() && first->second != item.value) differing_.insert(task_key(item));
-}
-
-void AbRunner::write_item(const AbItem &item) {
-    writer_->write(item);
-    ++written_;
-    note_value(item);
-}
-
-void AbRunner::write_once(const AbWarning &warning) {
-    if (warnings_.insert(ab_record_line(warning)).second) writer_->write(warning);
-}
-
-// `runs` of a unit's are done.
+// `runs` of those of the part at hand are done.
 void AbRunner::step(uint64_t runs) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
-    const uint64_t of_document = (unit_share_.unit * per_document_ + runs) / unit_share_.units;
+    const uint64_t here = share_.documents * (share_.part * per_document_ + runs) / share_.parts;
     if (!options_.steps) return;
-    const uint64_t done = std::min(unit_share_.before + of_document, total_);
+    const uint64_t done = std::min(share_.before + here, total_);
     options_.steps(done, total_, std::min(done, static_cast<uint64_t>(found_)));
 }
-
-// ---- the loop ------------------------------------------------------------------------------------------------------
 
 // That a prompt is too long for an arm is known before the first item. What keeps all has to hold the answer, too.
 void AbRunner::check_lengths() {
     for (const Task &task : tasks_) {
+        if (task.items && !task.items->has_question()) at_task(*task.task, [&] { check_logits(task); });
         const int64_t at = task.items ? 0 : *std::max_element(task.task->at.begin(), task.task->at.end());
         const int64_t longest = task.items ? task.longest.prompt : std::max<int64_t>(at, 1),
                       whole = task.items ? task.longest.whole : longest + task.task->decode;
@@ -293,7 +123,8 @@ void AbRunner::run() {
         const uint64_t protocols =
             task.items && task.items->has_question() ? experiment_.config.protocols.size() : 1;
         if (task.items) {
-            total_ += protocols * task.documents * per_document_ / options_.shard.count;
+            for (size_t d = 0; d < task.documents; ++d)
+                total_ += options_.shard.takes(d / task.at_once) ? protocols * per_document_ : 0;
         } else if (options_.shard.index == 1) {
             total_ += task.documents * per_document_;
         }
@@ -310,12 +141,14 @@ void AbRunner::run() {
 
 void AbRunner::run_task(const Task &task) {
     const bool asks = task.items->has_question();
+    arms_->keep_prompts(task.at_once);
     const std::vector<AbProtocol> one = {AbProtocol::question_blind};
     for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
         if (asks && protocol == AbProtocol::query_aware && options_.shard.takes(0))
             warn_of_short_answers(task);
-        for (size_t d = 0; d < task.documents; ++d) {
-            if (options_.shard.takes(d)) run_document(task, protocol, d);
+        for (size_t first = 0; first < task.documents; first += task.at_once) {
+            if (options_.shard.takes(first / task.at_once))
+                run_documents(task, protocol, first, std::min(task.at_once, task.documents - first));
         }
         if (options_.say)
             options_.say(fmt::format("{}{}: {} documents", task.task->name,
@@ -324,38 +157,47 @@ void AbRunner::run_task(const Task &task) {
     }
 }
 
-void AbRunner::run_document(const Task &task, AbProtocol protocol, size_t document) {
+// Documents from `first` on, side by side: of their units so many at a time as there are documents in a batch.
+void AbRunner::run_documents(const Task &task, AbProtocol protocol, size_t first, size_t count) {
     const std::string name = task.items->has_question() ? ab_protocol_name(protocol) : "";
     const uint64_t before = done_;
-    const std::vector<AbUnit> units = task.items->units(document, protocol);
-    for (size_t u = 0; u < units.size(); ++u) {
-        unit_share_ = {before, u, units.size()};
-        run_unit(task, name, document, units[u]);
+    std::vector<Member> members;
+    for (size_t d = first; d < first + count; ++d) {
+        for (AbUnit &unit : task.items->units(d, protocol))
+            members.push_back({members.size() % task.at_once, d, first, std::move(unit)});
     }
-    done_ = before + per_document_;
+    const size_t parts = (members.size() + task.at_once - 1) / task.at_once;
+    for (size_t p = 0; p < parts; ++p) {
+        share_ = {before, p, parts, count};
+        const size_t begin = p * task.at_once;
+        run_members(task, name,
+                    std::span(members).subspan(begin, std::min(task.at_once, members.size() - begin)));
+    }
+    done_ = before + count * per_document_;
 }
 
-void AbRunner::run_unit(const Task &task, const std::string &protocol, size_t document, const AbUnit &unit) {
-    if (unit.split_changes_tokens && document == 0)
-        write_once(
-            AbWarning{"", "", protocol, task.task->name,
-                      "context and question have other tokens apart than together; they are taken apart"});
+void AbRunner::run_members(const Task &task, const std::string &protocol, std::span<const Member> members) {
+    for (const Member &member : members) {
+        if (member.unit.split_changes_tokens && member.document == 0)
+            write_once(AbWarning{"", "", protocol, task.task->name,
+                                 "context and question have other tokens apart than together; they are "
+                                 "taken apart"});
+    }
     reference_logits_.clear();
     uint64_t done = 0;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         const AbRun &run = experiment_.runs[r];
         for (const uint64_t seed : run.seeds) {
             const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
-            if (run.is_rerun && !reruns(place, document)) continue;
+            if (run.is_rerun && !reruns(place, members.front().first)) continue;
             const uint64_t written = written_;
-            const bool with_maps = static_cast<int64_t>(document) < experiment_.config.maps &&
-                                   seed == run.seeds.front() && !run.is_rerun;
-            if (!unit.questions.empty()) {
-                ask_questions(task, place, r, document, unit, with_maps);
+            if (task.items->has_question()) {
+                ask_questions(task, place, r, members);
             } else {
-                score_continuation(task, place, r, document, unit, with_maps);
+                score_continuations(task, place, r, members);
             }
-            if (written_ == written) found_ += 1 / static_cast<double>(unit_share_.units);
+            if (written_ == written)
+                found_ += static_cast<double>(share_.documents) / static_cast<double>(share_.parts);
             step(++done);
         }
     }
@@ -383,84 +225,6 @@ void AbRunner::warn_of_short_answers(const Task &task) {
             return;
         }
     }
-}
-
-// ---- what it will cost ---------------------------------------------------------------------------------------------
-
-AbCost AbRunner::cost() {
-    constexpr size_t sampled = 8;
-    AbCost cost;
-    fill_header();
-    if (std::error_code error; options_.resume && fs::exists(results(), error)) // what a run would refuse
-        require_same_experiment(results(), read_ab_header(results()), options_.header);
-    const uint64_t prefills = arms_->prefills();
-    uint64_t per_document = 0, capped = 0;
-    for (const AbRun &run : experiment_.runs) {
-        per_document += run.is_rerun ? 0 : run.seeds.size();
-        capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();
-    }
-    for (const Task &task : tasks_) {
-        const bool asks = task.items && task.items->has_question();
-        const std::vector<AbProtocol> one = {AbProtocol::question_blind};
-        for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
-            AbCost::Row row;
-            row.task = task.task->name;
-            row.protocol = asks ? ab_protocol_name(protocol) : "";
-            row.documents = task.documents;
-            row.runs = per_document;
-            if (!task.items) {
-                for (size_t d = 0; d < task.documents; ++d) {
-                    row.prefill_tokens +=
-                        static_cast<uint64_t>(task.task->at[d % task.task->at.size()]) * (per_document + 1);
-                    row.decode_tokens += static_cast<uint64_t>(task.task->decode) * (per_document + 1);
-                }
-            } else {
-                const size_t n = std::min(task.documents, sampled);
-                cost.counted_by_sample = cost.counted_by_sample || n < task.documents;
-                const double scale =
-                    static_cast<double>(task.documents) / static_cast<double>(std::max<size_t>(n, 1));
-                double prefill = 0, decode = 0, questions = 0;
-                for (size_t d = 0; d < n; ++d) {
-                    const bool again = d < first_reruns;
-                    const double runs = static_cast<double>(per_document + (again ? 1 : 0));
-                    for (const AbUnit &unit : task.items->units(d, protocol)) {
-                        // Under a cap on the cache's bytes each further question reads the prompt again.
-                        const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
-                        prefill += static_cast<double>(unit.prompt.size()) *
-                                   static_cast<double>(prefills + capped * further + (again ? 1 : 0));
-                        decode += static_cast<double>(unit.continuation.size()) * runs;
-                        for (const AbQuestion &q : unit.questions)
-                            decode += static_cast<double>(std::ssize(q.ask) + q.max_tokens) * runs;
-                        questions += static_cast<double>(unit.questions.size());
-                    }
-                }
-                row.prefill_tokens = static_cast<uint64_t>(prefill * scale);
-                row.decode_tokens = static_cast<uint64_t>(decode * scale);
-                row.questions = static_cast<uint64_t>(questions * scale);
-            }
-            cost.prefill_tokens += row.prefill_tokens;
-            cost.decode_tokens += row.decode_tokens;
-            cost.rows.push_back(row);
-        }
-    }
-    Pipeline &p = arms_->pipeline(0);
-    const int64_t tokens = std::min<int64_t>(256, std::max<int64_t>(1, p.context() / 2));
-    const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
-    const int64_t steps = std::min<int64_t>(16, p.context() - tokens);
-    for (int round = 0; round < 2; ++round) { // the first warms up
-        Session session(p);
-        session.prefill(ids);
-        for (int64_t i = 0; i < steps; ++i) {
-            session.decode(1);
-            session.greedy();
-        }
-        cost.prefill_rate = session.stats().prefill_rate();
-        cost.decode_rate = session.stats().decode_rate();
-    }
-    if (cost.prefill_rate > 0) cost.seconds += static_cast<double>(cost.prefill_tokens) / cost.prefill_rate;
-    if (cost.decode_rate > 0) cost.seconds += static_cast<double>(cost.decode_tokens) / cost.decode_rate;
-    cost.seconds /= options_.shard.count;
-    return cost;
 }
 
 } // namespace keel

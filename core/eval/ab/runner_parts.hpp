@@ -2,12 +2,17 @@
 
 #include "eval/ab/runner.hpp"
 
+#include "base/error.hpp"
+
 #include <algorithm>
 #include <map>
 #include <optional>
 
 // Internal to the runner's files.
 namespace keel {
+
+// Documents of each task that the reference is run on again in any case.
+inline constexpr size_t ab_first_reruns = 8;
 
 // A task with its items made ready.
 struct AbRunner::Task {
@@ -16,7 +21,15 @@ struct AbRunner::Task {
     size_t documents = 0;               // after --items
     AbLongest longest;                  // of these; not of speed
     bool one_by_one = true;             // continuation: fed as decode steps, because an arm evicts in them
+    size_t at_once = 1;                 // documents whose steps are taken together
     std::string last_metric;            // written last of an item: what is there is whole
+};
+
+// A unit of those that are run side by side.
+struct AbRunner::Member {
+    size_t index = 0;               // among them
+    size_t document = 0, first = 0; // first: of the documents that are run side by side
+    AbUnit unit;
 };
 
 // What a session holds while it is measured: means over the steps that give numbers.
@@ -78,6 +91,49 @@ struct AbRunner::Measured {
     uint64_t evictions_before_ = 0;
     double eviction_us_before_ = 0;
 };
+
+// Notes a session's cache after each step.
+class AbTimelineNotes {
+  public:
+    AbTimelineNotes(std::vector<AbArms::Note> notes, Session &session)
+        : notes_(std::move(notes)), session_(session), evicted_(session.cache().evicted_slots()) {}
+    void add() {
+        const uint64_t gone = session_.cache().evicted_slots();
+        notes_.push_back(
+            {static_cast<uint64_t>(session_.tokens()), ab_held_bytes(session_), gone - evicted_});
+        evicted_ = gone;
+    }
+    AbTimeline timeline(const AbPlace &place, const std::string &item) const {
+        AbTimeline line;
+        static_cast<AbPlace &>(line) = place;
+        line.item = item;
+        for (const AbArms::Note &note : notes_)
+            line.points.push_back({note.tokens, note.kv_bytes, note.evicted_slots});
+        return line;
+    }
+
+  private:
+    std::vector<AbArms::Note> notes_;
+    Session &session_;
+    uint64_t evicted_;
+};
+
+inline Error ab_error_at(const AbPlace &place, const std::string &item, ErrorKind kind,
+                         const std::string &what) {
+    return {kind, fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm, place.budget,
+                              item, what)};
+}
+
+// Behind a prompt an arm is told by its name, too, where it runs out of memory.
+template <typename Action>
+auto ab_at_arm(const AbPlace &place, const std::string &item, Action &&action) {
+    try {
+        return action();
+    } catch (const Error &e) {
+        if (e.kind() != ErrorKind::resource) throw;
+        throw ab_error_at(place, item, e.kind(), e.what());
+    }
+}
 
 // Which of a prompt's positions a cache still holds. Nothing where keys were rotated to other positions: those do not tell.
 std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens);

@@ -101,7 +101,7 @@ void AbRunner::run_speed(const Task &task) {
             found_ += static_cast<double>(runs.size());
             continue;
         }
-        unit_share_ = {done_, 0, 1};
+        share_ = {done_, 0, 1, 1};
         if (!warm) {
             for (const auto &[run, seed] : runs)
                 measure(run, seed, std::min<int64_t>(t.at.front(), 64), std::min<int64_t>(t.decode, 4), "",

@@ -1,0 +1,215 @@
+// Documents of an arm that take decode steps together: what they give is what each gives alone.
+#include "ab_lab.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <map>
+
+using namespace keel;
+using test::contains;
+using test::error_text;
+using test::Lab;
+using test::tiny;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string arms = "arms:\n"
+                         "  full: {policy: none}\n"
+                         "  window: {policy: {plugin: sliding_window, budget: {slack: 2}, trigger: {on: "
+                         "[prefill_end, budget]}}, budgets: [{tokens: 48}]}\n"
+                         "  snapkv: {policy: {plugin: snapkv, params: {window: 16}}}\n"
+                         "  h2o: {policy: {plugin: h2o, trigger: {on: [prefill_end, budget]}}}\n"
+                         "  blocks: {policy: {plugin: keydiff, trigger: {on: [prefill_end, budget]}}}\n"
+                         "  random: {policy: random}\n"
+                         "  kvzip: {policy: kvzip}\n"
+                         "  q8: {policy: none, kv: q8_0}\n"
+                         "reference: full\n"
+                         "budgets: [{tokens: 48}]\n"
+                         "seeds: [1, 2]\n";
+const std::string few_arms = "arms: {full: {policy: none}, h2o: {policy: {plugin: h2o, trigger: {on: "
+                             "[prefill_end, budget]}}}, random: {policy: random}}\n"
+                             "budgets: [{tokens: 48}]\nseeds: [1, 2]\n";
+const std::string tasks = "protocol: [question_blind, query_aware]\n"
+                          "tasks:\n"
+                          "  - {kind: passkey, lengths: [120, 160], depths: 2, items: 1}\n"
+                          "  - {kind: facts, lengths: [200], items: 2, questions: 3}\n"
+                          "  - {kind: continuation, text: " +
+                          tiny + "/heldout.txt, prefix: 96, score: 10, documents: 5}\n";
+
+// Quantized weights, whose products are to the bit the same on `cpu` for as few rows as these batches have; isa amx rounds otherwise from twenty on.
+void quantized_base(const Lab &lab) {
+    lab.folder.write("base.yaml", "model: {path: " + tiny +
+                                      ", context: 512, weights: q4_0}\n"
+                                      "backend: {plugin: cpu, params: {threads: 1}}\n"
+                                      "policy: {plugin: none, protect: {prefix: 4}, trigger: {on: "
+                                      "[prefill_end]}}\n");
+}
+
+// The beginnings of what only one of them has.
+std::string differing(const std::multiset<std::string> &a, const std::multiset<std::string> &b) {
+    std::vector<std::string> lines;
+    std::set_symmetric_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(lines));
+    std::string text = lines.empty() ? "" : fmt::format("{} of {}:\n", lines.size(), a.size() + b.size());
+    for (size_t i = 0; i < std::min<size_t>(lines.size(), 6); ++i)
+        text += lines[i].substr(0, 400) + "\n";
+    return text;
+}
+
+std::string key_of(const AbItem &item) {
+    return fmt::format("{}|{}|{}|{}|{}|{}|{}", item.arm, item.budget, item.protocol, item.task, item.seed,
+                       item.item, item.metric);
+}
+
+} // namespace
+
+TEST_CASE("documents side by side give to the bit what they give alone, where the backend rounds alike") {
+    const Lab lab;
+    quantized_base(lab);
+    const auto alone = lab.run(arms + tasks, "alone");
+    CHECK(alone.size() > 300);
+    for (const int batch : {3, 8}) {
+        INFO(batch);
+        const std::string name = fmt::format("batch{}", batch);
+        const auto together = lab.run(arms + tasks + fmt::format("batch: {}\n", batch), name);
+        // The second run of the reference takes whole batches, so it may have more items; here it is on all documents anyway.
+        CHECK(differing(together, alone) == "");
+        const AbHeader header = read_ab_header(lab.folder / (name + "/results.jsonl"));
+        CHECK(header.batch == static_cast<uint32_t>(batch));
+    }
+    AbRunOptions own;
+    own.share_prefill = false;
+    CHECK(differing(lab.run(arms + tasks + "batch: 3\n", "own", own), alone) == "");
+}
+
+TEST_CASE("documents side by side give what they give alone but for rounding") {
+    const Lab lab; // bf16 weights
+    lab.run(arms + tasks, "alone");
+    lab.run(arms + tasks + "batch: 4\n", "together");
+    std::map<std::string, AbItem> alone;
+    for (AbItem &item : Lab::items(lab.folder / "alone/results.jsonl"))
+        alone[key_of(item)] = std::move(item);
+    const std::vector<AbItem> together = Lab::items(lab.folder / "together/results.jsonl");
+    REQUIRE(together.size() == alone.size());
+    for (const AbItem &item : together) {
+        INFO(key_of(item));
+        REQUIRE(alone.contains(key_of(item)));
+        const AbItem &other = alone.at(key_of(item));
+        CHECK(item.value == Approx(other.value).epsilon(5e-3).margin(5e-3));
+        CHECK(item.answer == other.answer);
+        CHECK(item.evictions == other.evictions);
+        CHECK(item.kv_bytes == other.kv_bytes);
+        CHECK(item.peak_kv_bytes == other.peak_kv_bytes);
+        CHECK(item.policy_bytes == other.policy_bytes);
+        CHECK(item.seen == other.seen);
+        if (item.metric == "kld" && item.arm.starts_with("full")) CHECK(item.value == 0);
+    }
+}
+
+TEST_CASE("a run in batches that was cut short goes on to the same results, in one process or in shards") {
+    const Lab lab; // what stands beside a document may decide about its last bits here
+    const std::string text = few_arms + tasks + "batch: 3\n";
+    const auto whole = lab.run(text, "whole");
+    std::ifstream in(lab.folder / "whole/results.jsonl");
+    const std::string all(std::istreambuf_iterator<char>(in), {});
+    for (const double share : {0.1, 0.35, 0.6, 0.85}) {
+        const std::string name = fmt::format("cut{}", static_cast<int>(100 * share));
+        lab.folder.write(name + "/results.jsonl",
+                         all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
+        CHECK(differing(lab.run(text, name), whole) == "");
+    }
+    // Half a header.
+    lab.folder.write("header/results.jsonl", all.substr(0, 20));
+    CHECK(differing(lab.run(text, "header"), whole) == "");
+    AbRunOptions shard;
+    std::multiset<std::string> parts;
+    for (uint32_t i = 1; i <= 2; ++i) {
+        shard.shard = {i, 2};
+        parts.merge(lab.run(text, "shards", shard));
+    }
+    CHECK(differing(parts, whole) == "");
+    // A batch that --items cut short is computed again as a whole.
+    AbRunOptions some;
+    for (const int64_t items : {2, 4}) {
+        some.items = items;
+        lab.run(text, "some", some);
+    }
+    CHECK(differing(lab.run(text, "some"), whole) == "");
+    // Of one that is there no part is computed in another one.
+    some.items = 2;
+    CHECK(contains(error_text([&] { lab.run(text, "some", some); }, ErrorKind::usage),
+                   "expected a multiple of 3, or another output"));
+    some.items = 3;
+    CHECK(differing(lab.run(text, "some", some), whole) == "");
+}
+
+TEST_CASE("results of another batch are not gone on with") {
+    const Lab lab;
+    const std::string text = few_arms + "tasks: [{kind: passkey, lengths: [120], depths: 2, items: 1}]\n";
+    lab.run(text + "batch: 2\n", "out");
+    CHECK(contains(error_text([&] { lab.run(text, "out"); }), "made with batch 2, this is 1"));
+    CHECK(contains(error_text([&] { lab.run(text + "batch: 4\n", "out"); }), "made with batch 2, this is 4"));
+    // One document at a time is what it was before there were batches.
+    CHECK(lab.resolve(text + "batch: 1\n").hash == lab.resolve(text).hash);
+    CHECK(contains(lab.resolve(text + "batch: 2\n").resolved, "batch: 2\n"));
+}
+
+TEST_CASE("what a batch is not for is refused by name, or said") {
+    const Lab lab;
+    const std::string passkey = "tasks: [{kind: passkey, lengths: [120], depths: 1, items: 1}]\n";
+    const auto refusal = [&](const std::string &text) { return error_text([&] { lab.resolve(text); }); };
+    for (const char *wrong : {"0", "-1", "257", "99999999999999999999", "two", "1.5", "[2]", "''"})
+        CHECK(contains(refusal("arms: {full: {}}\nbatch: " + std::string(wrong) + "\n" + passkey),
+                       "ab.yaml:3:8: expected "));
+    std::string found = refusal("arms: {full: {}, capped: {kv: {max_mib: 4}}}\nbatch: 2\n" + passkey);
+
+    CHECK(contains(found, "arm 'capped' at "));
+    CHECK(contains(found, "'kv.max_mib' caps the cache of one sequence, and 2 are to be there at once"));
+    // Nothing evicts while text is written: continuations are read many tokens at a time.
+    const std::string continuation =
+        "{kind: continuation, text: " + tiny + "/heldout.txt, prefix: 96, score: 10, documents: 2}";
+    const std::string speed = "{kind: speed, depths: [0], repeats: 1, decode: 4}";
+    found = error_text([&] {
+        lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + speed + "]\n", "out");
+    });
+    CHECK(
+        contains(found, "ab.yaml: batch: 2 documents at once are for tasks that take in tokens one by one"));
+    CHECK(contains(found, "'speed' measures one sequence; leave it out"));
+    std::vector<std::string> said;
+    AbRunOptions options;
+    options.say = [&](const std::string &line) { said.push_back(line); };
+    lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + passkey.substr(8), "mixed",
+            options);
+    REQUIRE_FALSE(said.empty());
+    CHECK(contains(said.front(), "batch: 'continuation' takes in many tokens at a time"));
+}
+
+TEST_CASE("eviction logs of documents side by side tell of each what they tell of it alone") {
+    const Lab lab;
+    quantized_base(lab);
+    const auto logs = [&](const std::string &name, const std::string &batch) {
+        const AbExperiment e = lab.resolve(few_arms + tasks + batch + "output: {directory: " + name +
+                                           ", eviction_logs: true}\n");
+        AbRunOptions options;
+        options.host = lab.host;
+        AbRunner(e, options).run();
+        // Lines by their sequence, less times.
+        std::map<std::string, std::vector<std::string>> all;
+        std::ifstream in(lab.folder / (name + "/evictions-h2o-tokens-48-1.jsonl"));
+        for (std::string line; std::getline(in, line);) {
+            std::string text = line;
+            for (const std::string key : {"\"time\":", "\"seconds\":", "\"microseconds\":"}) {
+                const size_t at = text.find(key);
+                if (at != std::string::npos) text.erase(at, text.find(",\"", at) + 1 - at);
+            }
+            all[line.substr(0, line.find(','))].push_back(text);
+        }
+        return all;
+    };
+    const auto alone = logs("alone", "");
+    CHECK(alone.size() > 10);
+    CHECK(logs("together", "batch: 3\n") == alone);
+}
