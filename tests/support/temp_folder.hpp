@@ -1,6 +1,6 @@
 #pragma once
 
-#include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -15,10 +15,10 @@ namespace keel::test {
 class TempFolder {
   public:
     TempFolder() {
-        static std::atomic<int> counter{0};
-        path_ = std::filesystem::temp_directory_path() /
-                ("keel-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
-        std::filesystem::create_directories(path_);
+        // A name that no process had: what a killed test left must not be found by another one.
+        std::string name = (std::filesystem::temp_directory_path() / "keel-test-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a folder " + name);
+        path_ = name;
     }
     ~TempFolder() {
         std::error_code ignored;
