@@ -1,43 +1,21 @@
 #include "weight_copy.hpp"
 
+#include "memory_groups.hpp"
 #include "weight_slab.hpp"
 #include "weights.hpp"
 
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 namespace keel_cpu {
 namespace {
 
 constexpr uint64_t least_bytes = 1 << 20; // less is soon read from anywhere
 
-// A file that holds one number; false for "max" and for a file that is not there.
-bool read_number(const char *path, uint64_t &value) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    char text[32];
-    const ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0 || text[0] < '0' || text[0] > '9') return false;
-    text[n] = 0;
-    value = strtoull(text, nullptr, 10);
-    return true;
-}
-
-// A mapped file's pages can be given up when memory is short, a copy cannot: an eighth of all memory stays free, and in a container with a
-// limit what that leaves.
 bool room_for(uint64_t bytes) {
-    uint64_t total = 0, available = 0, limit = 0, used = 0;
+    uint64_t total = 0, available = 0;
     system_memory(total, available);
-    if (read_number("/sys/fs/cgroup/memory.max", limit) && limit < total &&
-        read_number("/sys/fs/cgroup/memory.current", used)) {
-        total = limit;
-        const uint64_t left = limit > used ? limit - used : 0;
-        available = left < available ? left : available;
-    }
-    return available >= total / 8 && available - total / 8 >= bytes;
+    limit_to_groups("/proc/self/cgroup", "/sys/fs/cgroup", total, available);
+    return leaves_an_eighth(bytes, total, available);
 }
 
 // From here on weights are read from the file: the rest of a model is not to be copied here and there.
