@@ -18,7 +18,8 @@ using namespace keel;
 
 int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a machine that is busy
 
-constexpr uint64_t memory_to_walk = 192u << 20; // beyond any cache
+uint64_t memory_to_walk =
+    192u << 20; // beyond any cache; --walk-mib=N: a little of it shows what the kernel does near its data
 
 struct Shape {
     const char *name;
@@ -194,6 +195,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; ++i) {
         if (std::strncmp(argv[i], "--threads=", 10) == 0)
             threads = std::atoi(argv[i] + 10);
+        else if (std::strncmp(argv[i], "--walk-mib=", 11) == 0)
+            memory_to_walk = static_cast<uint64_t>(std::atoi(argv[i] + 11)) << 20;
         else
             argv[kept++] = argv[i];
     }

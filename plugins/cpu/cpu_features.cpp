@@ -66,6 +66,13 @@ bool made_by_amd() {
     return zero.b == 0x68747541 && zero.d == 0x69746e65 && zero.c == 0x444d4163; // AuthenticAMD
 }
 
+constexpr uint32_t zen_5 = 26;
+
+uint32_t family_of(uint32_t signature) {
+    const uint32_t base = signature >> 8 & 15;
+    return base == 15 ? base + (signature >> 20 & 255) : base;
+}
+
 } // namespace
 
 CpuFeatures cpu_features() {
@@ -80,7 +87,7 @@ CpuFeatures cpu_features() {
     f.vnni = f.avx512 && bit(seven.c, 11);
     f.avx512bf16 = f.vnni && seven.a >= 1 && bit(cpuid(7, 1).a, 5);
     f.bf16_gains = made_by_amd();
-    f.prefetch_gains = !f.bf16_gains;
+    f.prefetch_gains = !f.bf16_gains || family_of(one.a) >= zen_5;
 #if defined(KEEL_CPU_EMULATED_AVX512)
     f.vnni = f.avx512bf16 = false;
     f.avx512 = f.amx =

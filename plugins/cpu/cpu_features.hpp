@@ -30,7 +30,7 @@ struct CpuFeatures {
     bool avx512bf16; // vnni, and products of two bf16, summed (AVX512_BF16)
     bool bf16_gains; // those are faster than multiply-adds in f32: AMD's are twice as fast, Intel's half
     bool
-        prefetch_gains; // a stream is read faster when its lines are asked for ahead: not on AMD's, whose own prefetching that disturbs
+        prefetch_gains; // streams are read faster when their lines are asked for ahead: not on AMD's up to Zen 4
     bool amx;           // avx512bf16, tiles with products of bf16, and this process may use them
     bool neon;          // ARM64: always there
     bool dotprod;       // products of four signed bytes, summed (FEAT_DotProd)

@@ -26,8 +26,8 @@ constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
     "there attention is rounded to bf16 as well.");
 constexpr keel_param_spec prefetch_param =
     KEEL_CHOICE_PARAM("prefetch", "auto", prefetch_choices,
-                      "Whether weights are asked for 2 KiB before they are read; auto: not on "
-                      "AMD's processors, which read streams faster alone.");
+                      "Whether weights are asked for 2 KiB before they are read; auto: on AMD's "
+                      "processors up to Zen 4 K-quants only, they read other streams faster alone.");
 constexpr keel_param_spec copy_param = KEEL_CHOICE_PARAM(
     "copy", "auto", copy_choices,
     "Whether f16 and bf16 weights are copied out of the mapped file into large pages, which are "

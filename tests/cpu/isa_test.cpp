@@ -48,8 +48,14 @@ TEST_CASE("a forced instruction set is the one whose kernels run") {
         REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
         const std::string described = info.description,
                           expected = v.word + ", 2 threads, compute fast, prefetch ";
-        CHECK((described == expected + "on" || described == expected + "off"));
+        // What auto comes to is the processor's; K-quants are asked for everywhere.
+        CHECK((described == expected + "on" || described == expected + "of K-quants"));
         CHECK(info.activation_dtype == KEEL_DTYPE_F32);
+        for (const char *prefetch : {"on", "off"}) {
+            Context forced(v, "fast", 2, prefetch);
+            REQUIRE(forced->ctx_info(forced.get(), &info) == KEEL_OK);
+            CHECK(info.description == expected + prefetch);
+        }
     }
 }
 
