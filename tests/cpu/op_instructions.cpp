@@ -119,8 +119,8 @@ int main(int argc, char **argv) {
         const Library library{std::string(KEEL_CPU_PLUGIN)};
         Side side(library, {{"isa", argv[1]}, {"compute", argv[2]}, {"threads", "1"}}, 1);
         for (const int64_t m : {1, 64})
-            for (const keel_dtype w :
-                 {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0})
+            for (const keel_dtype w : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
+                                       KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K})
                 matmul(side, w, m);
         for (const int64_t m : {1, 64})
             for (const keel_dtype kv : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0})
