@@ -204,6 +204,22 @@ KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32
     }
 }
 
+// Adds a group's finished sums, of rows `row`.. of W, to the outputs of x's row m and, where there is one, of m + 1.
+KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool second, const float32x4_t *s) {
+    const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
+    const float *bias = t.bias != nullptr ? t.bias + row : nullptr;
+    const F of_rows[2] = {{vuzp1q_f32(s[0], s[1]), vuzp1q_f32(s[2], s[3])},
+                          {vuzp2q_f32(s[0], s[1]), vuzp2q_f32(s[2], s[3])}};
+    KEEL_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        if (i == 1 && !second) return;
+        float values[R];
+        store(values, of_rows[i]);
+        uint8_t *out = reinterpret_cast<uint8_t *>(t.out) + (m + i) * t.out_stride;
+        finish_group(values, bias, t.accumulate, reinterpret_cast<float *>(out) + row, count);
+    }
+}
+
 // As int8_group, for two to four rows of x, which go in pairs; the last of three is its own partner.
 template <int M, bool Q4>
 static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
@@ -240,18 +256,9 @@ static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
         for (int m = 0; m < 2 * P; ++m)
             ++q[m];
     }
-    const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
     KEEL_UNROLL
-    for (int m = 0; m < M; ++m) {
-        const float32x4_t *s = sums[m / 2];
-        const F of_m = m % 2 == 0 ? F{vuzp1q_f32(s[0], s[1]), vuzp1q_f32(s[2], s[3])}
-                                  : F{vuzp2q_f32(s[0], s[1]), vuzp2q_f32(s[2], s[3])};
-        float values[R];
-        store(values, of_m);
-        float *out =
-            reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + row;
-        finish_group(values, t.bias != nullptr ? t.bias + row : nullptr, t.accumulate, out, count);
-    }
+    for (int p = 0; p < P; ++p)
+        finish_pair(t, row, m0 + 2 * p, 2 * p + 1 < M, sums[p]);
 }
 
 #endif

@@ -1,6 +1,9 @@
 // Products of interleaved q4_k, q5_k and q6_k weights with activations rounded to 8 bits; the order of a block's words stands in
 // k_blocks.hpp. A lane is a row of W. A block's small scales become floats once, for all rows of x that go by.
 #include "k_codes.inl"
+#if defined(KEEL_INT8_PAIRS)
+#include "matmul_k_arm.inl"
+#endif
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
@@ -139,6 +142,12 @@ template <WeightType T>
 static void k_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     for (int64_t g = g0; g < g1; ++g) {
         int64_t m = m0;
+#if defined(KEEL_INT8_PAIRS)
+        for (int64_t end; m1 - m >= k_panel_from; m = end) {
+            end = m1 - m < k_panel_rows ? m1 : m + k_panel_rows;
+            k_panel_group<T>(t, g, m, end);
+        }
+#endif
         for (; m + rows_at_once <= m1; m += rows_at_once)
             k_group<rows_at_once, T>(t, g, m);
         k_rest<rows_at_once - 1, T>(t, g, m, m1 - m);
