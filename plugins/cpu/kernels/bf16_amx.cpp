@@ -99,8 +99,10 @@ static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int6
     if constexpr (M == 2 && N == 2) KEEL_TILE_STORE(3, to + 768, 64);
     KEEL_TILES_FENCE();
     if (d.last) return write_out(t, rows, n, columns, d.first ? nullptr : sums, copy);
-    for (int64_t i = 0; !d.first && i < M * 512; i += 16)
-        store(sums + i, add(load(sums + i), load(copy + i)));
+    if (d.first) return;
+    for (int64_t tile = 0; tile < 2 * M; tile += 3 - N) // one panel: every other tile was written
+        for (int64_t i = 256 * tile; i < 256 * (tile + 1); i += 16)
+            store(sums + i, add(load(sums + i), load(copy + i)));
 }
 
 template <int M>
