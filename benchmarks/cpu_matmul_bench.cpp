@@ -1,8 +1,7 @@
 // The CPU plugin's matmul at TinyLlama-1.1B's shapes, through the C table: GB/s of weights for decode (m = 1), GFLOP/s for prefill
 // (m = 512), beside a plain read of as many bytes. Weights are copied until they no longer fit the caches, as in a whole model.
 //   cpu_matmul_bench --threads=2 --benchmark_filter='q4_0.*m:1/'
-#include "plugin/host.hpp"
-#include "plugin/library.hpp"
+#include "cpu_rig.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -15,6 +14,7 @@
 namespace {
 
 using namespace keel;
+using namespace keel::bench;
 
 int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a machine that is busy
 
@@ -31,22 +31,6 @@ constexpr Shape shapes[] = {{"qkv", 2560, 2048, 22},
                             {"gate_up", 11264, 2048, 22},
                             {"down", 2048, 5632, 22},
                             {"head", 32000, 2048, 1}};
-
-const keel_backend &backend() {
-    static PluginLibrary library(KEEL_CPU_PLUGIN, SourceLocation{});
-    return library.backend();
-}
-
-const keel_host *host() {
-    static HostServices services;
-    return services.table();
-}
-
-void check(keel_status status, const char *what) {
-    if (status == KEEL_OK) return;
-    const auto error = HostServices::take_error();
-    throw std::runtime_error(std::string(what) + ": " + (error ? error->message : status_name(status)));
-}
 
 // A context, buffers and as many copies of one weight as `memory_to_walk` holds.
 struct Setup {
