@@ -14,8 +14,8 @@ namespace keel {
 // What a session held after a window.
 struct WindowCache {
     uint64_t evictions = 0;
-    int64_t slots = 0;     // of the longest head
-    uint64_t kv_bytes = 0; // side by side with others: of all that are there
+    int64_t slots = 0; // of the longest head
+    uint64_t kv_bytes = 0;
 };
 WindowCache window_cache(Session &session);
 
@@ -38,7 +38,8 @@ struct PerplexityReport {
     std::vector<double>
         token_nll;      // of each scored token, in the order of the text; pairs two runs over one text
     double seconds = 0; // of taking tokens in and scoring them
-    uint64_t evictions = 0, kv_peak_bytes = 0;
+    uint64_t evictions = 0;
+    uint64_t kv_peak_bytes = 0; // of all windows that were side by side
     std::vector<PerplexityWindow> windows;
 
     double perplexity() const;

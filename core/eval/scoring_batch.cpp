@@ -49,8 +49,10 @@ class SideBySide {
             seat.taken = seat.feed.prompt;
             for (Session *session : seat.sessions) {
                 session->reset();
-                session->prefill(std::span(seat.feed.ids).first(seat.feed.prompt), true,
-                                 seat.feed.scores_prompt ? 1 : 0);
+                // Cancelled, there are no logits to score.
+                if (!session->prefill(std::span(seat.feed.ids).first(seat.feed.prompt), true,
+                                      seat.feed.scores_prompt ? 1 : 0))
+                    throw_error(ErrorKind::runtime, "cancelled");
             }
             if (seat.feed.scores_prompt) give_row(seat, seat.feed.first);
             advance(seat.feed.prompt);
@@ -70,10 +72,7 @@ class SideBySide {
                 sessions_.push_back(seat.sessions[side]);
             for (const SessionBatch::Outcome &outcome :
                  sides_[side].batch->decode(sessions_, ids_, SessionBatch::Read::logits)) {
-                if (outcome.kind == SessionBatch::Outcome::Kind::full)
-                    throw Error(ErrorKind::resource, outcome.detail);
-                if (outcome.kind == SessionBatch::Outcome::Kind::failed)
-                    throw Error(ErrorKind::runtime, outcome.detail);
+                if (outcome.kind != SessionBatch::Outcome::Kind::done) throw outcome.error();
             }
         }
         advance(seats_.size());
@@ -131,7 +130,7 @@ void score_side_by_side(
     if (walk.options().step != 1)
         throw_error(
             ErrorKind::usage,
-            "ScoringOptions::batch: {} windows at once are for tokens that are taken in one by one, in "
+            "PipelineOptions::batch: {} windows at once are for tokens that are taken in one by one, in "
             "steps of 1; many at a time, as here, read the weights once for all of them anyway",
             most);
     SideBySide(sides, walk, on_row, on_window).run();

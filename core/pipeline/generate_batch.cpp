@@ -88,7 +88,7 @@ class TextsAtOnce {
                 seats_[i].text->stop(StopReason::cache_full, outcome.detail);
                 leave(i, nullptr);
             } else if (outcome.kind == SessionBatch::Outcome::Kind::failed) {
-                const Error error(ErrorKind::runtime, outcome.detail);
+                const Error error = outcome.error();
                 leave(i, &error);
             }
         }

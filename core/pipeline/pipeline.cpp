@@ -185,6 +185,17 @@ void Pipeline::set_trace(Trace *trace) {
         engine->executor->set_trace(trace);
 }
 
+void Pipeline::set_observer(const Observer &observer) {
+    for (const auto &engine : engines_) {
+        Executor &executor = *engine->executor;
+        if (!observer)
+            executor.set_observer({});
+        else
+            executor.set_observer([observer, &executor](const PlannedOp &op, const keel_op_args *args,
+                                                        bool after) { observer(executor, op, args, after); });
+    }
+}
+
 std::string Pipeline::backends_text() const {
     if (!config_.hybrid.is_given()) return engine().device().plugin();
     std::string text;

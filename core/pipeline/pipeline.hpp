@@ -89,6 +89,9 @@ class Pipeline {
     bool is_own(const CachePlan &plan) const;
     // Ops and streams are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
     void set_trace(Trace *trace);
+    // Called round every op (Executor::Observer), with whose it is; an empty one: nothing is. Not for what set_trace leaves out.
+    using Observer = std::function<void(Executor &, const PlannedOp &, const keel_op_args *args, bool after)>;
+    void set_observer(const Observer &observer);
     std::string backends_text() const; // the plugin, or of a hybrid "NAME (PLUGIN), NAME (PLUGIN)"
     uint64_t crossing_bytes_per_token()
         const;                    // between a hybrid's backends in a decode step; moves of the cache aside
@@ -119,6 +122,7 @@ class Pipeline {
     const GraphTaps &taps(const CachePlan &plan) const;
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }
+    static constexpr uint32_t most_batch = 256;
     uint32_t batch() const { return batch_; } // PipelineOptions::batch
     const BoundPlugin &policy() const { return policy_; }
     const BoundPlugin &allocator() const { return allocator_; } // library NULL under a policy that keeps all

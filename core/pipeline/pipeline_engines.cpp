@@ -179,9 +179,9 @@ void Pipeline::make_kv_shape(Engine &engine) const {
 
 // What cannot be done for several sequences at once, before anything is opened.
 void Pipeline::check_batch() const {
-    constexpr uint32_t most = 256;
-    if (batch_ > most)
-        throw_error(ErrorKind::usage, "{} sequences at once; at most {} take steps together", batch_, most);
+    if (batch_ > most_batch)
+        throw_error(ErrorKind::usage, "{} sequences at once; at most {} take steps together", batch_,
+                    most_batch);
     if (batch_ == 1) return;
     refuse_hybrid("several sequences at once");
     if (*config_.kv.max_mib) {

@@ -56,6 +56,10 @@ void SessionBatch::check(std::span<Session *const> sessions, std::span<const int
     }
 }
 
+Error SessionBatch::Outcome::error() const {
+    return {kind == Kind::full ? ErrorKind::resource : ErrorKind::runtime, detail};
+}
+
 std::span<const SessionBatch::Outcome> SessionBatch::decode(std::span<Session *const> sessions,
                                                             std::span<const int32_t> ids, Read read) {
     check(sessions, ids);
@@ -71,9 +75,9 @@ std::span<const SessionBatch::Outcome> SessionBatch::decode(std::span<Session *c
             read_results(read);
             settle();
         }
-    } catch (...) { // the step is of all of them
-        for (const Member &member : members_)
-            member.session->is_broken_ = true;
+    } catch (...) { // the step is of all of them; what was full took no part
+        for (size_t i = 0; i < sessions.size(); ++i)
+            if (outcomes_[i].kind != Outcome::Kind::full) sessions[i]->is_broken_ = true;
         throw;
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -98,6 +102,7 @@ void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const i
             if (pipeline_.engine().is_lost()) throw;
             const bool is_full = error.kind() == ErrorKind::resource;
             outcomes_[i] = {is_full ? Outcome::Kind::full : Outcome::Kind::failed, error.what()};
+            sessions[i]->is_broken_ = !is_full; // an eviction may have been left half done
             continue;
         }
         members_.push_back({sessions[i], i});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/error.hpp"
 #include "kv/batch_view.hpp"
 #include "pipeline/session.hpp"
 
@@ -41,6 +42,8 @@ class SessionBatch {
         };
         Kind kind = Kind::done;
         std::string detail; // of full and failed
+        // Of full (Error(resource)) and failed (Error(runtime)): for whoever cannot go on without this sequence.
+        Error error() const;
     };
     // Takes ids[i] in for sessions[i], which are different ones and of this pipeline, 1..Pipeline::batch() of them. One outcome for each,
     // valid until the next call: what befalls one sequence leaves the others as they are. Afterwards each that is done stands as after

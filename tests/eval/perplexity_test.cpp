@@ -175,7 +175,25 @@ TEST_CASE("windows and places side by side score as one after the other do") {
     const auto together = tiny({}, 3);
     ScoringOptions many;
     many.max_tokens = 60;
-    CHECK_THROWS_WITH(measure_perplexity(*together, text, many), Catch::Contains("ScoringOptions::batch"));
+    CHECK_THROWS_WITH(measure_perplexity(*together, text, many), Catch::Contains("PipelineOptions::batch"));
+}
+
+TEST_CASE("a request to stop ends windows side by side, before the first as well") {
+    const std::string text = heldout();
+    ScoringOptions windows;
+    windows.max_tokens = 150, windows.context = 48, windows.step = 1;
+    const auto together = tiny({}, 3), reference = tiny({}, 3);
+    const auto cancelled = [](auto &&measure) {
+        return test::error_text(measure, ErrorKind::runtime) == "cancelled";
+    };
+    together->host().request_cancel();
+    CHECK(cancelled([&] { measure_perplexity(*together, text, windows); }));
+    CHECK(cancelled([&] { measure_divergence(*together, *reference, text, windows); }));
+    together->host().clear_cancel();
+    windows.progress = [&](const char *, uint64_t done, uint64_t) {
+        if (done > 60) together->host().request_cancel();
+    };
+    CHECK(cancelled([&] { measure_perplexity(*together, text, windows); }));
 }
 
 TEST_CASE("divergences of windows and places side by side are those of one after the other") {
