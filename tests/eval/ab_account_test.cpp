@@ -13,12 +13,7 @@ using test::contains;
 using test::error_text;
 using test::Lab;
 using test::tiny;
-
-namespace {
-
 namespace fs = std::filesystem;
-
-} // namespace
 
 TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on writes a part of its own") {
     const Lab lab;

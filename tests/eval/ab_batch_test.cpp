@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -14,8 +15,6 @@ using test::Lab;
 using test::tiny;
 
 namespace {
-
-namespace fs = std::filesystem;
 
 const std::string arms = "arms:\n"
                          "  full: {policy: none}\n"
@@ -212,4 +211,34 @@ TEST_CASE("eviction logs of documents side by side tell of each what they tell o
     const auto alone = logs("alone", "");
     CHECK(alone.size() > 10);
     CHECK(logs("together", "batch: 3\n") == alone);
+}
+
+TEST_CASE("what a batch will cost is counted in steps that documents take together") {
+    const Lab lab;
+    const auto rows = [&](uint32_t batch) {
+        const std::string text = "arms: {full: {policy: none}, h2o: {policy: {plugin: h2o, trigger: {on: "
+                                 "[prefill_end, budget]}}}}\nbudgets: [{tokens: 48}]\nbatch: " +
+                                 std::to_string(batch) + "\ntasks:\n  - {kind: continuation, text: " + tiny +
+                                 "/heldout.txt, prefix: 96, score: 12, documents: 11}\n"
+                                 "  - {kind: facts, lengths: [200], items: 3, questions: 2}\n";
+        const AbExperiment e = lab.resolve(text);
+        AbRunOptions options;
+        options.host = lab.host;
+        options.cost_only = true;
+        return AbRunner(e, options).cost().rows;
+    };
+    const std::vector<AbCost::Row> one = rows(1), three = rows(3);
+    REQUIRE(one.size() == 2);
+    REQUIRE(three.size() == 2);
+    const uint64_t each = one[0].decode_tokens / (11 * 2 + 8); // the last token is scored and not fed
+    CHECK(each >= 12);
+    CHECK(one[0].decode_tokens == each * (11 * 2 + 8)); // the reference's second run: eight documents
+    CHECK(one[0].decode_steps == one[0].decode_tokens);
+    CHECK(three[0].decode_tokens == each * (11 * 2 + 9)); // three whole batches of it
+    // Of nine documents, taken for eleven: three batches.
+    CHECK(three[0].decode_steps == static_cast<uint64_t>(std::llround(each * 3.0 * 2 * 11 / 9 + each * 3.0)));
+    CHECK(three[1].decode_tokens == one[1].decode_tokens);
+    CHECK(three[1].decode_steps * 3 >= three[1].decode_tokens);
+    CHECK(three[1].decode_steps < one[1].decode_steps);
+    CHECK(one[1].prefill_tokens > 3 * 190 * 2); // prompts and questions
 }

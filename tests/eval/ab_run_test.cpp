@@ -15,8 +15,6 @@ using test::tiny;
 
 namespace {
 
-namespace fs = std::filesystem;
-
 const std::string recall = "protocol: [question_blind, query_aware]\n"
                            "tasks:\n"
                            "  - {kind: passkey, lengths: [160], depths: 2, items: 1}\n"

@@ -37,6 +37,7 @@ struct AbCost {
         std::string task, protocol;
         uint64_t documents = 0, questions = 0, runs = 0; // runs: arms x budgets x seeds
         uint64_t prefill_tokens = 0, decode_tokens = 0;  // of all runs; answers counted at their longest
+        uint64_t decode_steps = 0;                       // the same, where documents take them together
     };
     std::vector<Row> rows;
     uint64_t prefill_tokens = 0, decode_tokens = 0;
@@ -75,6 +76,7 @@ class AbRunner {
     void fill_header();
     void open_results();
     uint64_t check_items() const;
+    AbCost::Row count(const Task &task, AbProtocol protocol, size_t sampled) const;
     double batch_rate(std::span<const int32_t> prompt, int64_t steps);
     std::set<std::string> finished_items(uint64_t items_before);
     std::set<std::string> cut_short(uint64_t items_before) const;
@@ -83,7 +85,8 @@ class AbRunner {
     void run_members(const Task &task, const std::string &protocol, std::span<const Member> members);
     void ask_questions(const Task &task, const AbPlace &place, size_t run, std::span<const Member> members);
     std::unique_ptr<Asked> ask(const AbPlace &place, size_t run, const Member &member,
-                               const AbQuestion &question, std::shared_ptr<AbArms::Opened> opened, bool copy);
+                               const AbQuestion &question, const std::shared_ptr<AbArms::Opened> &opened,
+                               bool copy);
     bool look_at_answer(const Task &task, Asked &asked) const;
     void write_answer(const Task &task, const AbPlace &place, const Asked &asked);
     void score_continuations(const Task &task, const AbPlace &place, size_t run,

@@ -138,7 +138,7 @@ std::set<std::string> AbRunner::cut_short(uint64_t items_before) const {
         for (const AbProtocol protocol : experiment_.config.protocols) {
             for (size_t d = first; d < std::min<size_t>(end, t.items->documents()); ++d) {
                 for (const AbUnit &unit : t.items->units(d, protocol)) {
-                    names.insert(t.task->name + "\n" + unit.document);
+                    if (unit.questions.empty()) names.insert(t.task->name + "\n" + unit.document);
                     for (const AbQuestion &question : unit.questions)
                         names.insert(t.task->name + "\n" + question.item);
                 }

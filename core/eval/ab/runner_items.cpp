@@ -59,30 +59,29 @@ void AbRunner::take_in(const Task &task, const AbPlace &place, size_t run, std::
     for (size_t i = 0; i < outcomes.size(); ++i) {
         const SessionBatch::Outcome &outcome = outcomes[i];
         if (outcome.kind == SessionBatch::Outcome::Kind::done) continue;
-        const bool is_full = outcome.kind == SessionBatch::Outcome::Kind::full;
-        throw ab_error_at(place, *items[i], is_full ? ErrorKind::resource : ErrorKind::runtime,
-                          outcome.detail);
+        throw ab_error_at(place, *items[i], outcome.error().kind(), outcome.detail);
     }
 }
 
 // A question that is being answered.
 struct AbRunner::Asked {
     Asked(AbArms &arms, size_t run, const Member &of, const AbQuestion &asked,
-          std::shared_ptr<AbArms::Opened> behind, std::unique_ptr<Session> own)
-        : member(of), question(asked), opened(std::move(behind)), copy(std::move(own)),
+          const std::shared_ptr<AbArms::Opened> &opened, std::unique_ptr<Session> own)
+        : member(of), question(asked), original(own ? nullptr : opened), copy(std::move(own)),
           session(copy ? *copy : *opened->session), notes(opened->notes, session),
-          measured(arms, run, session, *opened) {}
+          measured(arms, run, session, *opened), id(opened->next) {}
 
     const Member &member;
     const AbQuestion &question;
-    std::shared_ptr<AbArms::Opened> opened;
+    // NULL where the question is asked in a copy, which lives by itself.
+    std::shared_ptr<AbArms::Opened> original;
     std::unique_ptr<Session> copy;
     Session &session;
     std::optional<AbKeepMap> map;
     AbTimelineNotes notes;
     Measured measured;
     bool draws = false;
-    int32_t id = 0; // the most likely token behind what was taken in
+    int32_t id; // the most likely token behind what was taken in
     std::vector<int32_t> ids;
     std::string text;
 };
@@ -155,15 +154,15 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
 
 std::unique_ptr<AbRunner::Asked> AbRunner::ask(const AbPlace &place, size_t run, const Member &member,
                                                const AbQuestion &question,
-                                               std::shared_ptr<AbArms::Opened> opened, bool copy) {
-    std::unique_ptr<Session> own = copy ? opened->session->fork() : nullptr;
-    auto asked = std::make_unique<Asked>(*arms_, run, member, question, std::move(opened), std::move(own));
+                                               const std::shared_ptr<AbArms::Opened> &opened, bool copy) {
+    auto asked = std::make_unique<Asked>(*arms_, run, member, question, opened,
+                                         copy ? opened->session->fork() : nullptr);
     asked->draws = draws(place, run, member.document) && &question == &member.unit.questions.front();
-    if (asked->draws && asked->opened->session->cache().evictions() > 0)
+    if (asked->draws && opened->session->cache().evictions() > 0)
         asked->map = ab_keep_map(asked->session, std::ssize(member.unit.prompt));
-    asked->id = question.ask.empty() ? asked->opened->next : ab_at_arm(place, question.item, [&] {
-        return read_question(asked->session, question.ask);
-    });
+    if (!question.ask.empty())
+        asked->id =
+            ab_at_arm(place, question.item, [&] { return read_question(asked->session, question.ask); });
     return asked;
 }
 
