@@ -65,7 +65,7 @@ class Keel:
         self.name, self.program, self.arguments = name, program, arguments
 
     def run(self, model, threads, prefill, decode, depths):
-        command = [self.program, "bench", model, "--threads", str(threads), "-r", "1", "--json",
+        command = [self.program, "bench", model, "--threads", str(threads), "-r", "1", "--no-ops", "--json",
                    "--prefill", ",".join(map(str, prefill)) or "0", "--decode", str(decode),
                    "--depth", ",".join(map(str, depths)) or "0"] + self.arguments
         report = run_json(command)
@@ -77,6 +77,7 @@ class Keel:
         results["load", 0] = report["load_seconds"]
         results["resident", 0] = report["peak_resident_bytes"]
         self.machine, self.description = report["machine"], report["backend"]["description"]
+        self.version = "%s (%s)" % (report["version"], report["commit"] or "commit unknown")
         return results
 
 
@@ -160,6 +161,8 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="write every reading there")
     args = parser.parse_args()
     keel = Keel("Keel", args.keel, shlex.split(args.keel_args))
+    if any(word.startswith("--batch") for word in keel.arguments):
+        parser.error("--keel-args: --batch: peers decode one sequence here, several of Keel's would stand beside one of theirs")
     programs = [keel] + args.peer
     if len({p.name for p in programs}) != len(programs):
         parser.error("two programs have the same name")
@@ -180,9 +183,9 @@ def main():
                         "%s %d %.1f" % (k[0], k[1], v) for k, v in reading.items() if k[0] in ("prefill", "decode"))), file=sys.stderr)
     lines = []
     if hasattr(keel, "machine"):
-        lines += ["%s, %d processors, %.1f GiB; %d threads; %d rounds; Keel: %s" % (
+        lines += ["%s, %d processors, %.1f GiB; %d threads; %d rounds; Keel %s: %s" % (
             keel.machine["cpu"], keel.machine["processors"], keel.machine["memory_bytes"] / 2 ** 30, args.threads, args.rounds,
-            keel.description), ""]
+            keel.version, keel.description), ""]
     lines += table(readings, programs, keel, args.model, prefill, args.decode, args.depth)
     loads = ["%s %.2f s, %.2f of the file" % (
         os.path.basename(m), statistics.median(r["load", 0] for r in readings[keel.name, m] if r),

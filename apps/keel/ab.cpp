@@ -265,7 +265,7 @@ void add_ab(CLI::App &app, Program &program) {
         .add_option("--batch", a->batch,
                     "Documents of an arm that take decode steps together, in place of the file's 'batch'")
         ->type_name("N")
-        ->check(CLI::Range(1, static_cast<int>(AbConfig::most_batch)));
+        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)));
     command.add_option("--shard", a->shard, "Run part I of N of the documents; mpirun sets it by itself")
         ->type_name("I/N");
     command.add_flag(

@@ -1,5 +1,6 @@
 #include "bench_matrix.hpp"
 #include "bench_sync.hpp"
+#include "build_info.hpp"
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
@@ -54,7 +55,8 @@ int run_bench_command(const BenchArguments &a) {
     std::erase(bench.prefill, 0); // `--prefill 0`: none
     bench.sequences = a.sequences;
     if (a.probe_mib >= 0) bench.probe_bytes = static_cast<uint64_t>(a.probe_mib) << 20;
-    const BenchReport report = run_bench(pipeline, bench);
+    BenchReport report = run_bench(pipeline, bench);
+    report.commit = build_commit();
     console().clear_progress();
     if (a.json) {
         print_json(bench_json(report, KEEL_VERSION));
@@ -107,7 +109,7 @@ void add_bench(CLI::App &app, Program &program) {
         .add_option("--batch", a->sequences, "Sequences to decode at once, at each depth (default: 1, alone)")
         ->type_name("N,N")
         ->delimiter(',')
-        ->check(CLI::Range(1, 256))
+        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)))
         ->take_all();
     command.add_option("-r,--repeat", a->bench.repeat, "How often to measure everything, interleaved")
         ->type_name("N")
@@ -117,6 +119,9 @@ void add_bench(CLI::App &app, Program &program) {
                     "Buffer of the memory probe; 0: no probes (default: 1024, or four times the cache)")
         ->type_name("MIB")
         ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+    command.add_flag(
+        "--no-ops", [a](std::int64_t) { a->bench.ops = false; },
+        "Leave out the two passes that show each op with its GB/s and GFLOP/s");
     a->trace.add_to(command);
     command.add_flag("--json", a->json, "Print one JSON object");
     add_bench_matrix(command, program);

@@ -140,6 +140,7 @@ std::vector<std::string> arguments_of(const MatrixRun &run, const BenchMatrix &m
         out.emplace_back("--probe-mib");
         out.push_back(std::to_string(*matrix.probe_mib));
     }
+    out.emplace_back("--no-ops");
     out.emplace_back("--json");
     out.emplace_back("-q");
     return out;

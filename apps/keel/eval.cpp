@@ -138,7 +138,7 @@ void add_scoring(CLI::App &command, EvalArguments &a) {
             "--batch", a.batch,
             "Windows or places to score side by side, where tokens are taken in one by one (default: 1)")
         ->type_name("N")
-        ->check(CLI::Range(1, 256));
+        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)));
     command.add_flag("--no-bos", a.no_bos, "Do not put the token that begins a text in front of each window");
     command.add_flag("--json", a.json, "Print one JSON object, with each window or place");
 }

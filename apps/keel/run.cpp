@@ -282,7 +282,7 @@ void add_run(CLI::App &app, Program &program) {
             "--batch", o->batch,
             "Write so many of the answers at once, in steps that read the weights once for all of them")
         ->type_name("N")
-        ->check(CLI::Range(1, 256))
+        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)))
         ->needs(prompts)
         ->capture_default_str();
     command.add_flag("--explain", o->explain, "Print who runs each op, on standard error, then run");

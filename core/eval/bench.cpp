@@ -2,6 +2,7 @@
 
 #include "eval/bandwidth_probe.hpp"
 #include "eval/flops_probe.hpp"
+#include "eval/op_times.hpp"
 #include "pipeline/session_batch.hpp"
 #include "platform/machine.hpp"
 
@@ -31,11 +32,6 @@ uint64_t kv_in_use(const KvCache &cache) {
     return slots * slot;
 }
 
-// Depth 0 begins behind one token: a model's first step is a prompt.
-int64_t tokens_before(int64_t depth) {
-    return std::max<int64_t>(depth, 1);
-}
-
 void require_context(const Pipeline &pipeline, int64_t tokens, const std::string &what) {
     if (tokens <= pipeline.context() || !pipeline.cache_plan().keeps_all()) return;
     throw_error(
@@ -60,7 +56,7 @@ void check(const Pipeline &pipeline, const BenchOptions &o) {
     for (const int64_t depth : o.depths) {
         in_range("depth", depth, 0, most);
         if (o.decode > 0)
-            require_context(pipeline, tokens_before(depth) + o.decode,
+            require_context(pipeline, bench_tokens_before(depth) + o.decode,
                             fmt::format("decoding {} tokens at depth {}", o.decode, depth));
     }
     for (const int64_t n : o.sequences)
@@ -78,7 +74,7 @@ class Bench {
         for (const int64_t n : options.prefill)
             longest = std::max(longest, n);
         for (const int64_t depth : options.depths)
-            longest = std::max(longest, tokens_before(depth) + options.decode);
+            longest = std::max(longest, bench_tokens_before(depth) + options.decode);
         const auto vocab = static_cast<uint64_t>(pipeline.model().vocab_size);
         for (int64_t i = 0; i < longest; ++i)
             ids_.push_back(static_cast<int32_t>(random() % vocab));
@@ -87,12 +83,16 @@ class Bench {
         if (options.decode > 0) {
             for (const int64_t depth : options.depths) {
                 for (const int64_t n : options.sequences) {
-                    total_ += n * (tokens_before(depth) + options.decode);
+                    total_ += n * (bench_tokens_before(depth) + options.decode);
                     decode_.push_back({depth, n, {}, {}, {}, 0, 0, 0, 0});
                 }
             }
         }
         total_ *= options.repeat;
+        if (!options.ops) return;
+        if (!options.prefill.empty()) total_ += longest_prefill();
+        if (const DecodeSamples *deepest = deepest_decode())
+            total_ += bench_tokens_before(deepest->depth) + options.decode;
     }
 
     BenchReport run() {
@@ -110,6 +110,7 @@ class Bench {
             add_prefill(options_.prefill[i], std::move(prefill[i]));
         for (const DecodeSamples &samples : decode_)
             add_decode(samples);
+        if (options_.ops) watch_ops();
         describe();
         return std::move(report_);
     }
@@ -210,7 +211,7 @@ class Bench {
     }
 
     double decode_one(DecodeSamples &samples) {
-        const int64_t before = tokens_before(samples.depth);
+        const int64_t before = bench_tokens_before(samples.depth);
         fill(session_, before);
         const uint64_t kv_before = kv_in_use(session_.cache().cache());
         const auto start = Clock::now();
@@ -231,8 +232,11 @@ class Bench {
     // Tokens per second of all sequences.
     double decode_together(DecodeSamples &samples) {
         const auto n = static_cast<size_t>(samples.sequences);
-        const int64_t before = tokens_before(samples.depth);
-        SessionBatch batch(pipeline_);
+        const int64_t before = bench_tokens_before(samples.depth);
+        if (!batch_)
+            batch_ = std::make_unique<SessionBatch>(pipeline_); // its memory is used again, as session_'s is
+        SessionBatch &batch = *batch_;
+        const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
         std::vector<Session *> sessions;
         for (size_t i = 0; i < n; ++i) {
@@ -253,7 +257,8 @@ class Bench {
             ids.assign(n, ids_[static_cast<size_t>(before + i)]);
             for (const auto &outcome : batch.decode(sessions, ids, SessionBatch::Read::greedy)) {
                 if (outcome.kind != SessionBatch::Outcome::Kind::done)
-                    throw_error(ErrorKind::resource, "decoding {} sequences at once: {}", n, outcome.detail);
+                    throw_error(outcome.error().kind(), "decoding {} sequences at once: {}", n,
+                                outcome.detail);
             }
         }
         const double seconds = seconds_since(start);
@@ -262,9 +267,56 @@ class Bench {
         for (Session *session : sessions)
             samples.kv_bytes += session->kv_bytes();
         const auto steps = static_cast<double>(options_.decode);
-        samples.submits = static_cast<double>(batch.stats().stream.submits) / steps;
-        samples.waits = static_cast<double>(batch.stats().stream.waits) / steps;
+        const Stream::Counters counters = batch.stats().stream - stats_before.stream;
+        samples.submits = static_cast<double>(counters.submits) / steps;
+        samples.waits = static_cast<double>(counters.waits) / steps;
         return static_cast<double>(n) * steps / seconds;
+    }
+
+    int64_t longest_prefill() const {
+        return *std::max_element(options_.prefill.begin(), options_.prefill.end());
+    }
+    // Of one sequence; NULL: none is measured.
+    const DecodeSamples *deepest_decode() const {
+        const DecodeSamples *deepest = nullptr;
+        for (const DecodeSamples &samples : decode_)
+            if (samples.sequences == 1 && (deepest == nullptr || samples.depth > deepest->depth))
+                deepest = &samples;
+        return deepest;
+    }
+
+    void watch_ops() {
+        if (!options_.prefill.empty()) {
+            OpsResult result;
+            result.is_prefill = true;
+            result.tokens = longest_prefill();
+            result.read = probe_bandwidth();
+            const OpTimes times(pipeline_);
+            (void)prefill_rate(result.tokens);
+            for (const PrefillResult &p : report_.prefill)
+                if (p.tokens == result.tokens) result.seconds = static_cast<double>(p.tokens) / p.rate.median;
+            add_ops(std::move(result), times);
+        }
+        if (const DecodeSamples *deepest = deepest_decode()) {
+            OpsResult result;
+            result.tokens = options_.decode;
+            result.depth = deepest->depth;
+            result.read = probe_bandwidth();
+            result.seconds = static_cast<double>(result.tokens) / Spread::of(deepest->rates).median;
+            fill(session_, bench_tokens_before(result.depth));
+            const OpTimes times(pipeline_);
+            for (int64_t i = 0; i < result.tokens; ++i) {
+                session_.decode(ids_[static_cast<size_t>(bench_tokens_before(result.depth) + i)]);
+                (void)session_.greedy();
+            }
+            advance(result.tokens);
+            add_ops(std::move(result), times);
+        }
+    }
+
+    void add_ops(OpsResult result, const OpTimes &times) {
+        result.ops = times.totals();
+        report_.ops.push_back(std::move(result));
     }
 
     // Of a step.
@@ -344,6 +396,7 @@ class Bench {
     Pipeline &pipeline_;
     const BenchOptions &options_;
     Session session_;
+    std::unique_ptr<SessionBatch> batch_; // of several sequences at once; NULL: none was measured yet
     std::unique_ptr<BandwidthProbe> probe_;
     std::vector<int32_t> ids_;
     std::vector<DecodeSamples> decode_; // by depth, then by sequences at once
@@ -354,35 +407,6 @@ class Bench {
 };
 
 } // namespace
-
-double prefill_flop(const ModelConfig &m, int64_t tokens) {
-    const auto d = [](int64_t value) { return static_cast<double>(value); };
-    const double n = d(tokens);
-    const double attention_weights = d(m.hidden_size) * (2 * d(m.q_size()) + 2 * d(m.kv_size()));
-    const double ffn_weights = 3 * d(m.hidden_size) * d(m.intermediate_size);
-    const double matrices = 2 * n * d(m.layers) * (attention_weights + ffn_weights);
-    const double output = 2 * d(m.hidden_size) * d(m.vocab_size);
-    // Query i sees i + 1 keys; for each a product with the key and one with the value.
-    const double attention = 4 * d(m.layers) * d(m.q_size()) * n * (n + 1) / 2;
-    return matrices + output + attention;
-}
-
-std::vector<int64_t> default_prefill(int64_t context) {
-    std::vector<int64_t> lengths;
-    for (const int64_t n : {128, 512}) {
-        if (n <= context) lengths.push_back(n);
-    }
-    if (lengths.empty()) lengths.push_back(std::max<int64_t>(context / 2, 1));
-    return lengths;
-}
-
-std::vector<int64_t> default_depths(int64_t context, int64_t decode) {
-    std::vector<int64_t> depths;
-    for (const int64_t depth : {0, 512}) {
-        if (tokens_before(depth) + decode <= context) depths.push_back(depth);
-    }
-    return depths;
-}
 
 BenchReport run_bench(Pipeline &pipeline, const BenchOptions &options) {
     check(pipeline, options);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "eval/op_times.hpp"
 #include "eval/spread.hpp"
 #include "pipeline/session.hpp"
 
@@ -18,6 +19,8 @@ struct BenchOptions {
     std::vector<int64_t> sequences = {1};
     int64_t repeat = 3; // of everything, interleaved: all tests once, then all again
     uint64_t seed = 1;  // of the token ids
+    bool ops =
+        true; // one more pass each of the longest prompt and of one sequence at the largest depth, op by op
     std::optional<uint64_t>
         probe_bytes;   // of the bandwidth probe's buffer; 0: no probes; unset: what no cache holds
     Progress progress; // stage "bench": tokens of all tests and repeats; may throw to stop
@@ -48,7 +51,17 @@ struct DecodeResult {
     double submits = 0, waits = 0;      // per step, which is a token of each sequence
 };
 
+// A pass op by op.
+struct OpsResult {
+    bool is_prefill = false;
+    int64_t tokens = 0, depth = 0; // taken in; in the cache before
+    double seconds = 0;            // for as many tokens at the median rate, when nothing was watched
+    double read = 0;               // memory bandwidth, bytes per second, measured right before; 0: no probe
+    std::vector<OpTotal> ops;      // in the order in which they first ran
+};
+
 struct BenchReport {
+    std::string commit; // that the program was built from: who knows it fills it in; empty: unknown
     // The machine and what ran on it.
     std::string cpu, backend, device, description, sync;
     uint32_t threads = 0;      // of the host's team: the probes used them all
@@ -67,7 +80,10 @@ struct BenchReport {
     double peak_flops = 0;                      // f32 multiply-adds
     std::vector<PrefillResult> prefill;
     std::vector<DecodeResult> decode;
+    std::vector<OpsResult> ops; // prefill, then decode
 };
+// Tokens in the cache before a decode at a depth: a model's first step is a prompt, so depth 0 begins behind one.
+int64_t bench_tokens_before(int64_t depth);
 
 // Operations of a prompt of n tokens: two for each weight of the matrices that a token meets (the output projection for the last one
 // alone), and causal attention over n slots.

@@ -5,6 +5,7 @@
 #include "base/fingerprint.hpp"
 #include "base/suggest.hpp"
 #include "pipeline/config_writer.hpp"
+#include "pipeline/pipeline.hpp"
 #include "pipeline/schema.hpp"
 #include "pipeline/yaml_document.hpp"
 #include "platform/paths.hpp"
@@ -20,7 +21,6 @@ using pipeline::YamlEntry;
 using pipeline::YamlNode;
 
 constexpr size_t most_runs = 10'000;
-constexpr int64_t most_sequences = 256;
 
 [[noreturn]] void fail(const SourceLocation &where, const std::string &what) {
     throw_error(ErrorKind::input, "{}: {}", to_string(where), what);
@@ -199,7 +199,7 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     if (const YamlEntry *batch = root.find("batch")) {
         m.sequences.clear();
         for (const YamlNode *item : items(batch->value, "batch")) {
-            const int64_t n = number(*item, "sequences at once", 1, most_sequences);
+            const int64_t n = number(*item, "sequences at once", 1, Pipeline::most_batch);
             if (std::find(m.sequences.begin(), m.sequences.end(), n) != m.sequences.end())
                 fail(item->where(), fmt::format("{} sequences at once twice", n));
             m.sequences.push_back(n);

@@ -37,7 +37,8 @@ std::string parameters_text(uint64_t n) {
 }
 
 std::string heading(const BenchReport &r, std::string_view version) {
-    std::string out = fmt::format("keel {}\n", version);
+    std::string out =
+        fmt::format("keel {}{}\n", version, r.commit.empty() ? "" : fmt::format(" ({})", r.commit));
     out += fmt::format("machine: {}, {} processor{}, {}\n", r.cpu.empty() ? "unknown processor" : r.cpu,
                        r.threads, r.threads == 1 ? "" : "s",
                        r.memory_bytes == 0 ? "unknown memory" : format_bytes(r.memory_bytes));
@@ -146,7 +147,7 @@ std::string bench_table(const BenchReport &report, std::string_view version) {
     if (!report.prefill.empty()) out.append(1, '\n').append(prefill_table(report));
     if (has_sequences(report, false)) out.append(1, '\n').append(decode_table(report));
     if (has_sequences(report, true)) out.append(1, '\n').append(batch_table(report));
-    return out.append(1, '\n').append(probe_text(report));
+    return out.append(ops_tables(report)).append(1, '\n').append(probe_text(report));
 }
 
 Json bench_json(const BenchReport &r, std::string_view version) {
@@ -174,6 +175,7 @@ Json bench_json(const BenchReport &r, std::string_view version) {
              {"waits_per_token", d.waits / static_cast<double>(d.sequences)}});
     }
     return {{"version", version},
+            {"commit", r.commit.empty() ? Json(nullptr) : Json(r.commit)},
             {"machine", {{"cpu", r.cpu}, {"processors", r.threads}, {"memory_bytes", r.memory_bytes}}},
             {"backend",
              {{"plugin", r.backend},
@@ -198,7 +200,8 @@ Json bench_json(const BenchReport &r, std::string_view version) {
             {"repeat", r.repeat},
             {"probe", probe_json(r)},
             {"prefill", std::move(prefill)},
-            {"decode", std::move(decode)}};
+            {"decode", std::move(decode)},
+            {"ops", ops_json(r)}};
 }
 
 } // namespace keel

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
 #include "eval/ab/yaml_reader.hpp"
+#include "pipeline/pipeline.hpp"
 #include "platform/paths.hpp"
 
 #include <algorithm>
@@ -367,7 +368,7 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
     read_seeds(root, c);
     if (const YamlEntry *entry = root.find("batch"))
         c.batch = static_cast<uint32_t>(
-            integer(entry->value, "documents at once for 'batch'", 1, AbConfig::most_batch));
+            integer(entry->value, "documents at once for 'batch'", 1, Pipeline::most_batch));
     read_statistics(root, c);
     read_contrasts(root, c);
     read_output(root, name, c);

@@ -97,7 +97,6 @@ struct AbConfig {
     int64_t maps = 2; // items of each task of which keep maps, cache timelines and curves are recorded
 
     static constexpr size_t most_arms = 100, most_budgets = 50, most_tasks = 50, most_seeds = 100;
-    static constexpr uint32_t most_batch = 256;
 };
 
 // Throws Error(input) "FILE:LINE:COLUMN: ..." for whatever is not as docs/ab.md says; unknown keys among it.
