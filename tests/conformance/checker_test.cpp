@@ -72,6 +72,11 @@ TEST_CASE("an ignored feature, length or block table is found") {
     CHECK(run_op(Fault::ignores_block_table, KEEL_OP_KV_APPEND).failures > 0);
 }
 
+TEST_CASE("a call that must be refused and is not is found") {
+    CHECK_THAT(first_message(run_op(Fault::casts_any_type, KEEL_OP_CAST)),
+               Catch::Contains("must be refused"));
+}
+
 TEST_CASE("a plan that settles what its calls may change is found") {
     CHECK(run_op(Fault::settles_rows, KEEL_OP_SCALE).failures > 0);
 }

@@ -182,6 +182,11 @@ keel_status KEEL_CALL cast(keel_ctx *ctx, const keel_move_args *a) {
     return status;
 }
 
+keel_status KEEL_CALL cast_any(keel_ctx *ctx, const keel_move_args *a) {
+    const keel_status status = real().cast(ctx, a);
+    return status == KEEL_E_UNSUPPORTED && a->features == 0 ? KEEL_OK : status;
+}
+
 keel_status KEEL_CALL argmax_rows(keel_ctx *ctx, const keel_rows_args *a) {
     const keel_status status = real().argmax_rows(ctx, a);
     if (status != KEEL_OK || !is_plain_matrix(a->x)) return status;
@@ -273,6 +278,9 @@ keel_backend table_with(Fault fault) {
         break;
     case Fault::ignores_scales:
         t.cast = cast;
+        break;
+    case Fault::casts_any_type:
+        t.cast = cast_any;
         break;
     case Fault::accepts_any_ticket:
         t.wait = wait;

@@ -18,6 +18,7 @@ enum class Fault {
     reads_beyond_length, // attention: slots of the block beyond a head's length are attended to
     ignores_block_table, // kv_append: takes block h for head h
     ignores_scales,      // cast: of a block type, the last block's scale is that of the first
+    casts_any_type,      // cast: what the header does not name is done all the same
     accepts_any_ticket,
     writes_whole_out_struct, // ctx_info: of an older peer
     leaks_buffers,

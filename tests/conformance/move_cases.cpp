@@ -10,6 +10,7 @@ namespace {
 
 constexpr keel_dtype floats[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16};
 constexpr keel_dtype blocks[] = {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
+constexpr keel_dtype k_types[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}; // of weights only
 constexpr keel_dtype all_types[] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16,
                                     KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0, KEEL_DTYPE_I32};
 
@@ -43,6 +44,24 @@ void move_case(Suite &suite, Tensor &&x, Tensor &&out_tensor, double bound, bool
         return stage.run(op, a);
     };
     suite.check(std::move(c));
+}
+
+// A cast that the header does not name.
+void no_cast(Suite &suite, keel_dtype from, keel_dtype to) {
+    if (!suite.next()) return;
+    Case c;
+    Tensor x = filled(suite.rng(), from, {3, 512}, {});
+    Tensor out_tensor = blank(to, {3, 512});
+    c.name = fmt::format("x={} out={}", shape_text(x), shape_text(out_tensor));
+    const int x_at = c.scene.add(std::move(x)), out = c.scene.add(std::move(out_tensor));
+    c.call = [=](Stage &stage) {
+        keel_move_args a = {};
+        a.h = KEEL_HEADER(keel_move_args);
+        a.x = stage.tensor(x_at);
+        a.out = stage.tensor(out);
+        return stage.run(KEEL_OP_CAST, a);
+    };
+    suite.check_refused(std::move(c));
 }
 
 void softmax_cases(Suite &suite) {
@@ -116,6 +135,21 @@ void cast_cases(Suite &suite) {
         }
         move_case(suite, hard_for_blocks(rng, 16), blank(block, {16, 96}), 0, false, {},
                   "values that blocks cannot hold");
+    }
+    for (const keel_dtype k : k_types) {
+        no_cast(suite, k, k);
+        for (const keel_dtype other : all_types) {
+            no_cast(suite, k, other);
+            no_cast(suite, other, k);
+        }
+    }
+    for (const keel_dtype block : blocks) {
+        for (const keel_dtype other : blocks)
+            no_cast(suite, block, other);
+        for (const keel_dtype half : {floats[1], floats[2]}) {
+            no_cast(suite, block, half);
+            no_cast(suite, half, block);
+        }
     }
 }
 

@@ -128,11 +128,24 @@ void Suite::check_unknown_feature(const Case &c, uint64_t bit) {
                          bit, status));
     if (stage.planned_unknown())
         fail(fmt::format("{}: op_plan accepts the unknown feature bit {:#x}", c.name, bit));
+    check_untouched(c, stage, "refused an unknown feature, and yet wrote to a tensor");
+}
+
+void Suite::check_refused(Case &&c) {
+    c.name = fmt::format("{} case {} seed {}: {}", op_name(op_), number_, options_.seed, c.name);
+    ++report_.cases;
+    Stage stage(subject_, c.scene, {});
+    const keel_status status = c.call(stage);
+    subject_.finish();
+    if (status != KEEL_E_UNSUPPORTED && status != KEEL_E_INVALID_ARG)
+        fail(fmt::format("{}: must be refused, gives status {}", c.name, status));
+    check_untouched(c, stage, "must be refused, and yet written to a tensor");
+}
+
+void Suite::check_untouched(const Case &c, Stage &stage, const char *what) {
     for (size_t i = 0; i < c.scene.tensors.size(); ++i) {
-        if (stage.read(static_cast<int>(i)) != c.scene.tensors[i].image) {
-            fail(c.name + ": refused an unknown feature, and yet wrote to a tensor");
-            return;
-        }
+        if (stage.read(static_cast<int>(i)) == c.scene.tensors[i].image) continue;
+        return fail(c.name + ": " + what);
     }
 }
 

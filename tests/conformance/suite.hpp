@@ -68,6 +68,8 @@ class Suite {
     std::vector<keel_dtype> activations() const;
 
     void check(Case &&c);
+    // A call that the ops' headers rule out: the plan or the call must refuse it, and nothing be written.
+    void check_refused(Case &&c);
     void fail(const std::string &message);
     const Report &report() const { return report_; }
 
@@ -75,6 +77,7 @@ class Suite {
     void check_in(const Case &c, Manner manner);
     // A feature bit that no backend knows must be refused, by the plan and by the call, and nothing be written.
     void check_unknown_feature(const Case &c, uint64_t bit);
+    void check_untouched(const Case &c, Stage &stage, const char *what);
     void compare(const Case &c, const Output &out, const std::vector<uint8_t> &got,
                  const std::vector<uint8_t> &want, const std::vector<double> &sums, bool fast);
     std::vector<double> term_sums(const Case &c, const Output &out);
