@@ -12,7 +12,7 @@ constexpr int64_t kChunkTiles = kChunkSlots / kTileSlots;
 // A chunk of slots as it lies in the scratch.
 struct Chunk {
     int64_t first, n;
-    bool few;                   // rows have the task, so that keys stay rows
+    bool few;                   // rows has the job, so that keys stay rows
     bool hidden[kChunkTiles];   // from all rows of the task
     int8_t finite[kChunkTiles]; // are its values? -1: not yet asked
 };
@@ -21,8 +21,10 @@ int64_t rounded_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
 
-bool is_few(const AttentionJob &job, const AttentionTask &task) {
-    return task.rows <= job.bf16->few_rows;
+// Which way products go is decided by the rows of the job, not of a task: how many the last task has depends on the number of workers, and
+// each way rounds its sums otherwise.
+bool is_few(const AttentionJob &job) {
+    return job.rows() <= job.bf16->few_rows;
 }
 
 Ahead behind(const Ahead &ahead, int64_t rows) {
@@ -155,7 +157,7 @@ void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
 
 // Queries of a task to w.q16.
 void pack_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
-    const auto pack = is_few(job, task) ? job.bf16->pack_few : job.bf16->pack_rows;
+    const auto pack = is_few(job) ? job.bf16->pack_few : job.bf16->pack_rows;
     const int64_t dim = job.head_dim();
     for (int64_t r = 0; r < task.rows; r += kTileRows) {
         const int64_t rows = task.rows - r < kTileRows ? task.rows - r : kTileRows;
@@ -173,18 +175,17 @@ const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtyp
     return bf16->load_keys[keys] != nullptr && bf16->load_values[values] != nullptr ? bf16 : nullptr;
 }
 
-bool takes_bf16(const AttentionJob &job, const AttentionTask &task) {
-    return job.ranges == nullptr && job.bf16 != nullptr && task.rows >= job.bf16->least_rows;
+bool takes_bf16(const AttentionJob &job) {
+    return job.ranges == nullptr && job.bf16 != nullptr && job.rows() >= job.bf16->least_rows;
 }
 
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const int64_t step = job.bf16->rows_at_once, depth = bf16_padded(job.head_dim());
     // Few rows go by each tile while it is in the first cache.
-    const int64_t length = task.rows > step && w.kept == nullptr ? job.layout.chunk : kTileSlots;
+    const int64_t length = job.rows() > step && w.kept == nullptr ? job.layout.chunk : kTileSlots;
     pack_queries(job, w, task);
     for (int64_t first = task.begin; first < task.end; first += length) {
-        Chunk chunk = {
-            first, task.end - first < length ? task.end - first : length, is_few(job, task), {}, {}};
+        Chunk chunk = {first, task.end - first < length ? task.end - first : length, is_few(job), {}, {}};
         load_chunk(job, w, task, chunk);
         for (int64_t r = 0; r < task.rows; r += step) {
             AttentionTask some = task;

@@ -172,8 +172,8 @@ void load_queries(const AttentionJob &job, const AttentionScratch &w, const Atte
                   int64_t first, int64_t rows);
 // True if no row of the task can see any of the slots because of the model's window: keys too far back.
 bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t first, int64_t n);
-// A task with products in bf16, and whether it takes them (attention_bf16.cpp).
-bool takes_bf16(const AttentionJob &job, const AttentionTask &task);
+// A task with products in bf16, and whether a job's tasks take them: all or none (attention_bf16.cpp).
+bool takes_bf16(const AttentionJob &job);
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 
 // s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head, capped.

@@ -246,7 +246,7 @@ void run_task(const AttentionJob &job, const AttentionScratch &w, const Attentio
     for (int64_t r = 0; r < task.rows; ++r)
         w.max[r] = kNone, w.sum[r] = 0;
     memset(w.acc, 0, static_cast<size_t>(task.rows * stride) * 4);
-    if (takes_bf16(job, task))
+    if (takes_bf16(job))
         walk_bf16(job, w, task);
     else
         walk_f32(job, w, task);

@@ -16,29 +16,45 @@ const Library &cpu_library() {
     return library;
 }
 
+// A plugin, and an `isa` that it runs on this machine.
+struct Variant {
+    const Library *library;
+    std::string isa;       // what params.isa says
+    std::string word, f32; // what the kernels call themselves, and those with products in f32
+    bool emulated = false;
+
+    bool rounds() const {
+        return isa == "avx512bf16" || isa == "amx";
+    }                                           // products in bf16, where compute is fast
+    bool is_f32() const { return word == f32; } // no other set's attention
+};
+
 // The set whose f32 attention a set has: one form on ARM64 and one with AVX-512, since nothing is multiplied by bytes.
 std::string attention_of(const std::string &isa) {
     if (isa == "dotprod" || isa == "fp16" || isa == "i8mm") return "neon";
     return isa == "vnni" || isa == "avx512bf16" || isa == "amx" ? "avx512" : isa;
 }
 
-// Has a set products in bf16, where compute is fast?
-bool rounds(const std::string &isa) {
-    return isa == "avx512bf16" || isa == "amx";
-}
-
-// The instruction sets of this machine.
-std::vector<std::string> isas() {
-    std::vector<std::string> all;
-    for (const char *isa : test::isa_names) {
-        if (!test::is_isa_wanted(isa)) continue;
-        try {
-            Side side(cpu_library(), {{"isa", isa}});
-            all.emplace_back(isa);
-        } catch (const Unusable &) { // not on this machine
+// The instruction sets of this machine, and AMX emulated: what walks over pairs of tiles is in no other set.
+const std::vector<Variant> &variants() {
+    static const std::vector<Variant> found = [] {
+        std::vector<Variant> all;
+        const auto add = [&](const Library &library, const std::string &isa, const std::string &suffix) {
+            try {
+                Side side(library, {{"isa", isa}});
+                all.push_back({&library, isa, isa + suffix, attention_of(isa) + suffix, !suffix.empty()});
+            } catch (const Unusable &) { // not on this machine
+            }
+        };
+        for (const char *isa : test::isa_names)
+            if (test::is_isa_wanted(isa)) add(cpu_library(), isa, "");
+        if (!std::string(KEEL_CPU_EMULATED).empty()) {
+            static const Library emulated{std::string(KEEL_CPU_EMULATED)};
+            add(emulated, "amx", "-emulated");
         }
-    }
-    return all;
+        return all;
+    }();
+    return found;
 }
 
 // One call of attention and the places of what it works on.
@@ -114,10 +130,10 @@ void compare_with_reference(const Call &call) {
     Side oracle(reference, {}, 1);
     Stage want(oracle, call.scene, {});
     REQUIRE(call.run(want) == KEEL_OK);
-    for (const std::string &isa : isas()) {
-        if (attention_of(isa) != isa && !rounds(isa)) continue;
-        INFO(isa);
-        Side side(cpu_library(), {{"isa", isa}});
+    for (const Variant &v : variants()) {
+        if (!v.is_f32() && !v.rounds()) continue;
+        INFO(v.word);
+        Side side(*v.library, {{"isa", v.isa}});
         Stage got(side, call.scene, {.planned = true});
         REQUIRE(call.run(got) == KEEL_OK);
         const double bound = got.kernel().find(" fast") != std::string::npos ? 8e-3 : 1e-5;
@@ -198,20 +214,50 @@ TEST_CASE("parts that a model's window hides count nothing") {
     }
 }
 
+namespace {
+
+// The same call by each number of workers, which must write the same bytes.
+void compare_threads(const Library &library, const Params &params, const Call &call) {
+    std::vector<std::vector<uint8_t>> first;
+    for (const uint32_t threads : {1U, 2U, 5U, 8U}) {
+        INFO(threads << " threads");
+        Params all = params;
+        all["threads"] = std::to_string(threads);
+        Side side(library, all, threads);
+        Stage stage(side, call.scene, {});
+        REQUIRE(call.run(stage) == KEEL_OK);
+        std::vector<std::vector<uint8_t>> images;
+        for (const int place : {call.out, call.lse, call.scores})
+            images.push_back(stage.read(place));
+        if (first.empty()) first = images;
+        CHECK(images == first);
+    }
+}
+
+} // namespace
+
 TEST_CASE("the result does not depend on the number of threads, to the bit") {
     for (const int64_t m : {1, 3, 70, 400}) { // the last in wide tiles of rows
-        const Call call(cache_of({2100, 900}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), m, 4);
-        std::vector<std::vector<uint8_t>> first;
-        for (const uint32_t threads : {1U, 2U, 5U}) {
-            Side side(cpu_library(), {{"threads", std::to_string(threads)}}, threads);
-            Stage stage(side, call.scene, {});
-            REQUIRE(call.run(stage) == KEEL_OK);
-            std::vector<std::vector<uint8_t>> images;
-            for (const int place : {call.out, call.lse, call.scores})
-                images.push_back(stage.read(place));
-            if (first.empty()) first = images;
-            CHECK(images == first);
+        INFO(m << " queries");
+        compare_threads(cpu_library(), {},
+                        {cache_of({2100, 900}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), m, 4});
+    }
+}
+
+TEST_CASE("few rows that the number of threads leaves to a last task take the way of the others") {
+    for (const Variant &v : variants()) {
+        if (!v.rounds()) continue;
+        INFO(v.word);
+        // one, two and eight rows beyond a tile: fewer than are rounded, than keys are turned for, than take tiles of slots in pairs
+        for (const int64_t m : {97, 98, 104}) {
+            INFO(m << " queries");
+            CacheShape shape = cache_of(std::vector<int32_t>(32, 150), 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16);
+            shape.head_dim = shape.v_head_dim = 32;
+            compare_threads(*v.library, {{"isa", v.isa}}, {shape, m, 1});
         }
+        CacheShape shape = cache_of({640, 450}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0);
+        shape.head_dim = shape.v_head_dim = 32;
+        compare_threads(*v.library, {{"isa", v.isa}}, {shape, 389, 4});
     }
 }
 
@@ -249,11 +295,11 @@ TEST_CASE("a block table that leads out of the arena is refused before anything 
 }
 
 TEST_CASE("a plan names the way that attention takes, the dtypes and the instruction set") {
-    for (const std::string &isa : isas()) {
+    for (const Variant &v : variants()) {
         for (const std::string compute : {"exact", "fast"}) {
-            const bool rounded = rounds(isa) && compute == "fast";
-            const std::string kernels = rounded ? isa + " fast" : attention_of(isa);
-            Side side(cpu_library(), {{"isa", isa}, {"compute", compute}});
+            const bool rounded = v.rounds() && compute == "fast";
+            const std::string kernels = rounded ? v.word + " fast" : v.f32;
+            Side side(*v.library, {{"isa", v.isa}, {"compute", compute}});
             const Call one(cache_of({80}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0), 1, 8);
             Stage decode(side, one.scene, {.planned = true});
             REQUIRE(one.run(decode) == KEEL_OK);
@@ -265,7 +311,7 @@ TEST_CASE("a plan names the way that attention takes, the dtypes and the instruc
             const Call wide(cache_of({80}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F16), 1, 4); // f32 is not rounded
             Stage exact(side, wide.scene, {.planned = true});
             REQUIRE(wide.run(exact) == KEEL_OK);
-            CHECK(exact.kernel() == "attention decode f32/f16 " + attention_of(isa));
+            CHECK(exact.kernel() == "attention decode f32/f16 " + v.f32);
         }
     }
 }

@@ -38,10 +38,11 @@ struct Bf16Walk {
 constexpr int64_t bf16_walk_tiles = 2;
 
 struct Bf16AttentionKernels {
-    const char *isa;      // word compiled into the file that the kernels come from
-    int64_t least_rows;   // fewer query rows in a task: multiplied in f32, which reads the cache but once too
-    int64_t few_rows;     // up to so many take dots_few; 0: it is NULL
-    int64_t x_rows;       // rows of a block of x
+    const char *isa; // word compiled into the file that the kernels come from
+    int64_t
+        least_rows;   // fewer query rows of a KV head: multiplied in f32, which reads the cache but once too
+    int64_t few_rows; // up to so many of a KV head take dots_few; 0: it is NULL
+    int64_t x_rows;   // rows of a block of x
     int64_t rows_at_once; // a multiple of it: logits and sums of so many rows stay in the first cache
 
     // `rows` rows of n elements to x; zeros behind n.
