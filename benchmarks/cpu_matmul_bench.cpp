@@ -18,6 +18,8 @@ using namespace keel::bench;
 
 int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a machine that is busy
 
+const char *prefetch = "auto"; // --prefetch=auto|on|off
+
 uint64_t memory_to_walk =
     192u << 20; // beyond any cache; --walk-mib=N: a little of it shows what the kernel does near its data
 
@@ -44,12 +46,13 @@ struct Setup {
     keel_plan_info info{};
 
     Setup(const Shape &s, keel_dtype dtype, int64_t m, const char *isa) {
-        keel_param words[3] = {};
+        keel_param words[4] = {};
         words[0] = {KEEL_HEADER(keel_param), "threads", KEEL_PARAM_INT, 0, threads, 0, nullptr};
         words[1] = {KEEL_HEADER(keel_param), "isa", KEEL_PARAM_CHOICE, 0, 0, 0, isa};
         words[2] = {KEEL_HEADER(keel_param), "compute", KEEL_PARAM_CHOICE, 1, 0, 0, "fast"};
-        const keel_param *params[] = {&words[0], &words[1], &words[2]};
-        const keel_ctx_desc desc = {KEEL_HEADER(keel_ctx_desc), 0, 3, params};
+        words[3] = {KEEL_HEADER(keel_param), "prefetch", KEEL_PARAM_CHOICE, 0, 0, 0, prefetch};
+        const keel_param *params[] = {&words[0], &words[1], &words[2], &words[3]};
+        const keel_ctx_desc desc = {KEEL_HEADER(keel_ctx_desc), 0, 4, params};
         check(backend().ctx_create(host(), &desc, &ctx), "ctx_create");
         x = buffer(m * s.k * 4, tx, m, s.k);
         out = buffer(m * s.n * 4, tout, m, s.n);
@@ -179,6 +182,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; ++i) {
         if (std::strncmp(argv[i], "--threads=", 10) == 0)
             threads = std::atoi(argv[i] + 10);
+        else if (std::strncmp(argv[i], "--prefetch=", 11) == 0)
+            prefetch = argv[i] + 11;
         else if (std::strncmp(argv[i], "--walk-mib=", 11) == 0)
             memory_to_walk = static_cast<uint64_t>(std::atoi(argv[i] + 11)) << 20;
         else

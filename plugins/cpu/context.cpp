@@ -91,7 +91,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     p = param(desc, "compute");
     const bool fast = p == nullptr || keel_same(p->s, "fast");
     p = param(desc, "prefetch");
-    // K types take so many instructions a byte that the processor's own prefetching falls behind anywhere.
+    // K types, and rows that eight rows of x share, take so many instructions a byte that the processor's own prefetching falls behind
+    // anywhere.
     const bool own_choice = p == nullptr || keel_same(p->s, "auto");
     const bool prefetch = own_choice ? cpu_features().prefetch_gains : keel_same(p->s, "on");
 
@@ -108,7 +109,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->isa = isa;
     ctx->fast = fast;
     ctx->prefetch = prefetch;
-    ctx->prefetch_k = prefetch || own_choice;
+    ctx->prefetch_heavy = prefetch || own_choice;
     ctx->copy = copy;
     ctx->linear = linear_kernels(isa);
     ctx->attention = attention_kernels(isa);
@@ -129,9 +130,9 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s, prefetch %s",
              ctx->bf16 != nullptr ? ctx->bf16->isa : ctx->linear->isa, ctx->threads,
              ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact",
-             ctx->prefetch     ? "on"
-             : ctx->prefetch_k ? "of K-quants"
-                               : "off");
+             ctx->prefetch         ? "on"
+             : ctx->prefetch_heavy ? "of K-quants"
+                                   : "off");
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;

@@ -147,7 +147,7 @@ static void matmul(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n
     do { // once even if there are no columns: bias and zeros are due
         const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
-            pack_panel(t.w, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
+            pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
         const Depth d = {n0, n1, (k + 31) / 32, k0 == 0, k0 + k >= cols, panels};
         const uint16_t *next_x = first_x + (d.last ? 0 : (k0 + k) * x_rows);
         multiply_depth(t, d, first_x + k0 * x_rows, next_x, x_stride, m0, m1, sums);

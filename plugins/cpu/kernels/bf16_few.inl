@@ -38,8 +38,15 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step,
         }
     };
     const int64_t whole = t.w.cols / 32 * 32, left = t.w.cols - whole;
-    for (int64_t k = 0; k < whole; k += 32, x += x_step)
+    for (int64_t k = 0; k < whole; k += 32, x += x_step) {
+        if (t.prefetch_rows && m0 == 0) { // later rows of x find these rows of W near
+            const int64_t ahead = ahead_in_rows<N>(2 * k, 2 * t.w.cols);
+            KEEL_WHOLE
+            for (int j = 0; j < N; ++j)
+                prefetch(w[j] + ahead);
+        }
         add_products(w, 2 * k);
+    }
     if (left != 0) {
         uint8_t rest[N][64] = {};
         const uint8_t *rows[N];

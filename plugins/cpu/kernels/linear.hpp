@@ -98,6 +98,7 @@ struct MatmulTask {
     const float *bias;  // [n] or NULL
     bool accumulate;    // out += rather than out =
     bool prefetch;      // ask for weights ahead of reading them
+    bool prefetch_rows; // the same where kernels read several rows of a row-major weight together
     bool pass_caches;   // out is larger than what caches keep until somebody reads it
 };
 

@@ -215,8 +215,7 @@ KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool sec
         if (i == 1 && !second) return;
         float values[R];
         store(values, of_rows[i]);
-        uint8_t *out = reinterpret_cast<uint8_t *>(t.out) + (m + i) * t.out_stride;
-        finish_group(values, bias, t.accumulate, reinterpret_cast<float *>(out) + row, count);
+        finish_group(values, bias, t.accumulate, out_at(t, m + i, row), count);
     }
 }
 

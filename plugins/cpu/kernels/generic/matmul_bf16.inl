@@ -33,7 +33,7 @@ static void matmul_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int6
     do { // once even if there are no columns: bias and zeros are due
         const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
-            pack_panel(t.w, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
+            pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
         const Slab slab = {x + k0 * x_rows, (cols + 31) / 32 * 32 * x_rows, (k + 31) / 32, k0 == 0};
         multiply_block(t, slab, n0, n1, m0, m1, panels);
         k0 += k;

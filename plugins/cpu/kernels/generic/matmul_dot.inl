@@ -107,7 +107,8 @@ constexpr int rows_together = W == 16 && M > 4 ? 3 : 1;
 
 // y[M][N] of N rows of W: whole vectors of one chain each.
 template <WeightType T, int M, int N, class X>
-KEEL_SIMD void dot_block(const uint8_t *const *w, const X *const *x, int64_t k, float (*y)[N]) {
+KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *const *x, int64_t k,
+                         float (*y)[N]) {
     constexpr int64_t size = element_bytes<T>;
     F sum[M][N];
     KEEL_UNROLL
@@ -118,6 +119,12 @@ KEEL_SIMD void dot_block(const uint8_t *const *w, const X *const *x, int64_t k, 
     int64_t i = 0;
     for (; i + W <= k; i += W) {
         F v[N];
+        if (t.prefetch_rows && i * size % 64 == 0) {
+            const int64_t ahead = ahead_in_rows<N>(i * size, k * size);
+            KEEL_UNROLL
+            for (int n = 0; n < N; ++n)
+                prefetch(w[n] + ahead);
+        }
         KEEL_UNROLL
         for (int n = 0; n < N; ++n)
             v[n] = load_weights<T>(w[n] + i * size);
@@ -146,7 +153,7 @@ KEEL_SIMD const X *row_of_x(const MatmulTask &t, int64_t m) {
     if constexpr (sizeof(X) == 2)
         return t.half.data + m * t.half.stride;
     else
-        return reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + m * t.x_stride);
+        return x_at(t, m);
 }
 
 // Rows n0..n1-1 times x's rows m0..m0+M-1.
@@ -156,7 +163,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     float *out[M], scale[M];
     for (int m = 0; m < M; ++m) {
         x[m] = row_of_x<X>(t, m0 + m);
-        out[m] = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride);
+        out[m] = out_at(t, m0 + m, 0);
         scale[m] = sizeof(X) == 2 ? t.half.scale[m0 + m] : 1.0f;
     }
     // y[0..count): of rows of W from n on
@@ -174,7 +181,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
             float y[M][N];
             for (int i = 0; i < N; ++i)
                 w[i] = row_of(t.w, n + i);
-            dot_block<T, M, N>(w, x, t.w.cols, y);
+            dot_block<T, M, N>(t, w, x, t.w.cols, y);
             for (int m = 0; m < M; ++m)
                 finish(m, n, y[m], N);
         }

@@ -53,7 +53,7 @@ KEEL_SIMD uint16x8_t load_rest(const uint8_t *p, int64_t n) {
 }
 
 template <WeightType T, int M>
-static void half_row(const uint8_t *w, const uint16_t *const *x, int64_t k, float *y) {
+static void half_row(const MatmulTask &t, const uint8_t *w, const uint16_t *const *x, int64_t k, float *y) {
     constexpr int chains = M == 1 ? 4 : 2;
     float32x4_t sum[M][chains];
     KEEL_UNROLL
@@ -62,13 +62,15 @@ static void half_row(const uint8_t *w, const uint16_t *const *x, int64_t k, floa
     for (int c = 0; c < chains; ++c)
         sum[m][c] = vdupq_n_f32(0);
     int64_t i = 0;
-    for (; i + 8 * chains <= k; i += 8 * chains)
+    for (; i + 8 * chains <= k; i += 8 * chains) {
+        if (2 * i % 64 == 0) prefetch_ahead(t, w + 2 * i, 64);
         KEEL_UNROLL
-    for (int c = 0; c < chains; ++c) {
-        const uint16x8_t v = vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i) + 8 * c);
-        KEEL_UNROLL
-        for (int m = 0; m < M; ++m)
-            sum[m][c] = add_half<T>(sum[m][c], v, vld1q_u16(x[m] + i + 8 * c));
+        for (int c = 0; c < chains; ++c) {
+            const uint16x8_t v = vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i) + 8 * c);
+            KEEL_UNROLL
+            for (int m = 0; m < M; ++m)
+                sum[m][c] = add_half<T>(sum[m][c], v, vld1q_u16(x[m] + i + 8 * c));
+        }
     }
     for (; i < k; i += 8) {
         const uint16x8_t v = k - i >= 8 ? vld1q_u16(reinterpret_cast<const uint16_t *>(w + 2 * i))
@@ -91,16 +93,18 @@ static void half_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     const uint16_t *x[M];
     for (int m = 0; m < M; ++m)
         x[m] = t.half.data + (m0 + m) * t.half.stride;
-    for (int64_t n = n0; n < n1; ++n) {
-        float y[M];
-        half_row<T, M>(row_of(t.w, n), x, t.w.cols, y);
-        for (int m = 0; m < M; ++m) {
-            y[m] *= t.half.scale[m0 + m];
-            float *out =
-                reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride);
-            finish_group(&y[m], t.bias != nullptr ? t.bias + n : nullptr, t.accumulate, out + n, 1);
+    // Rows that alternate between sources source by source, as dot_rows takes them: each source is one stream.
+    const int64_t sources = t.w.alternate != 0 ? t.w.n_sources : 1;
+    for (int64_t source = 0; source < sources; ++source)
+        for (int64_t n = n0 + source; n < n1; n += sources) {
+            float y[M];
+            half_row<T, M>(t, row_of(t.w, n), x, t.w.cols, y);
+            for (int m = 0; m < M; ++m) {
+                y[m] *= t.half.scale[m0 + m];
+                finish_group(&y[m], t.bias != nullptr ? t.bias + n : nullptr, t.accumulate,
+                             out_at(t, m0 + m, n), 1);
+            }
         }
-    }
 }
 
 template <WeightType T>
@@ -204,10 +208,8 @@ static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0,
         KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             vst1_f32(values + 2 * r, m % 2 == 0 ? vget_low_f32(s[r]) : vget_high_f32(s[r]));
-        float *out =
-            reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + n;
         finish_group(values, k0 == 0 && t.bias != nullptr ? t.bias + n : nullptr, t.accumulate || k0 != 0,
-                     out, count);
+                     out_at(t, m0 + m, n), count);
     }
 }
 

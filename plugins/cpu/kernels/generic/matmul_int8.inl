@@ -1,15 +1,8 @@
 // Products of interleaved q8_0 and q4_0 weights with activations rounded to 8 bits. A lane is a row of W, so nothing is summed
 // across lanes; four columns are multiplied at a time. One group of R rows is one contiguous stream.
+#include "matmul_task.inl"
+
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
-
-constexpr int64_t prefetch_bytes = 2048; // 1024: f16 decodes 6% slower; 4096: q4_0 a fifth
-
-// Asks for `bytes` of a stream of which p is read now.
-KEEL_SIMD void prefetch_ahead(const MatmulTask &t, const uint8_t *p, int64_t bytes) {
-    if (!t.prefetch) return;
-    for (int64_t line = 0; line < bytes; line += 64)
-        prefetch(p + prefetch_bytes + line);
-}
 
 // Adds a group's finished sums to `count` outputs.
 KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
@@ -152,9 +145,8 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
     for (int m = 0; m < M; ++m) {
         float values[R];
         group_store(values, sums[m]);
-        float *out =
-            reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + row;
-        finish_group(values, t.bias != nullptr ? t.bias + row : nullptr, t.accumulate, out, count);
+        finish_group(values, t.bias != nullptr ? t.bias + row : nullptr, t.accumulate,
+                     out_at(t, m0 + m, row), count);
     }
 }
 

@@ -124,9 +124,8 @@ static void k_group(const MatmulTask &t, int64_t g, int64_t m0) {
     for (int m = 0; m < M; ++m) {
         float values[R];
         group_store(values, sums[m]);
-        float *out =
-            reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + row;
-        finish_group(values, t.bias != nullptr ? t.bias + row : nullptr, t.accumulate, out, count);
+        finish_group(values, t.bias != nullptr ? t.bias + row : nullptr, t.accumulate,
+                     out_at(t, m0 + m, row), count);
     }
 }
 

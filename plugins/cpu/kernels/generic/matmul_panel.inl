@@ -20,10 +20,8 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
     const bool whole = count == panel_rows, plain = k0 == 0 && !t.accumulate && t.bias == nullptr;
     KEEL_UNROLL
     for (int m = 0; m < M; ++m) {
-        x[m] =
-            reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(t.x) + (m0 + m) * t.x_stride) +
-            k0;
-        out[m] = reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + (m0 + m) * t.out_stride) + n0;
+        x[m] = x_at(t, m0 + m) + k0;
+        out[m] = out_at(t, m0 + m, n0);
         KEEL_UNROLL
         for (int v = 0; v < panel_vectors; ++v)
             sum[m][v] = zero();

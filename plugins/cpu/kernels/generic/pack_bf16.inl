@@ -1,5 +1,6 @@
 // Rounding x and unpacking W for products of bf16. The including file has depth: columns unpacked at a time, whole blocks of the K types.
 #include "../bf16.hpp"
+#include "matmul_task.inl"
 #include "pack_k.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -37,12 +38,12 @@ static void pack_rows(const WeightView &w, int64_t n, int64_t count, int64_t k0,
 
 // The same of a group of interleaved rows.
 template <bool Q4>
-static void pack_group(const WeightView &w, int64_t g, int64_t k0, int64_t k, uint16_t *out) {
+static void pack_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, uint16_t *out) {
     static_assert(R == 16);
     constexpr int64_t data = (Q4 ? 16 : 32) * R, block = 2 * R + data;
-    const uint8_t *p = w.packed + g * w.group_bytes + k0 / 32 * block;
+    const uint8_t *p = t.w.packed + g * t.w.group_bytes + k0 / 32 * block;
     for (int64_t b = 0; b < k / 32; ++b, p += block, out += tile_elements) {
-        for (int64_t line = 0; line < block; line += 64)
+        for (int64_t line = 0; t.prefetch && line < block; line += 64)
             prefetch(p + 1024 + line);
         const F d = load_f16(reinterpret_cast<const uint16_t *>(p));
         for (int piece = 0; piece < (Q4 ? 4 : 8); ++piece) {
@@ -63,29 +64,26 @@ static void pack_group(const WeightView &w, int64_t g, int64_t k0, int64_t k, ui
     }
 }
 
-static void pack_panel(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k, uint16_t *out) {
-    switch (w.type) {
+// What lies row by row is read as 16 streams: nothing is asked for there.
+static void pack_panel(const MatmulTask &t, int64_t n, int64_t count, int64_t k0, int64_t k, uint16_t *out) {
+    switch (t.w.type) {
     case WeightType::f16:
-        return pack_rows<WeightType::f16>(w, n, count, k0, k, out);
+        return pack_rows<WeightType::f16>(t.w, n, count, k0, k, out);
     case WeightType::bf16:
-        return pack_rows<WeightType::bf16>(w, n, count, k0, k, out);
+        return pack_rows<WeightType::bf16>(t.w, n, count, k0, k, out);
     case WeightType::q8_0:
-        return pack_group<false>(w, n / R, k0, k, out);
+        return pack_group<false>(t, n / R, k0, k, out);
     case WeightType::q4_0:
-        return pack_group<true>(w, n / R, k0, k, out);
+        return pack_group<true>(t, n / R, k0, k, out);
     case WeightType::q4_k:
-        return pack_k_group<WeightType::q4_k>(w, n / R, k0, k, out);
+        return pack_k_group<WeightType::q4_k>(t, n / R, k0, k, out);
     case WeightType::q5_k:
-        return pack_k_group<WeightType::q5_k>(w, n / R, k0, k, out);
+        return pack_k_group<WeightType::q5_k>(t, n / R, k0, k, out);
     case WeightType::q6_k:
-        return pack_k_group<WeightType::q6_k>(w, n / R, k0, k, out);
+        return pack_k_group<WeightType::q6_k>(t, n / R, k0, k, out);
     default: // least_rows has no other
         return;
     }
-}
-
-KEEL_SIMD float *out_at(const MatmulTask &t, int64_t m, int64_t n) {
-    return reinterpret_cast<float *>(reinterpret_cast<uint8_t *>(t.out) + m * t.out_stride) + n;
 }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

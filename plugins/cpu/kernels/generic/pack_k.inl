@@ -26,12 +26,12 @@ KEEL_SIMD void pack_chunk(const uint8_t *upper_words, const uint8_t *nibbles, co
 
 // Columns k0..k0+k-1, whole blocks, of a group: a tile for each 32 of them.
 template <WeightType T>
-static void pack_k_group(const WeightView &w, int64_t g, int64_t k0, int64_t k, uint16_t *out) {
+static void pack_k_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, uint16_t *out) {
     constexpr int64_t upper_bytes = 4 * R * k_form(T).upper_words,
                       pair_bytes = 4 * R * k_form(T).pair_words();
-    const uint8_t *p = w.packed + g * w.group_bytes + k0 / k_columns * k_group_bytes<T>;
+    const uint8_t *p = t.w.packed + g * t.w.group_bytes + k0 / k_columns * k_group_bytes<T>;
     for (int64_t b = 0; b < k / k_columns; ++b, p += k_group_bytes<T>) {
-        for (int64_t line = 0; line < k_group_bytes<T>; line += 64)
+        for (int64_t line = 0; t.prefetch && line < k_group_bytes<T>; line += 64)
             prefetch(p + k_group_bytes<T> + line);
         KScales s;
         read_scales<T>(p, s);
