@@ -17,10 +17,6 @@ struct Chunk {
     int8_t finite[kChunkTiles]; // are its values? -1: not yet asked
 };
 
-int64_t rounded_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
-
 // Which way products go is decided by the rows of the job, not of a task: how many the last task has depends on the number of workers, and
 // each way rounds its sums otherwise.
 bool is_few(const AttentionJob &job) {
@@ -40,7 +36,7 @@ void load_keys(const AttentionJob &job, int64_t head, int64_t first, int64_t n, 
         job.bf16->load_keys[k.type](row, k.row_stride, rows, k.dim, to + offset * depth,
                                     behind(ahead, offset));
     });
-    memset(to + n * depth, 0, static_cast<size_t>((rounded_up(n, 16) - n) * depth) * 2);
+    memset(to + n * depth, 0, static_cast<size_t>((round_up(n, 16) - n) * depth) * 2);
 }
 
 void load_values(const AttentionJob &job, int64_t head, int64_t first, int64_t n, uint16_t *to,
@@ -74,7 +70,7 @@ void load_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
         chunk.hidden[tile] = out_of_window(job, task, first, n);
         if (chunk.hidden[tile]) continue;
         load_keys(job, task.head, first, n, w.k16, ahead_of(job, job.kv.k, task.head, next, n));
-        if (!chunk.few) job.bf16->turn_keys(w.k16, rounded_up(n, 16), job.head_dim(), keys_of(job, w, tile));
+        if (!chunk.few) job.bf16->turn_keys(w.k16, round_up(n, 16), job.head_dim(), keys_of(job, w, tile));
         if (job.out != nullptr)
             load_values(job, task.head, first, n, values_of(job, w, tile),
                         ahead_of(job, job.kv.v, task.head, next, n));
@@ -96,7 +92,7 @@ void walk_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
                int64_t tile, int64_t n, float *lanes) {
     const Bf16AttentionKernels &kernels = *job.bf16;
     const int64_t depth = bf16_padded(job.head_dim()), stride = padded(job.kv.v.dim),
-                  columns = rounded_up(n, 16), first = chunk.first + tile * kTileSlots;
+                  columns = round_up(n, 16), first = chunk.first + tile * kTileSlots;
     if (chunk.few)
         kernels.dots_few(w.q16, task.rows, w.k16, columns, job.head_dim(), w.s, kTileSlots);
     else

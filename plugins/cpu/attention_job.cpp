@@ -14,7 +14,7 @@ int64_t tiles_of(int64_t rows) {
 // Rows of a tile: as equal as can be, a multiple of the six that gemm takes at a time.
 int64_t tile_rows(int64_t rows) {
     const int64_t tiles = tiles_of(rows);
-    return tiles == 0 ? 0 : ceil_div(ceil_div(rows, tiles), 6) * 6;
+    return tiles == 0 ? 0 : round_up(ceil_div(rows, tiles), 6);
 }
 
 // The same in bf16 where slots are not cut into parts. Multiples of kTileRows, so that a row has the same neighbours in its block of
@@ -23,7 +23,7 @@ int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
     const int64_t fair = ceil_div(heads * rows, threads * kTasksEach), most = fair < kTileRows   ? kTileRows
                                                                               : fair < kWideRows ? fair
                                                                                                  : kWideRows;
-    return ceil_div(most, kTileRows) * kTileRows;
+    return round_up(most, kTileRows);
 }
 
 // Into how many parts a tile's slots are cut. Depends on the cache alone, so that results do not change with the number of workers.
@@ -40,7 +40,7 @@ void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_
         job.tasks()[job.n_tasks++] = {head, row, rows, 0, end, -1};
         return;
     }
-    const int64_t length = ceil_div(ceil_div(end, n), kTileSlots) * kTileSlots;
+    const int64_t length = round_up(ceil_div(end, n), kTileSlots);
     AttentionMerge merge = {head, row, rows, parts, 0};
     for (int64_t begin = 0; begin < end; begin += length, ++merge.parts)
         job.tasks()[job.n_tasks++] = {head,   row, rows, begin, begin + length < end ? begin + length : end,
@@ -159,26 +159,26 @@ AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_
     // splitting happens with few tiles only; a smaller m than planned may have them
     const int64_t parts = heads / sequences < kWantedTasks ? sequences * 2 * kWantedTasks : 0;
     const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
-    const auto round = [](int64_t n) { return (n + 15) / 16 * 16; };
+    const auto line = [](int64_t floats) { return round_up(floats, 16); }; // whole lines of the cache
     AttentionLayout l;
     static_assert(kTileRows >= bf16_walk_tiles * bf16_rows);
     const bool wide = bf16 && heads / sequences * tiles_of(rows) >= kWantedTasks;
     l.tile_rows = wide ? wide_rows(heads, rows, threads) : tile_rows(rows);
     l.most_rows = wide ? l.tile_rows : kTileRows;
     l.chunk = wide ? kChunkSlots : kTileSlots;
-    l.part_stride = round(2 * kTileRows + part_rows * value);
-    l.worker_stride = round(kTileRows * dim + dim * kTileSlots + kTileSlots * wide_dim +
-                            kTileRows * kTileSlots + l.most_rows * value + 2 * kTileSlots + 2 * l.most_rows) +
-                      round(((l.most_rows + kTileSlots + l.chunk) * bf16_padded(head_dim) + l.chunk * value +
-                             kTileRows * kTileSlots) /
-                            2);
+    l.part_stride = line(2 * kTileRows + part_rows * value);
+    l.worker_stride = line(kTileRows * dim + dim * kTileSlots + kTileSlots * wide_dim +
+                           kTileRows * kTileSlots + l.most_rows * value + 2 * kTileSlots + 2 * l.most_rows) +
+                      line(((l.most_rows + kTileSlots + l.chunk) * bf16_padded(head_dim) + l.chunk * value +
+                            kTileRows * kTileSlots) /
+                           2);
     l.tasks = 0;
-    l.merges = round((tiles + parts) * static_cast<int64_t>(sizeof(AttentionTask)) / 4);
-    l.parts = l.merges + round((tiles + 1) * static_cast<int64_t>(sizeof(AttentionMerge)) / 4);
+    l.merges = line((tiles + parts) * static_cast<int64_t>(sizeof(AttentionTask)) / 4);
+    l.parts = l.merges + line((tiles + 1) * static_cast<int64_t>(sizeof(AttentionMerge)) / 4);
     l.queries = l.parts + parts * l.part_stride;
     l.factors = l.queries + (with_scores ? heads * group * contributing * dim : 0);
-    l.kept = l.factors + round(with_scores ? heads * group * contributing * 2 : 0);
-    l.kept_tiles = round(ceil_div(kept_slots, kTileSlots) * group);
+    l.kept = l.factors + line(with_scores ? heads * group * contributing * 2 : 0);
+    l.kept_tiles = line(ceil_div(kept_slots, kTileSlots) * group);
     l.kept_stride = l.kept_tiles * kTileSlots;
     l.kept_max = l.kept + heads * l.kept_stride;
     l.workers = l.kept_max + heads * l.kept_tiles;

@@ -17,7 +17,7 @@ struct AttentionKernels;     // kernels/attention.hpp
 struct Bf16Kernels;          // kernels/bf16.hpp
 struct Bf16AttentionKernels; // kernels/attention_bf16.hpp
 
-// Whether 16-bit weights are copied out of the mapped file: weight_copy.cpp.
+// Whether 16-bit weights are copied out of the mapped file (weight_copy.cpp); in the order of the parameter's words.
 enum class Copy { automatic, on, off };
 } // namespace keel_cpu
 
@@ -88,6 +88,10 @@ struct Team {
 struct Range {
     int64_t begin, end;
 };
+
+constexpr int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
 
 // This worker's share of 0..total, cut at multiples of `align`, shares as equal as can be.
 inline Range share(int64_t total, int64_t align, const Team &team) {

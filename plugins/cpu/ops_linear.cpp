@@ -34,10 +34,6 @@ constexpr bool is_bf16(Path p) { // x packed, rounded to bf16
     return p == Path::bf16 || p == Path::bf16_few;
 }
 
-constexpr int64_t round_up(int64_t x, int64_t to) {
-    return (x + to - 1) / to * to;
-}
-
 const char *weight_name(WeightType t) {
     return weight_type_names[static_cast<int>(t)];
 }
@@ -71,6 +67,41 @@ int64_t half_bytes(const Matmul &job, int64_t m) {
     return round_up(m * (half_stride(job) * 2 + 4), 64);
 }
 
+// Whether few rows of x are rounded to 16 bits for such a weight.
+bool takes_half_few(const keel_ctx *ctx, const WeightView &w) {
+    return takes(ctx, w, ctx->linear->half_few) && w.cols >= ctx->linear->half_few_cols;
+}
+
+Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
+    const bool quantized = is_quantized(w.type);
+    const int64_t least = least_bf16_rows(ctx, w);
+    if (least != 0 && m >= least) return !quantized && m <= ctx->bf16->few_rows ? Path::bf16_few : Path::bf16;
+    if (w.layout == Layout::interleaved && ctx->fast) return Path::int8;
+    if (m <= half_rows_max ? takes_half_few(ctx, w) : takes(ctx, w, ctx->linear->half_many))
+        return m <= half_rows_max ? Path::half_few : Path::half_many;
+    return !quantized && m <= dot_rows_max ? Path::dot : Path::panel;
+}
+
+// Rows of W that a path's kernel takes at a time.
+int64_t unit_of(const keel_ctx *ctx, Path path) {
+    switch (path) {
+    case Path::int8:
+        return ctx->linear->group;
+    case Path::dot:
+    case Path::half_few:
+        return 1;
+    case Path::half_many:
+        return half_tile_rows;
+    case Path::bf16:
+        return bf16_unit;
+    case Path::bf16_few:
+        return few_unit;
+    case Path::panel:
+        break;
+    }
+    return ctx->linear->panel;
+}
+
 // Settles everything but addresses. x's and out's buffers may be NULL.
 keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     const keel_status known =
@@ -90,34 +121,17 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.pass_caches = !job.task.accumulate && job.m * w.rows >= passing_bytes / 4;
     job.task.x_stride = a->x->stride[0];
     job.task.out_stride = a->out->stride[0];
-    const bool quantized = is_quantized(w.type);
-    const bool few = job.m <= dot_rows_max,
-               half_few = takes(ctx, w, ctx->linear->half_few) && w.cols >= ctx->linear->half_few_cols,
-               half_many = takes(ctx, w, ctx->linear->half_many) && job.m > half_rows_max;
-    const int64_t least = least_bf16_rows(ctx, w);
-    const bool bf16 = least != 0 && job.m >= least;
-    job.path = bf16 && !quantized && job.m <= ctx->bf16->few_rows ? Path::bf16_few
-               : bf16                                             ? Path::bf16
-               : w.layout == Layout::interleaved && ctx->fast     ? Path::int8
-               : half_few && job.m <= half_rows_max               ? Path::half_few
-               : half_many                                        ? Path::half_many
-               : few && !quantized                                ? Path::dot
-                                                                  : Path::panel;
-    job.unit = job.path == Path::int8                                ? ctx->linear->group
-               : job.path == Path::dot || job.path == Path::half_few ? 1
-               : job.path == Path::half_many                         ? half_tile_rows
-               : job.path == Path::bf16                              ? bf16_unit
-               : job.path == Path::bf16_few                          ? few_unit
-                                                                     : ctx->linear->panel;
+    job.path = path_of(ctx, w, job.m);
+    job.unit = unit_of(ctx, job.path);
     // A plan serves smaller m too, which may take another path.
     if (job.path == Path::int8)
         job.quantized_bytes = quantized_bytes(job, job.m);
     else if (job.path == Path::bf16 && w.layout == Layout::interleaved)
-        job.quantized_bytes = quantized_bytes(job, least - 1);
+        job.quantized_bytes = quantized_bytes(job, least_bf16_rows(ctx, w) - 1);
     if (is_bf16(job.path)) job.bf16_bytes = bf16_bytes(ctx, job);
     if (is_half(job.path))
         job.half_bytes = half_bytes(job, job.m);
-    else if (half_few)
+    else if (takes_half_few(ctx, w))
         job.half_bytes = half_bytes(job, half_rows_max);
     job.panel_bytes = round_up(ctx->linear->panel * ctx->linear->panel_k * 4, 64);
     return KEEL_OK;
