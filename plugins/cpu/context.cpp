@@ -4,6 +4,7 @@
 #include "kernels/bf16.hpp"
 #include "ops.hpp"
 
+#include <initializer_list>
 #include <new>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,6 +45,26 @@ const keel_param *param(const keel_ctx_desc *desc, const char *key) {
     for (uint32_t i = 0; i < desc->n_params; ++i)
         if (keel_same(desc->params[i]->key, key)) return desc->params[i];
     return nullptr;
+}
+
+// Place of a parameter's word among `words`, the first of which stands for a missing row; -1 for a word that is not there, which it says.
+int place_of(const keel_host *host, const keel_ctx_desc *desc, const char *key,
+             std::initializer_list<const char *> words) {
+    const keel_param *p = param(desc, key);
+    if (p == nullptr) return 0;
+    int place = 0;
+    for (const char *word : words) {
+        if (keel_same(p->s, word)) return place;
+        ++place;
+    }
+    char there[64] = "";
+    size_t at = 0;
+    for (const char *word : words)
+        if (at < sizeof there)
+            at += static_cast<size_t>(
+                snprintf(there + at, sizeof there - at, "%s%s", at == 0 ? "" : ", ", word));
+    fail(host, KEEL_E_INVALID_ARG, "%s: unknown value '%s'; use one of %s", key, p->s, there);
+    return -1;
 }
 
 keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
@@ -88,18 +109,14 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     if (threads < 0 || threads > 256)
         return fail(host, KEEL_E_INVALID_ARG, "threads: %lld is not in 0..256", (long long)threads);
     if (threads == 0) threads = host->worker_count(host);
-    p = param(desc, "compute");
-    const bool fast = p == nullptr || keel_same(p->s, "fast");
-    p = param(desc, "prefetch");
+    const int compute = place_of(host, desc, "compute", {"fast", "exact"}),
+              ask = place_of(host, desc, "prefetch", {"auto", "on", "off"}),
+              copy = place_of(host, desc, "copy", {"auto", "on", "off"});
+    if (compute < 0 || ask < 0 || copy < 0) return KEEL_E_INVALID_ARG;
+    const bool fast = compute == 0;
     // K types, and rows that eight rows of x share, take so many instructions a byte that the processor's own prefetching falls behind
     // anywhere.
-    const bool own_choice = p == nullptr || keel_same(p->s, "auto");
-    const bool prefetch = own_choice ? cpu_features().prefetch_gains : keel_same(p->s, "on");
-
-    p = param(desc, "copy");
-    const Copy copy = p == nullptr || keel_same(p->s, "auto") ? Copy::automatic
-                      : keel_same(p->s, "on")                 ? Copy::on
-                                                              : Copy::off;
+    const bool own_choice = ask == 0, prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
 
     void *place = host->alloc(host, sizeof(keel_ctx), 64);
     if (place == nullptr) return fail(host, KEEL_E_OUT_OF_MEMORY, "no memory for a context");
@@ -110,7 +127,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->fast = fast;
     ctx->prefetch = prefetch;
     ctx->prefetch_heavy = prefetch || own_choice;
-    ctx->copy = copy;
+    ctx->copy = static_cast<Copy>(copy);
     ctx->linear = linear_kernels(isa);
     ctx->attention = attention_kernels(isa);
     ctx->bf16 = bf16_kernels(isa);

@@ -90,11 +90,11 @@ bool memory_release(uint8_t *data, uint64_t bytes) noexcept {
     return madvise(data, bytes, MADV_DONTNEED) == 0;
 }
 
-void system_memory(uint64_t &total, uint64_t &available) noexcept {
+void system_memory(uint64_t &total, uint64_t &available, const char *meminfo) noexcept {
     total = available = 0;
     const long pages = sysconf(_SC_PHYS_PAGES);
     if (pages > 0) total = static_cast<uint64_t>(pages) * page_bytes();
-    const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    const int fd = open(meminfo, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     char text[1024];
     const ssize_t n = read(fd, text, sizeof text - 1);
@@ -102,7 +102,9 @@ void system_memory(uint64_t &total, uint64_t &available) noexcept {
     if (n <= 0) return;
     text[n] = 0;
     const char *line = strstr(text, "MemAvailable:");
-    if (line != nullptr) available = strtoull(line + 13, nullptr, 10) * 1024;
+    if (line == nullptr) return;
+    available = strtoull(line + 13, nullptr, 10) * 1024;
+    if (available == 0) available = 1;
 }
 
 } // namespace keel_cpu

@@ -1,9 +1,9 @@
 #include "weight_copy.hpp"
 
-#include "memory_groups.hpp"
 #include "weight_slab.hpp"
 #include "weights.hpp"
 
+#include <stdio.h>
 #include <string.h>
 
 namespace keel_cpu {
@@ -11,18 +11,29 @@ namespace {
 
 constexpr uint64_t least_bytes = 1 << 20; // less is soon read from anywhere
 
-bool room_for(uint64_t bytes) {
+// Why `copy: auto` copies no `bytes` more; NULL: it does.
+const char *hindrance(uint64_t bytes) {
     uint64_t total = 0, available = 0;
     system_memory(total, available);
-    limit_to_groups("/proc/self/cgroup", "/sys/fs/cgroup", total, available);
-    return leaves_an_eighth(bytes, total, available);
+    switch (room_for(bytes, total, available, "/proc/self/cgroup", "/sys/fs/cgroup")) {
+    case Room::enough:
+        return nullptr;
+    case Room::none:
+        return "less than an eighth of memory would stay free";
+    case Room::unknown:
+        break;
+    }
+    return "how much memory is free cannot be read in /proc/meminfo (copy: on copies all the same)";
 }
 
 // From here on weights are read from the file: the rest of a model is not to be copied here and there.
-keel_status stop_copying(keel_ctx *ctx) {
-    ctx->host->log(ctx->host, KEEL_LOG_WARN,
-                   "copy: auto: no more 16-bit weights are copied into large pages, less than an eighth of "
-                   "memory would stay free; they are read from the mapped file, decoding is slower");
+keel_status stop_copying(keel_ctx *ctx, const char *why) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "copy: auto: no more 16-bit weights are copied into large pages, %s; they are read from the "
+             "mapped file, decoding is slower",
+             why);
+    ctx->host->log(ctx->host, KEEL_LOG_WARN, text);
     ctx->copy = Copy::off;
     return KEEL_OK;
 }
@@ -35,10 +46,11 @@ keel_status copy_rows(keel_ctx *ctx, keel_weight *w) noexcept {
     for (uint32_t i = 0; i < w->view.n_sources; ++i)
         bytes += static_cast<uint64_t>(list[i].stride * list[i].rows);
     if (ctx->copy == Copy::off || (ctx->copy == Copy::automatic && bytes < least_bytes)) return KEEL_OK;
-    if (ctx->copy == Copy::automatic && !room_for(bytes)) return stop_copying(ctx);
+    const char *why = ctx->copy == Copy::automatic ? hindrance(bytes) : nullptr;
+    if (why != nullptr) return stop_copying(ctx, why);
     w->packed = weight_alloc(ctx, bytes, w->slab);
     if (w->packed.data == nullptr) {
-        if (ctx->copy == Copy::automatic) return stop_copying(ctx);
+        if (ctx->copy == Copy::automatic) return stop_copying(ctx, "there is no memory for them");
         return fail(ctx->host, KEEL_E_OUT_OF_MEMORY,
                     "no memory for a copy of a weight of %llu bytes; copy: off reads the file's",
                     static_cast<unsigned long long>(bytes));

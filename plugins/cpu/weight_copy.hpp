@@ -2,6 +2,7 @@
 #pragma once
 
 #include "context.hpp"
+#include "memory_groups.hpp"
 
 namespace keel_cpu {
 
@@ -13,6 +14,16 @@ keel_status copy_rows(keel_ctx *ctx, keel_weight *w) noexcept;
 // can be given up when memory is short, a copy cannot.
 inline bool leaves_an_eighth(uint64_t bytes, uint64_t total, uint64_t available) noexcept {
     return available >= total / 8 && available - total / 8 >= bytes;
+}
+
+// Whether `copy: auto` copies `bytes` more. total, available: of the system as system_memory has them; self_cgroup and mount as
+// limit_to_groups takes them.
+enum class Room { enough, none, unknown };
+inline Room room_for(uint64_t bytes, uint64_t total, uint64_t available, const char *self_cgroup,
+                     const char *mount) noexcept {
+    if (total == 0 || available == 0) return Room::unknown;
+    limit_to_groups(self_cgroup, mount, total, available);
+    return leaves_an_eighth(bytes, total, available) ? Room::enough : Room::none;
 }
 
 } // namespace keel_cpu

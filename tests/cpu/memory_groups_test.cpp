@@ -1,4 +1,5 @@
 // What a limit on memory leaves, and what `copy: auto` makes of it.
+#include "cpu/memory.hpp"
 #include "cpu/memory_groups.hpp"
 #include "cpu/weight_copy.hpp"
 #include "support/temp_folder.hpp"
@@ -90,4 +91,38 @@ TEST_CASE("16-bit weights are copied as long as an eighth of memory stays free")
     CHECK(leaves_an_eighth(0, 0, 0));                    // nobody knows: nothing to copy always fits
     CHECK_FALSE(leaves_an_eighth(1, 0, 0));              // and something never does
     CHECK_FALSE(leaves_an_eighth(UINT64_MAX, 800, 500)); // no sum that wraps around
+}
+
+TEST_CASE("what the system says of its memory may be unknown, and is not taken for none") {
+    const TempFolder folder;
+    folder.write("some", "MemTotal: 8000 kB\nMemFree: 10 kB\nMemAvailable:    2000 kB\n");
+    folder.write("full", "MemTotal: 8000 kB\nMemAvailable: 0 kB\n");
+    folder.write("old", "MemTotal: 8000 kB\n");
+    const auto available = [&](const char *name) {
+        uint64_t total = 0, free = 7;
+        keel_cpu::system_memory(total, free, (folder / name).c_str());
+        CHECK(total > 0);
+        return free;
+    };
+    CHECK(available("some") == 2000 * 1024);
+    CHECK(available("full") == 1);
+    CHECK(available("old") == 0);
+    CHECK(available("missing") == 0);
+}
+
+TEST_CASE("copy: auto tells no room from memory that is not known") {
+    using keel_cpu::Room;
+    const TempFolder folder;
+    folder.write("self", "0::/app\n");
+    const auto room = [&](uint64_t total, uint64_t available) {
+        return keel_cpu::room_for(100, total, available, (folder / "self").c_str(),
+                                  (folder / "groups").c_str());
+    };
+    CHECK(room(800, 200) == Room::enough);
+    CHECK(room(800, 199) == Room::none);
+    CHECK(room(800, 0) == Room::unknown);
+    CHECK(room(0, 800) == Room::unknown);
+    folder.write("groups/app/memory.max", "500\n"); // a full group is known to be full
+    folder.write("groups/app/memory.current", "500\n");
+    CHECK(room(800, 800) == Room::none);
 }

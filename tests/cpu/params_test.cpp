@@ -1,7 +1,13 @@
 // Parameters of the plugin that no instruction set decides: prefetch, copy, and words that none of them has.
 #include "cpu_fixture.hpp"
 
+#include "base/log.hpp"
+
+#include <spdlog/sinks/ostream_sink.h>
+
 #include <random>
+#include <sstream>
+#include <unistd.h>
 
 using namespace keel;
 using namespace keel::test;
@@ -34,6 +40,13 @@ struct Weight {
                                        KEEL_JOIN_INTERLEAVE,          use,  512};
         REQUIRE(c->weight_prepare(c.get(), &desc, &weight) == KEEL_OK);
     }
+    keel_weight_info info() const {
+        keel_weight_info facts{};
+        facts.h = KEEL_HEADER(keel_weight_info);
+        REQUIRE(context->weight_info(context.get(), weight, &facts) == KEEL_OK);
+        return facts;
+    }
+    bool is_copied() const { return std::string(info().layout).find("copied") != std::string::npos; }
     Weight(const Weight &) = delete;
     ~Weight() { context->weight_destroy(context.get(), weight); }
 };
@@ -50,7 +63,86 @@ std::vector<float> product(Context &c, const Weight &w, int64_t m, int64_t n, in
     return c.read<float>(out);
 }
 
+// What is logged while it lives.
+class Heard {
+  public:
+    Heard() : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
+        log().sinks().push_back(sink_);
+    }
+    Heard(const Heard &) = delete;
+    ~Heard() { log().sinks().pop_back(); }
+    std::string text() const { return text_.str(); }
+
+  private:
+    std::ostringstream text_;
+    std::shared_ptr<spdlog::sinks::sink> sink_;
+};
+
+// Takes over a weight of twice the machine's memory, which no copy has room for. Its bytes are read only if it is copied.
+keel_status prepare_huge(Context &c, keel_weight *&w) {
+    const int64_t cols = 4096, row_bytes = 2 * cols,
+                  rows = 2 * int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / row_bytes;
+    static const uint8_t nothing[64] = {};
+    const keel_weight_source source = {KEEL_HEADER(keel_weight_source),
+                                       nothing,
+                                       static_cast<uint64_t>(rows * row_bytes),
+                                       0,
+                                       KEEL_DTYPE_F16,
+                                       0,
+                                       rows,
+                                       cols};
+    const keel_weight_source *list[] = {&source};
+    const keel_weight_desc desc = {
+        KEEL_HEADER(keel_weight_desc), list, 1, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, 1};
+    return c->weight_prepare(c.get(), &desc, &w);
+}
+
 } // namespace
+
+TEST_CASE("a word that a parameter does not have is refused, with what it has") {
+    const auto error_of = [](const std::string &compute, const std::string &prefetch,
+                             const std::string &copy) {
+        keel_ctx *ctx;
+        CHECK(open(cpu_backend(), "scalar", compute, 1, ctx, prefetch, copy) == KEEL_E_INVALID_ARG);
+        CHECK(ctx == nullptr);
+        const auto error = HostServices::take_error();
+        return error ? error->message : std::string();
+    };
+    CHECK(error_of("quick", "auto", "auto") == "compute: unknown value 'quick'; use one of fast, exact");
+    CHECK(error_of("fast", "yes", "auto") == "prefetch: unknown value 'yes'; use one of auto, on, off");
+    CHECK(error_of("exact", "off", "no") == "copy: unknown value 'no'; use one of auto, on, off");
+}
+
+TEST_CASE("copy: auto takes 16-bit weights of 1 MiB and more, off none") {
+    const Heard heard;
+    const Variant v = variants().front();
+    for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_BF16}) {
+        Context automatic(v, "fast"), off(v, "fast", 2, "auto", "off");
+        // two sources of 512 rows of 1 KiB, and of 511: 1 MiB and less than that
+        CHECK(Weight(automatic, dtype, 512, 512).is_copied());
+        CHECK_FALSE(Weight(automatic, dtype, 511, 512).is_copied());
+        CHECK_FALSE(Weight(automatic, dtype, 512, 512, KEEL_USE_EMBED).is_copied());
+        const Weight kept(off, dtype, 512, 512);
+        CHECK_FALSE(kept.is_copied());
+        CHECK(kept.info().source_needed == 1);
+    }
+    CHECK(heard.text() == "");
+}
+
+TEST_CASE("copy: auto warns once where there is no room, and copies nothing from then on") {
+    const Heard heard;
+    Context c(variants().front(), "fast");
+    for (int i = 0; i < 2; ++i) {
+        keel_weight *w = nullptr;
+        REQUIRE(prepare_huge(c, w) == KEEL_OK);
+        c->weight_destroy(c.get(), w);
+    }
+    const std::string text = heard.text(), warning = "copy: auto: no more 16-bit weights are copied";
+    CHECK(text.find(warning) != std::string::npos);
+    CHECK(text.find("less than an eighth of memory would stay free") != std::string::npos);
+    CHECK(text.find(warning) == text.rfind(warning));
+    CHECK_FALSE(Weight(c, KEEL_DTYPE_F16, 512, 512).is_copied());
+}
 
 TEST_CASE("prefetch changes no product of any type, by the kernels of few rows and of many") {
     for (const Variant &v : variants())
