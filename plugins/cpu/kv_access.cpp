@@ -72,6 +72,12 @@ keel_status check_lengths(keel_ctx *ctx, const KvAccess &access, int64_t max_len
 
 } // namespace
 
+keel_status check_range(keel_ctx *ctx, int64_t begin, int64_t end, const char *op) noexcept {
+    if (begin >= 0 && begin <= end) return KEEL_OK;
+    return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are no range", op,
+                static_cast<long long>(begin), static_cast<long long>(end));
+}
+
 keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op) noexcept {
     return check_arenas(ctx, view, op);
 }

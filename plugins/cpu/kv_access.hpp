@@ -59,12 +59,15 @@ keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *o
 // KEEL_E_INVALID_ARG, before anything was written.
 keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;
 
-// The same of `n` sequences at once.
+// Whether begin..end-1 is a range of slots.
+keel_status check_range(keel_ctx *ctx, int64_t begin, int64_t end, const char *op) noexcept;
+
+// check_kv_view and open_kv_view of `n` sequences at once.
 keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op) noexcept;
 keel_status open_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op,
                           KvAccess &access) noexcept;
 
-// The same, when the slots in use are not those below the view's lengths (kv_gather): slots[h] of each head are.
+// open_kv_view, when the slots in use are not those below the view's lengths (kv_gather): slots[h] of each head are.
 keel_status open_kv_slots(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;
 keel_status check_slots(keel_ctx *ctx, const KvAccess &access, int64_t head, int64_t slots,
                         const char *op) noexcept;

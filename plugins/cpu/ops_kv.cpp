@@ -180,6 +180,7 @@ keel_status check_rerotate(keel_ctx *ctx, const keel_kv_rerotate_args *args) {
     keel_status status = check_features(ctx, args->features, KEEL_REROTATE_SOURCE, "kv_rerotate");
     if (status == KEEL_OK) status = check_kv_view(ctx, args->kv, "kv_rerotate");
     if (status == KEEL_OK) status = check_tables(ctx, args->tables, args->kv->k->shape[2], "kv_rerotate");
+    if (status == KEEL_OK) status = check_range(ctx, args->begin, args->end, "kv_rerotate");
     return status;
 }
 

@@ -109,6 +109,8 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     if (known != KEEL_OK) return known;
     if (!is_f32(a->x) || !is_f32(a->out))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: x and out are not f32");
+    if ((a->features & KEEL_MATMUL_BIAS) != 0 && !is_f32(a->bias))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: bias is missing or not f32");
     WeightView &w = job.task.w;
     if (a->weight != nullptr)
         w = a->weight->view;

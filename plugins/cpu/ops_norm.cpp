@@ -5,11 +5,14 @@
 namespace keel_cpu {
 namespace {
 
-keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name, PlanChoice &choice) {
+// more: of the op's own tensors, the one that it has beside those of all norms, or NULL.
+keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name, const keel_tensor *more,
+                      PlanChoice &choice) {
     const keel_status status = check_features(ctx, a->features, 0, name);
     if (status != KEEL_OK) return status;
-    if (!is_f32(a->x) || !is_f32(a->out) || !is_f32(a->weight))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: x, weight and out are not all f32", name);
+    if (!is_f32(a->x) || !is_f32(a->out) || !is_f32(a->weight) || (more != nullptr && !is_f32(more)))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: x, weight, out and residual or bias are not all f32",
+                    name);
     name_kernel(choice, "%s %s", name, ctx->linear->isa);
     return KEEL_OK;
 }
@@ -40,7 +43,7 @@ keel_status run_rms(keel_ctx *ctx, const keel_norm_args *a) {
 } // namespace
 
 keel_status plan_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
-    return plan_norm(ctx, a, "rms_norm", c);
+    return plan_norm(ctx, a, "rms_norm", nullptr, c);
 }
 
 keel_status KEEL_CALL op_rms_norm(keel_ctx *ctx, const keel_norm_args *a) noexcept {
@@ -53,7 +56,9 @@ keel_status KEEL_CALL op_rms_norm(keel_ctx *ctx, const keel_norm_args *a) noexce
 }
 
 keel_status plan_add_rms_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
-    return plan_norm(ctx, a, "add_rms_norm", c);
+    if (a->residual == nullptr)
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "add_rms_norm: residual is missing");
+    return plan_norm(ctx, a, "add_rms_norm", a->residual, c);
 }
 
 keel_status KEEL_CALL op_add_rms_norm(keel_ctx *ctx, const keel_norm_args *a) noexcept {
@@ -63,7 +68,7 @@ keel_status KEEL_CALL op_add_rms_norm(keel_ctx *ctx, const keel_norm_args *a) no
 }
 
 keel_status plan_layer_norm(keel_ctx *ctx, const keel_norm_args *a, PlanChoice &c) noexcept {
-    return plan_norm(ctx, a, "layer_norm", c);
+    return plan_norm(ctx, a, "layer_norm", a->bias, c);
 }
 
 keel_status KEEL_CALL op_layer_norm(keel_ctx *ctx, const keel_norm_args *a) noexcept {

@@ -68,9 +68,7 @@ keel_status check_keys(keel_ctx *ctx, const keel_keys_args *args, uint64_t known
     if (status == KEEL_OK) status = check_kv_view(ctx, args->kv, op);
     if (status == KEEL_OK && (args->features & known & KEEL_KEYS_UNROTATED) != 0)
         status = check_tables(ctx, args->tables, args->kv->k->shape[2], op);
-    if (status == KEEL_OK && (args->begin < 0 || args->begin > args->end))
-        status = fail(ctx->host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are no range", op,
-                      static_cast<long long>(args->begin), static_cast<long long>(args->end));
+    if (status == KEEL_OK) status = check_range(ctx, args->begin, args->end, op);
     return status;
 }
 

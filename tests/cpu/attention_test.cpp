@@ -1,4 +1,5 @@
 // What the conformance program cannot know about this backend's attention: how it cuts the work, and what must not depend on that.
+#include "conformance/rope_cases.hpp"
 #include "conformance/suite.hpp"
 #include "support/instruction_sets.hpp"
 
@@ -291,6 +292,29 @@ TEST_CASE("a block table that leads out of the arena is refused before anything 
         CHECK(call.run(stage) == KEEL_E_INVALID_ARG);
         CHECK(side.error().find("block table of head 0, entry 3") != std::string::npos);
         CHECK(stage.read(call.out) == call.scene.tensors[call.out].image);
+    }
+}
+
+TEST_CASE("keys are not rotated again in what is no range of slots") {
+    Scene scene;
+    Rng rng(7);
+    const int cache = add_cache(scene, rng, cache_of({40, 7}, 16, KEEL_DTYPE_F16, KEEL_DTYPE_F16));
+    const TableSpec tables = add_tables(scene, 23, 64, KEEL_ROPE_HALF_SPLIT);
+    const int rows = scene.add(integer_tensor({2, 40}, std::vector<int32_t>(80, 1)));
+    for (const auto &[begin, end] : {std::pair{-1, 40}, std::pair{9, 8}, std::pair{-9, -8}}) {
+        INFO(begin << " to " << end);
+        Side side(cpu_library(), {});
+        Stage stage(side, scene, {});
+        const keel_rope_tables placed = place(tables, stage);
+        keel_kv_rerotate_args a = {};
+        a.h = KEEL_HEADER(keel_kv_rerotate_args);
+        a.kv = stage.cache(cache);
+        a.tables = &placed;
+        a.row = a.new_positions = stage.tensor(rows);
+        a.begin = begin, a.end = end;
+        CHECK(stage.run(KEEL_OP_KV_REROTATE, a) == KEEL_E_INVALID_ARG);
+        CHECK(side.error().find("are no range") != std::string::npos);
+        CHECK(stage.read(scene.caches[cache].k) == scene.tensors[scene.caches[cache].k].image);
     }
 }
 
