@@ -5,12 +5,13 @@
 #include "kernels/linear.hpp"
 #include "weight_slab.hpp"
 
-// Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors. Others: read where they lie.
+// Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors. 16-bit types: copied into large pages where
+// parameter `copy` has it so. Others: read where they lie.
 struct keel_weight {
     keel_cpu::WeightView view;
-    keel_cpu::Memory packed; // interleaved; empty where the host's mapping is used
+    keel_cpu::Memory packed; // interleaved groups, or copied rows; empty where the host's mapping is used
     keel_cpu::WeightSlab *slab;
-    keel_cpu::Memory sources; // rows: the RowSource array
+    keel_cpu::Memory sources; // rows: the RowSource array, which leads into `packed` where they were copied
     uint32_t use;
 };
 

@@ -9,7 +9,7 @@ namespace keel_cpu {
 // 32 activations rounded to 8 bits: value = d * q.
 struct ActBlock {
     int8_t q[32];
-    float d; // largest magnitude / 127; NaN or infinity if an activation is
+    float d; // largest magnitude / 127; NaN if an activation is no finite number
     int32_t
         shift; // 8 times the sum of q: by so much q4_0's nibbles, which stand for -8..7, make a product too large
     int32_t halves
@@ -89,8 +89,8 @@ struct HalfRows {
 // One matmul as the kernels see it; a call does some of W's rows for some of x's.
 struct MatmulTask {
     WeightView w;
-    const float *x;    // [m, k], x_stride floats... see below
-    int64_t x_stride;  // bytes
+    const float *x;    // [m, k]
+    int64_t x_stride;  // bytes from row to row
     const ActBlock *q; // [m, k / 32]: x, quantized; for the int8 kernels
     HalfRows half;     // x, rounded; for the 16-bit kernels
     float *out;
@@ -99,7 +99,7 @@ struct MatmulTask {
     bool accumulate;    // out += rather than out =
     bool prefetch;      // ask for weights ahead of reading them
     bool prefetch_rows; // the same where kernels read several rows of a row-major weight together
-    bool pass_caches;   // out is larger than what caches keep until somebody reads it
+    bool pass_caches;   // out is larger than caches keep until it is read; AMX's kernel alone obeys this
 };
 
 struct LinearKernels {
@@ -110,7 +110,7 @@ struct LinearKernels {
 
     // Rounds n / 32 blocks of activations.
     void (*quantize)(const float *x, int64_t n, ActBlock *out);
-    // int8 products, interleaved q8_0 and q4_0: groups g0..g1-1 times x's rows m0..m1-1.
+    // int8 products, interleaved q8_0, q4_0 and K types: groups g0..g1-1 times x's rows m0..m1-1.
     void (*matmul_int8)(const MatmulTask &, int64_t g0, int64_t g1, int64_t m0, int64_t m1);
     // f32 products with W's rows read once, row-major f32, f16, bf16, for few rows of x: rows n0..n1-1.
     void (*matmul_dot)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
@@ -142,7 +142,7 @@ struct LinearKernels {
     void (*scale)(const float *a, float factor, int64_t n, float *out);
     void (*scaled_add)(const float *a, float factor, int64_t n, float *out);
     void (*softmax)(const float *x, int64_t n, float *out);
-    // Conversions between f32 and 16 bits; types by WeightType, f32 on one side at least... `to` from `from`.
+    // n elements from one type to another: f32, f16 and bf16 among each other, q8_0 and q4_0 to f32.
     void (*convert)(WeightType from, const uint8_t *x, WeightType to, uint8_t *out, int64_t n);
     int32_t (*argmax)(const float *x, int64_t n); // -1 with a NaN or an infinity
 };
