@@ -114,8 +114,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
               copy = place_of(host, desc, "copy", {"auto", "on", "off"});
     if (compute < 0 || ask < 0 || copy < 0) return KEEL_E_INVALID_ARG;
     const bool fast = compute == 0;
-    // K types, and rows that eight rows of x share, take so many instructions a byte that the processor's own prefetching falls behind
-    // anywhere.
+    // Rows that several rows of x share take so many instructions a byte that the processor's own prefetching falls behind anywhere.
     const bool own_choice = ask == 0, prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
 
     void *place = host->alloc(host, sizeof(keel_ctx), 64);
@@ -126,7 +125,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->isa = isa;
     ctx->fast = fast;
     ctx->prefetch = prefetch;
-    ctx->prefetch_heavy = prefetch || own_choice;
+    ctx->prefetch_rows = prefetch || own_choice;
     ctx->copy = static_cast<Copy>(copy);
     ctx->linear = linear_kernels(isa);
     ctx->attention = attention_kernels(isa);
@@ -147,9 +146,9 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s, prefetch %s",
              ctx->bf16 != nullptr ? ctx->bf16->isa : ctx->linear->isa, ctx->threads,
              ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact",
-             ctx->prefetch         ? "on"
-             : ctx->prefetch_heavy ? "of K-quants"
-                                   : "off");
+             ctx->prefetch        ? "on"
+             : ctx->prefetch_rows ? "of shared rows"
+                                  : "off");
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;

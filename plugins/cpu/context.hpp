@@ -25,10 +25,9 @@ struct keel_ctx {
     const keel_host *host = nullptr; // the core's; handed back to its functions
     uint32_t threads = 1;            // workers of a region
     keel_cpu::Isa isa = keel_cpu::Isa::scalar;
-    bool fast = true;     // compute: activations may be quantized for the dot products
-    bool prefetch = true; // weights are asked for before they are read
-    bool prefetch_heavy =
-        true; // those that take many instructions a byte are: K types, several rows together
+    bool fast = true;          // compute: activations may be quantized for the dot products
+    bool prefetch = true;      // weights are asked for before they are read
+    bool prefetch_rows = true; // rows that several tokens share are
     keel_cpu::Copy copy = keel_cpu::Copy::automatic;
     const keel_cpu::LinearKernels *linear = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;

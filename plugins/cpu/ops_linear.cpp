@@ -117,8 +117,8 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     else if (a->w == nullptr || !view_tensor(a->w, job.source, w))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: dtype of w");
     job.m = a->x->shape[0];
-    job.task.prefetch = is_k(w.type) ? ctx->prefetch_heavy : ctx->prefetch;
-    job.task.prefetch_rows = ctx->prefetch_heavy;
+    job.task.prefetch = ctx->prefetch;
+    job.task.prefetch_rows = ctx->prefetch_rows;
     job.task.accumulate = (a->features & KEEL_MATMUL_ACCUMULATE) != 0;
     job.task.pass_caches = !job.task.accumulate && job.m * w.rows >= passing_bytes / 4;
     job.task.x_stride = a->x->stride[0];

@@ -27,8 +27,8 @@ constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
 constexpr keel_param_spec prefetch_param =
     KEEL_CHOICE_PARAM("prefetch", "auto", prefetch_choices,
                       "Whether weights are asked for 2 KiB before they are read; auto: on AMD's "
-                      "processors up to Zen 4 only K-quants and rows of f32, f16 and bf16 that some "
-                      "tokens share, they read other streams faster alone. What is unpacked row by row "
+                      "processors up to Zen 4 only rows of f32, f16 and bf16 that some tokens share, "
+                      "they read other streams faster alone. What is unpacked row by row "
                       "(f32, f16 and bf16 of a prompt, all of compute: exact but few tokens of those "
                       "three) is never asked for.");
 constexpr keel_param_spec copy_param = KEEL_CHOICE_PARAM(

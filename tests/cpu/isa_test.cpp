@@ -48,8 +48,8 @@ TEST_CASE("a forced instruction set is the one whose kernels run") {
         REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
         const std::string described = info.description,
                           expected = v.word + ", 2 threads, compute fast, prefetch ";
-        // What auto comes to is the processor's; K-quants are asked for everywhere.
-        CHECK((described == expected + "on" || described == expected + "of K-quants"));
+        // What auto comes to is the processor's; shared rows are asked for everywhere.
+        CHECK((described == expected + "on" || described == expected + "of shared rows"));
         CHECK(info.activation_dtype == KEEL_DTYPE_F32);
         for (const char *prefetch : {"on", "off"}) {
             Context forced(v, "fast", 2, prefetch);
