@@ -99,7 +99,7 @@ static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, in
 static const Bf16Kernels table = {
     .isa = isa_word,
     // bytes are multiplied faster than they are unpacked: q8_0 and q4_0 stay with VNNI
-    .least_rows = {0, 5, 5, 0, 0},
+    .least_rows = {0, 3, 3, 0, 0},
     .block = block_rows,
     .x_rows = x_rows,
     .rows_most = 768,

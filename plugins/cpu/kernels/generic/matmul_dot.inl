@@ -101,30 +101,30 @@ KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x,
 }
 
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
-// Rows of W that share the reading of many rows of x, which lie in the second cache: as many as the registers hold sums for.
+// Rows of W that share the reading of some rows of x, which no longer fit the first cache: as many as the registers hold sums for. Two rows
+// of x fit.
 template <int M>
-constexpr int rows_together = W == 16 && M > 4 ? 3 : 1;
+constexpr int rows_together = W == 16 && M == 3           ? 4
+                              : W == 16 && M > 3          ? 3
+                              : W == 8 && M > 2 && M <= 4 ? 2
+                                                          : 1;
 
-// y[M][N] of N rows of W: whole vectors of one chain each.
+// y[M][N] of N rows of W. Up to four rows of x are summed as dot_row does, in 512-bit vectors to the bit as one row alone.
 template <WeightType T, int M, int N, class X>
 KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *const *x, int64_t k,
                          float (*y)[N]) {
     constexpr int64_t size = element_bytes<T>;
-    F sum[M][N];
+    constexpr int chains = W == 16 && M <= 4 ? 2 : 1;
+    F sum[chains][M][N];
     KEEL_UNROLL
+    for (int c = 0; c < chains; ++c)
+        KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         KEEL_UNROLL
     for (int n = 0; n < N; ++n)
-        sum[m][n] = zero();
-    int64_t i = 0;
-    for (; i + W <= k; i += W) {
+        sum[c][m][n] = zero();
+    const auto add_products = [&](F(*sums)[N], int64_t i) __attribute__((always_inline)) {
         F v[N];
-        if (t.prefetch_rows && i * size % 64 == 0) {
-            const int64_t ahead = ahead_in_rows<N>(i * size, k * size);
-            KEEL_UNROLL
-            for (int n = 0; n < N; ++n)
-                prefetch(w[n] + ahead);
-        }
         KEEL_UNROLL
         for (int n = 0; n < N; ++n)
             v[n] = load_weights<T>(w[n] + i * size);
@@ -133,14 +133,28 @@ KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *
             const F a = load_x(x[m] + i);
             KEEL_UNROLL
             for (int n = 0; n < N; ++n)
-                sum[m][n] = fma(v[n], a, sum[m][n]);
+                sums[m][n] = fma(v[n], a, sums[m][n]);
         }
+    };
+    int64_t i = 0;
+    for (; i + chains * W <= k; i += chains * W) {
+        if (t.prefetch_rows && i * size % 64 == 0) {
+            const int64_t ahead = ahead_in_rows<N>(i * size, k * size);
+            KEEL_UNROLL
+            for (int n = 0; n < N; ++n)
+                prefetch(w[n] + ahead);
+        }
+        KEEL_UNROLL
+        for (int c = 0; c < chains; ++c)
+            add_products(sum[c], i + c * W);
     }
+    for (; i + W <= k; i += W)
+        add_products(sum[0], i);
     KEEL_UNROLL
     for (int m = 0; m < M; ++m)
         KEEL_UNROLL
     for (int n = 0; n < N; ++n)
-        y[m][n] = reduce_add(sum[m][n]);
+        y[m][n] = reduce_add(chains == 2 ? add(sum[0][m][n], sum[chains - 1][m][n]) : sum[0][m][n]);
     for (; i < k; ++i)
         for (int m = 0; m < M; ++m)
             for (int n = 0; n < N; ++n)
