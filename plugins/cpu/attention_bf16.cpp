@@ -12,7 +12,7 @@ constexpr int64_t kChunkTiles = kChunkSlots / kTileSlots;
 // A chunk of slots as it lies in the scratch.
 struct Chunk {
     int64_t first, n;
-    bool few;                   // rows has the job, so that keys stay rows
+    bool few;                   // are the rows of the job, so that keys stay rows
     bool hidden[kChunkTiles];   // from all rows of the task
     int8_t finite[kChunkTiles]; // are its values? -1: not yet asked
 };
