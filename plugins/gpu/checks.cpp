@@ -30,6 +30,12 @@ void need_heads(const keel_host *host, const keel_tensor *q, const keel_kv_view 
                static_cast<long long>(q->shape[1]), kv->kv_heads);
 }
 
+void need_range(const keel_host *host, int64_t begin, int64_t end, const char *op) {
+    if (begin < 0 || begin > end)
+        refuse(host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are no range", op,
+               static_cast<long long>(begin), static_cast<long long>(end));
+}
+
 void need_scores(const keel_host *host, const keel_scores *scores, const char *op) {
     if (scores == nullptr) refuse(host, KEEL_E_INVALID_ARG, "%s: scores are missing", op);
     if (scores->reduce_queries == KEEL_REDUCE_NONE || scores->reduce_queries > KEEL_REDUCE_MAX ||
@@ -84,9 +90,7 @@ void check_keys(const keel_host *host, const keel_keys_args &a, uint64_t known, 
     need_f32(host, a.out, "out", op);
     if ((a.features & known & KEEL_KEYS_UNROTATED) != 0)
         rope_constants(host, a.tables, a.kv->k->shape[2], op);
-    if (a.begin < 0 || a.begin > a.end)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are no range", op,
-               static_cast<long long>(a.begin), static_cast<long long>(a.end));
+    need_range(host, a.begin, a.end, op);
 }
 
 } // namespace
@@ -289,6 +293,7 @@ void check_kv_rerotate(const keel_host *host, const keel_kv_rerotate_args &a) {
     constexpr const char *op = "kv_rerotate";
     check_features(host, a.features, KEEL_REROTATE_SOURCE, op);
     need_cache(host, a.kv, op);
+    need_range(host, a.begin, a.end, op);
     rope_constants(host, a.tables, a.kv->k->shape[2], op);
     need_i32(host, a.row, "row", op);
     need_i32(host, a.new_positions, "new_positions", op);

@@ -340,6 +340,7 @@ void rerotate_case(Suite &suite, const CacheShape &shape, int64_t rot, keel_rope
         a.end = end;
         return stage.run(KEEL_OP_KV_REROTATE, a);
     };
+    if (begin < 0 || begin > end) return suite.check_refused(std::move(c));
     suite.check(std::move(c));
 }
 
@@ -366,6 +367,9 @@ void rerotate_cases(Suite &suite) {
                           0, 20);
         }
     }
+    for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // no ranges
+        rerotate_case(suite, cache_of({20, 33}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 32,
+                      KEEL_ROPE_HALF_SPLIT, false, begin, end);
 }
 
 } // namespace
