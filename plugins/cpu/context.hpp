@@ -27,7 +27,7 @@ struct keel_ctx {
     keel_cpu::Isa isa = keel_cpu::Isa::scalar;
     bool fast = true;          // compute: activations may be quantized for the dot products
     bool prefetch = true;      // weights are asked for before they are read
-    bool prefetch_rows = true; // rows that several tokens share are
+    bool prefetch_rows = true; // rows of 16-bit and f32 weights that several rows of x share are asked for
     keel_cpu::Copy copy = keel_cpu::Copy::automatic;
     const keel_cpu::LinearKernels *linear = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;

@@ -89,7 +89,7 @@ int64_t unit_of(const keel_ctx *ctx, Path path) {
         return ctx->linear->group;
     case Path::dot:
     case Path::half_few:
-        return 1;
+        return dot_unit;
     case Path::half_many:
         return half_tile_rows;
     case Path::bf16:

@@ -23,7 +23,7 @@ const char *hindrance(uint64_t bytes) {
     case Room::unknown:
         break;
     }
-    return "how much memory is free cannot be read in /proc/meminfo (copy: on copies all the same)";
+    return "how much memory there is and is free cannot be found out (copy: on copies all the same)";
 }
 
 // From here on weights are read from the file: the rest of a model is not to be copied here and there.

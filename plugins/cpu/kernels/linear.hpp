@@ -46,6 +46,8 @@ constexpr bool is_k(WeightType t) {
     return t >= WeightType::q4_k;
 }
 
+constexpr int64_t dot_unit =
+    12; // rows of W that ranges of products in f32 begin at multiples of: kernels take 2, 3 or 4 together
 constexpr int64_t half_tile_rows = 8; // rows of W that LinearKernels::matmul_half_many takes at a time
 
 // Part of a row-major weight.

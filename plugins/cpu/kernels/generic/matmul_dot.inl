@@ -102,14 +102,22 @@ KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x,
 
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
 // Rows of W that share the reading of some rows of x, which no longer fit the first cache: as many as the registers hold sums for. Two rows
-// of x fit.
+// of x fit. All divide dot_unit, so that the rows that are left over, whose sums may be in another order, are the matrix's last ones,
+// whatever the number of threads. On ARM64 it was not tried.
 template <int M>
+#if defined(KEEL_ARM_LEVEL)
+constexpr int rows_together = 1;
+#else
 constexpr int rows_together = W == 16 && M == 3           ? 4
                               : W == 16 && M > 3          ? 3
                               : W == 8 && M > 2 && M <= 4 ? 2
                                                           : 1;
+#endif
+template <int M>
+constexpr bool rows_divide_unit = dot_unit % rows_together<M> == 0;
+static_assert(rows_divide_unit<3> && rows_divide_unit<4> && rows_divide_unit<8>);
 
-// y[M][N] of N rows of W. Up to four rows of x are summed as dot_row does, in 512-bit vectors to the bit as one row alone.
+// y[M][N] of N rows of W. In 512-bit vectors up to four rows of x are summed as dot_row does, to the bit as one row alone.
 template <WeightType T, int M, int N, class X>
 KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *const *x, int64_t k,
                          float (*y)[N]) {
@@ -142,7 +150,8 @@ KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *
             const int64_t ahead = ahead_in_rows<N>(i * size, k * size);
             KEEL_UNROLL
             for (int n = 0; n < N; ++n)
-                prefetch(w[n] + ahead);
+                for (int64_t line = 0; line < chains * W * size; line += 64)
+                    prefetch(w[n] + ahead + line);
         }
         KEEL_UNROLL
         for (int c = 0; c < chains; ++c)
