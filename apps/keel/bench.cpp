@@ -50,6 +50,10 @@ int run_bench_command(const BenchArguments &a) {
 
     BenchOptions bench = a.bench;
     bench.progress = show_progress;
+    if (a.trace.is_given() && bench.ops) {
+        bench.ops = false;
+        log().info("--trace shows each op: the tables of ops are left out");
+    }
     bench.prefill = a.has_prefill ? a.prefill : default_prefill(pipeline.context());
     bench.depths = a.has_depths ? a.depths : default_depths(pipeline.context(), bench.decode);
     std::erase(bench.prefill, 0); // `--prefill 0`: none

@@ -38,11 +38,12 @@ double weight_bytes(const Device &device, const Weight &weight) {
 
 // Of a view what it takes to attend: K and V of the slots in use.
 struct Cache {
-    Cache(Device &device, const keel_kv_view &view)
+    // `begin` to `end`: which slots count.
+    Cache(Device &device, const keel_kv_view &view, int64_t begin = 0, int64_t end = INT64_MAX)
         : lengths(read_ints(device, *view.lengths)), key(row_bytes(*view.k)), value(row_bytes(*view.v)),
           key_size(d(view.k->shape[2])), value_size(d(view.v->shape[2])) {
         for (const int32_t length : lengths)
-            slots += d(length);
+            slots += d(std::max<int64_t>(std::min<int64_t>(length, end) - begin, 0));
     }
     std::vector<int32_t> lengths;
     double key, value;           // bytes of a slot
@@ -70,27 +71,45 @@ void add_attention(Device &device, const keel_attention_args &a, OpWork &work) {
     const bool is_causal = (a.features & KEEL_ATTENTION_CAUSAL) != 0;
     const int64_t window = (a.features & KEEL_ATTENTION_WINDOW) != 0 ? a.window : 0;
     work.flop += 2 * pairs_seen(cache, m, 0, heads, is_causal, window) * (cache.key_size + cache.value_size);
-    work.bytes += cache.slots * (cache.key + cache.value);
+    for (const int32_t length : cache.lengths) // what no query of a model with a window sees need not be read
+        work.bytes +=
+            d(window > 0 ? std::min<int64_t>(length, m - 1 + window) : length) * (cache.key + cache.value);
+    if ((a.features & KEEL_ATTENTION_SCORES) == 0) return;
+    work.bytes += cache.slots * 4;
+    // One query's probabilities are those of the attention itself; of several the keys are multiplied again.
+    const int64_t counted = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m);
+    if (m > 1) work.flop += 2 * pairs_seen(cache, m, m - counted, heads, is_causal, window) * cache.key_size;
 }
 
 void add_scores(Device &device, const keel_attention_scores_args &a, OpWork &work) {
     const Cache cache(device, *a.kv);
     const int64_t m = a.q->shape[0], heads = a.q->shape[1],
                   window = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m);
-    const bool is_causal = (a.features & KEEL_ATTENTION_CAUSAL) != 0;
+    const bool is_causal = (a.features & KEEL_SCORES_CAUSAL) != 0;
     work.flop += 2 * pairs_seen(cache, m, m - window, heads, is_causal, 0) * cache.key_size;
-    work.bytes += cache.slots * cache.key;
+    work.bytes += cache.slots * (cache.key + 4);
+}
+
+bool is_of_keys(keel_op op) {
+    return op == KEEL_OP_KEY_PROJECT || op == KEEL_OP_KEY_SUM || op == KEEL_OP_VALUE_NORMS;
+}
+
+bool is_counted(keel_op op, const keel_op_args *args) {
+    const bool ranges = op == KEEL_OP_ATTENTION_SCORES && (args->features & KEEL_SCORES_RANGES) != 0;
+    return op != KEEL_OP_KV_GATHER && op != KEEL_OP_KV_REROTATE && !ranges;
 }
 
 } // namespace
 
 OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
     OpWork work;
-    if (op.op() == KEEL_OP_KV_GATHER || op.op() == KEEL_OP_KV_REROTATE) return work;
+    if (!is_counted(op.op(), args)) return work;
     ArgsCopy copy(op.op(), args);
     for (const ArgsCopy::Slot &slot : copy.tensors()) {
         const std::string_view name = slot.name;
-        if (name == "w" || name.starts_with("kv.") || name.starts_with("tables.")) continue; // counted below
+        if (name == "w" || name == "scores.out" || name.starts_with("kv.") || name.starts_with("tables."))
+            continue; // counted below
+        if (name == "out" && is_of_keys(op.op())) continue;
         work.bytes += tensor_bytes(**slot.tensor) * (slot.role == ArgsCopy::Role::in_out ? 2 : 1);
     }
     switch (op.op()) {
@@ -122,14 +141,13 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
         break;
     }
     case KEEL_OP_KEY_PROJECT:
-    case KEEL_OP_KEY_SUM: {
-        const Cache cache(device, *copy.as<keel_keys_args>().kv);
-        work.bytes += cache.slots * cache.key;
-        break;
-    }
+    case KEEL_OP_KEY_SUM:
     case KEEL_OP_VALUE_NORMS: {
-        const Cache cache(device, *copy.as<keel_keys_args>().kv);
-        work.bytes += cache.slots * cache.value;
+        const auto &a = copy.as<keel_keys_args>();
+        const Cache cache(device, *a.kv, a.begin, a.end);
+        work.bytes += cache.slots * (op.op() == KEEL_OP_VALUE_NORMS ? cache.value : cache.key);
+        work.bytes += op.op() == KEEL_OP_KEY_SUM ? tensor_bytes(*a.out)
+                                                 : cache.slots * (a.out->rank == 3 ? row_bytes(*a.out) : 4);
         break;
     }
     default:
@@ -156,8 +174,9 @@ OpTimes::~OpTimes() {
 
 void OpTimes::add(Device &device, const PlannedOp &op, const keel_op_args *args, double seconds) {
     const std::string_view part = label_part(op.label());
-    auto total = std::find_if(totals_.begin(), totals_.end(),
-                              [&](const OpTotal &t) { return t.part == part && t.kernel == op.kernel(); });
+    auto total = std::find_if(totals_.begin(), totals_.end(), [&](const OpTotal &t) {
+        return t.part == part && t.op == op_name(op.op()) && t.kernel == op.kernel();
+    });
     if (total == totals_.end()) {
         totals_.push_back({std::string(part), op_name(op.op()), op.kernel()});
         total = totals_.end() - 1;

@@ -15,8 +15,8 @@ struct OpWork {
     double flop = 0;  // of matmul, attention and its scores: two for each product that is summed
     double bytes = 0; // weights, K and V of the slots in use, and each input and output once
 };
-// `args` as the op was called with; the slots in use are read back from the device. Ops that move a cache (kv_gather, kv_rerotate) are
-// not counted.
+// `args` as the op was called with; the slots in use are read back from the device. Ops that move a cache (kv_gather, kv_rerotate), and
+// scores over ranges of slots, are not counted.
 OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args);
 
 // The calls of a part of the model ("down", of all layers) with one kernel.
