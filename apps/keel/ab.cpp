@@ -80,7 +80,8 @@ Json cost_json(const AbExperiment &e, const AbCost &cost) {
                          {"questions", row.questions},
                          {"runs", row.runs},
                          {"prefill_tokens", row.prefill_tokens},
-                         {"decode_tokens", row.decode_tokens}});
+                         {"decode_tokens", row.decode_tokens},
+                         {"decode_steps", row.decode_steps}});
     }
     return {{"config_hash", e.hash},
             {"reference", e.config.reference},
@@ -107,11 +108,13 @@ std::string cost_text(const AbExperiment &e, const AbCost &cost) {
         rows.push_back({run.arm, run.budget, fmt::format("{}", fmt::join(run.seeds, ",")), difference});
     }
     std::string out = table(rows) + "\n";
-    rows = {{"task", "protocol", "documents", "questions", "runs of each", "tokens to prefill", "to decode"}};
+    rows = {{"task", "protocol", "documents", "questions", "runs of each", "tokens to prefill", "to decode",
+             "in steps"}};
     for (const AbCost::Row &row : cost.rows) {
         rows.push_back({row.task, row.protocol.empty() ? "-" : row.protocol, fmt::format("{}", row.documents),
                         fmt::format("{}", row.questions), fmt::format("{}", row.runs),
-                        fmt::format("{}", row.prefill_tokens), fmt::format("{}", row.decode_tokens)});
+                        fmt::format("{}", row.prefill_tokens), fmt::format("{}", row.decode_tokens),
+                        fmt::format("{}", row.decode_steps)});
     }
     out += table(rows);
     const std::string together =

@@ -30,6 +30,7 @@ void describe(CLI::App &app, Program &program) {
     app.description("Runs Llama-family language models. Backends and KV-cache policies are plugins, a YAML "
                     "pipeline names them.");
     app.set_help_flag("-h,--help", "Show this help; 'keel COMMAND --help' tells about a command");
+    app.require_subcommand(0, 1); // a word behind a command is not taken for another one: 'keel config run'
     app.set_version_flag("--version", "keel " KEEL_VERSION, "Show the version");
     app.footer("First steps, in a clone of the repository:\n"
                "  keel run configs/quickstart.yaml              a small model tells a story\n"

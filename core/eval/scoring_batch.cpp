@@ -128,11 +128,11 @@ void score_side_by_side(
                         side.first->pipeline().batch());
     }
     if (walk.options().step != 1)
-        throw_error(
-            ErrorKind::usage,
-            "PipelineOptions::batch: {} windows at once are for tokens that are taken in one by one, in "
-            "steps of 1; many at a time, as here, read the weights once for all of them anyway",
-            most);
+        throw_error(ErrorKind::usage,
+                    "a batch of {}: windows side by side are for tokens that are taken in one by one (--step "
+                    "1); many at a time, as here, "
+                    "read the weights once for all of them anyway: leave the batch out",
+                    most);
     SideBySide(sides, walk, on_row, on_window).run();
 }
 

@@ -122,8 +122,8 @@ class Pipeline {
     const GraphTaps &taps(const CachePlan &plan) const;
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }
-    static constexpr uint32_t most_batch = 256;
-    uint32_t batch() const { return batch_; } // PipelineOptions::batch
+    static constexpr uint32_t most_batch = 256; // sequences that take steps together
+    uint32_t batch() const { return batch_; }   // PipelineOptions::batch
     const BoundPlugin &policy() const { return policy_; }
     const BoundPlugin &allocator() const { return allocator_; } // library NULL under a policy that keeps all
     double load_seconds() const { return load_seconds_; }

@@ -95,12 +95,14 @@ std::span<const SessionBatch::Outcome> SessionBatch::decode(std::span<Session *c
 // Room for each: only those that have it take part. Nothing was queued for the others but evictions.
 void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const int32_t> ids) {
     for (size_t i = 0; i < sessions.size(); ++i) {
+        bool is_settled = false;
         try {
             sessions[i]->settle();
+            is_settled = true;
             sessions[i]->take_in(ids.subspan(i, 1), StepKind::decode, 1);
         } catch (const Error &error) {
             if (pipeline_.engine().is_lost()) throw;
-            const bool is_full = error.kind() == ErrorKind::resource;
+            const bool is_full = is_settled && error.kind() == ErrorKind::resource;
             outcomes_[i] = {is_full ? Outcome::Kind::full : Outcome::Kind::failed, error.what()};
             sessions[i]->is_broken_ = !is_full; // an eviction may have been left half done
             continue;

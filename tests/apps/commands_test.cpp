@@ -70,6 +70,10 @@ TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2
     CHECK(contains(failure(run_keel({"rnu"})), "did you mean 'run'?"));
     CHECK(contains(failure(run_keel({"dance"})), "unknown command 'dance'"));
     CHECK(contains(failure(run_keel({"config", "chek", "x"})), "did you mean 'check'?"));
+    // A command of the program behind another one is none of that one's.
+    CHECK(contains(failure(run_keel({"config", "run", quickstart})), "unknown command 'run'"));
+    CHECK(contains(failure(run_keel({"eval", "run", "models/tiny"})), "unknown command 'run'"));
+    CHECK(contains(failure(run_keel({"ab", "run", "x.yaml"})), "unknown command"));
     CHECK(contains(failure(run_keel({"run", quickstart, "--promt", "x"})), "did you mean '--prompt'?"));
     CHECK(contains(failure(run_keel({"run", quickstart, "two", "three"})), "quotes"));
     CHECK(contains(failure(run_keel({"run"})), "TARGET"));

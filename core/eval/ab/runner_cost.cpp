@@ -57,13 +57,22 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
                 static_cast<uint64_t>(task.task->at[d % task.task->at.size()]) * (per_document + 1);
             row.decode_tokens += static_cast<uint64_t>(task.task->decode) * (per_document + 1);
         }
+        row.decode_steps = row.decode_tokens;
         return row;
     }
     Sum prefill, decode, steps, questions;
-    double together = 0, longest = 0; // tokens of the documents at hand that take steps together
+    double together = 0, longest = 0; // tokens of those that take steps together
+    size_t members = 0;
     const auto runs = static_cast<double>(per_document);
     for (size_t d = 0; d < sampled; ++d) {
         const double again = d / task.at_once * task.at_once < ab_first_reruns ? 1 : 0;
+        // A seat that an answer leaves is taken by the next one; the longest goes on alone.
+        const auto part = [&] {
+            const double n = std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
+            steps.add(n * runs, n * again);
+            together = longest = 0;
+            members = 0;
+        };
         for (const AbUnit &unit : task.items->units(d, protocol)) {
             // Each further question reads the prompt again where copies would take memory from each other.
             const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
@@ -81,13 +90,9 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
                 answer(static_cast<double>(q.max_tokens));
             }
             questions.add(static_cast<double>(unit.questions.size()), 0);
+            if (++members == task.at_once) part();
         }
-        if ((d + 1) % task.at_once == 0 || d + 1 == sampled) {
-            // A seat that an answer leaves is taken by the next one; the longest goes on alone.
-            const double n = std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
-            steps.add(n * runs, n * again);
-            together = longest = 0;
-        }
+        if ((d + 1) % task.at_once == 0 || d + 1 == sampled) part();
     }
     const double scale =
         static_cast<double>(task.documents) / static_cast<double>(std::max<size_t>(sampled, 1));
@@ -126,7 +131,7 @@ AbCost AbRunner::cost() {
     cost.batch = experiment_.config.batch;
     for (int round = 0; round < 2; ++round) { // the first warms up
         Session session(p);
-        session.prefill(ids);
+        if (!session.prefill(ids)) throw_error(ErrorKind::runtime, "cancelled");
         for (int64_t i = 0; i < steps; ++i) {
             session.decode(1);
             session.greedy();
@@ -140,8 +145,8 @@ AbCost AbRunner::cost() {
         const bool batched = tasks_[t].at_once > 1;
         const double rate = batched ? cost.batch_rate / cost.batch : cost.decode_rate; // steps per second
         for (; row < cost.rows.size() && cost.rows[row].task == tasks_[t].task->name; ++row) {
-            const uint64_t steps = batched ? cost.rows[row].decode_steps : cost.rows[row].decode_tokens;
-            cost.seconds += rate > 0 ? static_cast<double>(steps) / rate : 0;
+            const uint64_t due = batched ? cost.rows[row].decode_steps : cost.rows[row].decode_tokens;
+            cost.seconds += rate > 0 ? static_cast<double>(due) / rate : 0;
         }
     }
     cost.seconds /= options_.shard.count;
