@@ -12,7 +12,8 @@ namespace keel {
 
 // What a call of an op has to do, whatever does it. 0: not counted.
 struct OpWork {
-    double flop = 0;  // of matmul, attention and its scores: two for each product that is summed
+    double flop =
+        0; // of matmul, attention, and scores of several queries (keys once more): two for each product that is summed
     double bytes = 0; // weights, K and V of the slots in use, and each input and output once
 };
 // `args` as the op was called with; the slots in use are read back from the device. Ops that move a cache (kv_gather, kv_rerotate), and

@@ -85,7 +85,7 @@ TEST_CASE("the ops of a prompt do what a prompt takes, and those of a token read
     }
 }
 
-TEST_CASE("a window of the model and steps of a policy are counted as they are seen") {
+TEST_CASE("attention under a policy is counted by the slots that are left") {
     const auto pipeline = tiny({"policy.plugin=sliding_window", "policy.budget.tokens=16"});
     BenchOptions options = small();
     options.prefill = {};
