@@ -99,6 +99,44 @@ void add(const Shape &s, keel_dtype dtype, int64_t m, int64_t length, uint32_t w
         ->Unit(benchmark::kMicrosecond);
 }
 
+// What a policy asks for when it evicts: the last queries over what is kept.
+void scores(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m, int64_t length) {
+    try {
+        Setup setup(s, dtype, m, length, 0, wanted_isa);
+        size_t i = 0;
+        keel_attention_scores_args a{};
+        a.h = KEEL_HEADER(keel_attention_scores_args);
+        a.features = KEEL_SCORES_CAUSAL;
+        a.q = &setup.q;
+        a.scores = &setup.scores;
+        a.scale = 0.125F;
+        a.kv = &setup.layers[0].view;
+        const std::string kernel = setup.rig.plan(KEEL_OP_ATTENTION_SCORES, a);
+        for (auto _ : state) {
+            a.kv = &setup.layers[i++ % setup.layers.size()].view;
+            check(backend().attention_scores(setup.rig.ctx, &a), "attention_scores");
+        }
+        // one product of head_dim for each pair of query and key that see each other
+        const double pairs =
+            static_cast<double>(m) * (static_cast<double>(length) - static_cast<double>(m - 1) / 2);
+        state.counters["GFLOP/s"] = benchmark::Counter(
+            2e-9 * pairs * static_cast<double>(s.heads * head_dim) * static_cast<double>(state.iterations()),
+            benchmark::Counter::kIsRate);
+        state.SetLabel(kernel);
+    } catch (const std::exception &e) {
+        state.SkipWithError(e.what());
+    }
+}
+
+void add_scores(const Shape &s, keel_dtype dtype, int64_t m, int64_t length) {
+    const std::string name = std::string("scores/") + s.name + "/" + keel_dtype_name(dtype) + "/" +
+                             wanted_isa + "/m:" + std::to_string(m) + "/length:" + std::to_string(length);
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [=, &s](benchmark::State &state) { scores(state, s, dtype, m, length); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -125,8 +163,12 @@ int main(int argc, char **argv) {
     for (const char *isa : {"scalar", "avx2", "avx512"})
         add(shapes[0], KEEL_DTYPE_F16, 512, 512, 0, isa);
     add(shapes[0], KEEL_DTYPE_F16, 1, 2048, 1, wanted_isa);
-    for (const uint32_t window : {0U, 32U, 512U})
-        add(shapes[0], KEEL_DTYPE_F16, 512, 2048, window, wanted_isa);
+    for (const int64_t length : {2048, 8192}) {
+        for (const uint32_t window : {0U, 32U, 512U})
+            add(shapes[0], KEEL_DTYPE_F16, 512, length, window, wanted_isa);
+        for (const int64_t m : {32, 512})
+            add_scores(shapes[0], KEEL_DTYPE_F16, m, length);
+    }
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
 }

@@ -1,6 +1,6 @@
 // Attention with products in bf16: a chunk of slots is rounded once for all queries of a task, which then pass over it, so many at a
 // time that their logits and sums stay in the first cache.
-#include "attention_job.hpp"
+#include "attention_scores.hpp"
 
 #include <string.h>
 
@@ -105,12 +105,15 @@ void walk_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
     const bool apart =
         job.out != nullptr && (masked || n < values) && !values_finite(job, w, chunk, tile, values);
     const SoftmaxState state = {w.max, w.sum, job.out != nullptr ? w.acc : nullptr, stride, stride};
-    kernels.softmax(w.s, kTileSlots, task.rows, n, state, lanes, apart || w.kept != nullptr, w.p16);
+    const int64_t place = (first / kTileSlots) * job.layout.keep_step;
+    uint16_t *p = w.kept16 != nullptr ? w.kept16 + place * kTileSlots : w.p16;
+    kernels.softmax(w.s, kTileSlots, task.rows, n, state, lanes, apart || w.kept != nullptr, p);
+    if (w.kept16 != nullptr) memcpy(w.kept_max + place, w.max, static_cast<size_t>(task.rows) * 4);
     if (apart)
         mix_seen(job, w, task.head, task.rows, first, n);
     else if (job.out != nullptr)
-        kernels.multiply({w.p16, task.rows, kTileSlots, bf16_padded(n), values_of(job, w, tile),
-                          16 * kTileSlots, stride, w.acc, stride, true});
+        kernels.multiply({p, task.rows, kTileSlots, bf16_padded(n), values_of(job, w, tile), 16 * kTileSlots,
+                          stride, w.acc, stride, true});
 }
 
 // How many tiles from the chunk's first on are seen whole, by all of some rows, and need nothing but products and softmax.
@@ -130,7 +133,8 @@ void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
     if (end <= 0) return;
     alignas(64) float lanes[bf16_rows * 16] = {};
     job.bf16->begin(task.rows);
-    const int64_t whole = whole_tiles(job, w, task, chunk);
+    const int64_t whole = whole_tiles(job, w, task, chunk),
+                  place = chunk.first / kTileSlots * job.layout.keep_step;
     if (whole != 0)
         job.bf16->walk({w.q16,
                         task.rows,
@@ -142,9 +146,12 @@ void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
                         {w.max, w.sum, w.acc, stride, stride},
                         lanes,
                         w.s,
-                        w.p16});
+                        w.kept16 != nullptr ? w.kept16 + place * kTileSlots : w.p16,
+                        w.kept16 != nullptr ? w.kept_max + place : nullptr});
     for (int64_t at = whole * kTileSlots; at < end; at += kTileSlots)
-        if (!chunk.hidden[at / kTileSlots])
+        if (chunk.hidden[at / kTileSlots])
+            skip_kept(w, place + at / kTileSlots * job.layout.keep_step);
+        else
             walk_tile(job, w, task, chunk, at / kTileSlots, end - at < kTileSlots ? end - at : kTileSlots,
                       lanes);
     job.bf16->end();
@@ -171,10 +178,6 @@ const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtyp
     return bf16->load_keys[keys] != nullptr && bf16->load_values[values] != nullptr ? bf16 : nullptr;
 }
 
-bool takes_bf16(const AttentionJob &job) {
-    return job.ranges == nullptr && job.bf16 != nullptr && job.rows() >= job.bf16->least_rows;
-}
-
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const int64_t step = job.bf16->rows_at_once, depth = bf16_padded(job.head_dim());
     // Few rows go by each tile while it is in the first cache.
@@ -190,9 +193,10 @@ void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const Attenti
             AttentionScratch at = w;
             at.q16 += r * depth, at.max += r, at.sum += r, at.acc += r * padded(job.kv.v.dim);
             if (w.kept != nullptr) at.s = w.kept + first * task.rows + r * kTileSlots; // the tile's own
+            if (w.kept16 != nullptr) keep_step(job, task, r, at);
             walk_chunk(job, at, some, chunk);
         }
-        if (w.kept_max != nullptr)
+        if (w.kept != nullptr)
             memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
     }
 }

@@ -1,10 +1,10 @@
-#include "attention_job.hpp"
+#include "attention_scores.hpp"
 
 namespace keel_cpu {
 namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
+    return b == 0 ? 0 : (a + b - 1) / b; // none of nothing: an op may be planned for no queries at all
 }
 
 int64_t tiles_of(int64_t rows) {
@@ -35,7 +35,9 @@ int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
 
 void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_t tiles, int64_t &parts) {
     const int64_t end = job.limit(head, (row + rows - 1) / job.group);
-    const int64_t n = parts_of(job.kv.heads / job.sequences(), tiles, end); // as a sequence alone has it
+    // As a sequence alone has it. What is kept for scores stays with one worker: not split.
+    const int64_t n =
+        job.scoring == Scoring::several ? 1 : parts_of(job.kv.heads / job.sequences(), tiles, end);
     if (n == 1) {
         job.tasks()[job.n_tasks++] = {head, row, rows, 0, end, -1};
         return;
@@ -59,36 +61,24 @@ void make_tasks(AttentionJob &job) {
     }
 }
 
-// The contributing queries, before a result written in place overwrites them.
-void pack_queries(const AttentionJob &job, const Team &team) {
-    const int64_t dim = job.head_dim(), stride = padded(dim), rows = job.contributing * job.group;
-    const Range mine = share(job.kv.heads * rows, 1, team);
-    for (int64_t r = mine.begin; r < mine.end; ++r) {
-        const int64_t h = r / rows, row = r % rows, g = row / job.contributing;
-        const int64_t i = job.m - job.contributing + row % job.contributing;
-        float *to = job.packed(h, row);
-        job.kernels->load[job.q_type](job.q + i * job.q_token + (h * job.group + g) * job.q_head, dim, to);
-        job.kernels->scale(to, dim, job.scale);
-        for (int64_t d = dim; d < stride; ++d)
-            to[d] = 0;
-    }
-}
-
 void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     int64_t longest = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
         longest = job.kv.length(h) > longest ? job.kv.length(h) : longest;
-    // What was kept is quickly reduced: in larger pieces.
-    const int64_t piece = job.keeps ? 16 * kTileSlots : kTileSlots, pieces = ceil_div(longest, piece);
+    // What the tasks left is quickly reduced: in larger pieces.
+    const int64_t piece = job.scoring == Scoring::logits ? kTileSlots : 16 * kTileSlots,
+                  pieces = ceil_div(longest, piece);
     for (int64_t t; (t = job.next_tile.fetch_add(1, std::memory_order_relaxed)) < pieces * job.kv.heads;) {
         const int64_t head = t / pieces, first = t % pieces * piece, left = job.kv.length(head) - first;
         if (left <= 0) continue;
-        const int64_t n = left < piece ? left : piece;
-        if (job.keeps) {
-            job.keep_at(w, head);
-            reduce_kept(job, w, head, first, first + n);
+        const int64_t end = first + (left < piece ? left : piece);
+        if (job.scoring == Scoring::logits) {
+            score_logits(job, w, head, first, end);
+        } else if (job.scoring == Scoring::several) {
+            finish_sums(job, head, first, end);
         } else {
-            reduce_tile(job, w, head, first, n);
+            job.keep_at(w, head);
+            score_one(job, w, head, first, end);
         }
     }
 }
@@ -102,27 +92,31 @@ void work_by_heads(AttentionJob &job, AttentionScratch &w, const Team &team) {
             if (job.tasks()[t].head == h) run_task(job, w, job.tasks()[t]);
         for (int64_t t = 0; t < job.n_merges; ++t)
             if (job.merges()[t].head == h) run_merge(job, w, job.merges()[t]);
-        reduce_kept(job, w, h, 0, job.kv.length(h));
+        score_one(job, w, h, 0, job.kv.length(h));
     }
 }
 
 void work(AttentionJob &job, const Team &team) {
     AttentionScratch w = job.worker(team.worker);
-    if (job.keeps && job.kv.heads % team.n == 0) return work_by_heads(job, w, team);
-    if (job.scores != nullptr && !job.keeps) {
-        pack_queries(job, team);
-        team.barrier();
-    }
+    if (job.scoring == Scoring::one && job.kv.heads % team.n == 0) return work_by_heads(job, w, team);
+    if (job.scoring == Scoring::logits) pack_queries(job, team);
     for (int64_t t; (t = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.n_tasks;) {
-        if (job.keeps) job.keep_at(w, job.tasks()[t].head);
-        run_task(job, w, job.tasks()[t]);
+        const AttentionTask &task = job.tasks()[t];
+        if (job.scoring == Scoring::one) job.keep_at(w, task.head);
+        if (job.scoring != Scoring::several) {
+            run_task(job, w, task);
+            continue;
+        }
+        const bool counts = keep_task(job, w, team.worker, task);
+        run_task(job, w, task);
+        if (counts) add_scores(job, w, task);
     }
     if (job.n_merges != 0) {
         team.barrier();
         for (int64_t t; (t = job.next_merge.fetch_add(1, std::memory_order_relaxed)) < job.n_merges;)
             run_merge(job, w, job.merges()[t]);
     }
-    if (job.scores != nullptr) {
+    if (job.scoring != Scoring::none) {
         team.barrier();
         reduce_scores(job, w);
     }
@@ -148,57 +142,118 @@ AttentionScratch AttentionJob::worker(uint32_t index) const {
     w.v16 = h, h += layout.chunk * v_dim;
     w.p16 = h;
     w.kept = w.kept_max = nullptr;
+    w.kept16 = nullptr;
     return w;
 }
 
-AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
-                                 int64_t contributing, bool with_scores, int64_t kept_slots, uint32_t threads,
-                                 bool bf16, int64_t sequences) {
-    const int64_t dim = padded(head_dim), value = padded(v_dim), wide_dim = dim > value ? dim : value;
+namespace {
+
+int64_t line(int64_t floats) { // whole lines of the cache
+    return round_up(floats, 16);
+}
+
+// Rows of a task of those that keep their softmax: as many as the caches hold of it, and in f32, where rows have no neighbours to
+// stay with, no more than leave a few tasks to share out.
+int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
+    const int64_t least = size.in_bf16 ? kTileRows : kKeptRows, rows = size.m * size.group,
+                  row_bytes = round_up(size.slots, kTileSlots) * (size.in_bf16 ? 2 : 4),
+                  counted = size.contributing * size.group < usual ? size.contributing * size.group : usual;
+    int64_t most = usual;
+    if (counted * row_bytes > kKeptBytes) most = kKeptBytes / row_bytes / least * least;
+    const int64_t fair = round_up(ceil_div(size.heads * rows, kWantedTasks / 2), least);
+    if (!size.in_bf16 && fair < most) most = fair;
+    return most > least ? most : least < usual ? least : usual;
+}
+
+// Room for what Scoring::several needs. A worker's softmax: of the rows that count, or of as many as a task has.
+void lay_out_sums(AttentionLayout &l, const AttentionSize &size) {
+    const int64_t rows = size.m * size.group;
+    l.keep_step = size.in_bf16 ? size.bf16_step : rows < l.tile_rows ? rows : l.tile_rows;
+    l.keep_tiles = ceil_div(size.slots, kTileSlots);
+    const int64_t row_bytes = l.keep_tiles * kTileSlots * (size.in_bf16 ? 2 : 4),
+                  counted = ceil_div(size.contributing * size.group, l.keep_step) + 1;
+    const auto bytes = [&](int64_t of_task) {
+        const int64_t steps = ceil_div(of_task, l.keep_step);
+        return (steps < counted ? steps : counted) * l.keep_step * row_bytes;
+    };
+    // of fewer slots a task may keep more rows
+    const int64_t kept = bytes(l.tile_rows), fewer = bytes(l.most_rows),
+                  held = kKeptBytes + l.keep_step * row_bytes, most = fewer < held ? fewer : held;
+    l.keep_floats = line((kept > most ? kept : most) / 4);
+    l.keep_stride = l.keep_floats + line(l.keep_floats * (size.in_bf16 ? 2 : 1) / kTileSlots);
+    l.worker_stride += l.keep_stride;
+    l.sum_stride = l.keep_tiles * kTileSlots;
+    l.sums = l.total;
+    l.turns = l.sums + size.sums * l.sum_stride;
+    l.total = l.turns + line(size.heads);
+}
+
+} // namespace
+
+AttentionLayout attention_layout(const AttentionSize &size) {
+    const int64_t heads = size.heads, group = size.group, m = size.m;
+    const int64_t dim = padded(size.head_dim), value = padded(size.v_dim),
+                  wide_dim = dim > value ? dim : value;
     const int64_t rows = m * group, tiles = heads * tiles_of(rows);
     // splitting happens with few tiles only; a smaller m than planned may have them
-    const int64_t parts = heads / sequences < kWantedTasks ? sequences * 2 * kWantedTasks : 0;
+    const int64_t parts = heads / size.sequences < kWantedTasks ? size.sequences * 2 * kWantedTasks : 0;
     const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
-    const auto line = [](int64_t floats) { return round_up(floats, 16); }; // whole lines of the cache
-    AttentionLayout l;
+    const bool several = size.scoring == Scoring::several;
+    AttentionLayout l = {};
     static_assert(kTileRows >= bf16_walk_tiles * bf16_rows);
-    const bool wide = bf16 && heads / sequences * tiles_of(rows) >= kWantedTasks;
-    l.tile_rows = wide ? wide_rows(heads, rows, threads) : tile_rows(rows);
-    l.most_rows = wide ? l.tile_rows : kTileRows;
+    const bool wide = size.bf16_step != 0 && heads / size.sequences * tiles_of(rows) >= kWantedTasks;
+    l.tile_rows = wide ? wide_rows(heads, rows, size.threads) : tile_rows(rows);
+    l.most_rows = l.tile_rows > kTileRows ? l.tile_rows : kTileRows;
+    if (several) l.tile_rows = keeping_rows(size, l.tile_rows);
     l.chunk = wide ? kChunkSlots : kTileSlots;
     l.part_stride = line(2 * kTileRows + part_rows * value);
     l.worker_stride = line(kTileRows * dim + dim * kTileSlots + kTileSlots * wide_dim +
                            kTileRows * kTileSlots + l.most_rows * value + 2 * kTileSlots + 2 * l.most_rows) +
-                      line(((l.most_rows + kTileSlots + l.chunk) * bf16_padded(head_dim) + l.chunk * value +
-                            kTileRows * kTileSlots) /
+                      line(((l.most_rows + kTileSlots + l.chunk) * bf16_padded(size.head_dim) +
+                            l.chunk * value + kTileRows * kTileSlots) /
                            2);
+    const int64_t tasks = heads * (ceil_div(rows, l.tile_rows) + 1);
+    const bool with_scores = size.scoring != Scoring::none;
     l.tasks = 0;
-    l.merges = line((tiles + parts) * static_cast<int64_t>(sizeof(AttentionTask)) / 4);
+    l.merges =
+        line(((tasks > tiles ? tasks : tiles) + parts) * static_cast<int64_t>(sizeof(AttentionTask)) / 4);
     l.parts = l.merges + line((tiles + 1) * static_cast<int64_t>(sizeof(AttentionMerge)) / 4);
     l.queries = l.parts + parts * l.part_stride;
-    l.factors = l.queries + (with_scores ? heads * group * contributing * dim : 0);
-    l.kept = l.factors + line(with_scores ? heads * group * contributing * 2 : 0);
+    l.factors = l.queries + (size.scoring == Scoring::logits ? heads * group * size.contributing * dim : 0);
+    l.kept = l.factors + line(with_scores ? heads * group * size.contributing * 2 : 0);
+    const int64_t kept_slots = size.scoring == Scoring::one ? size.slots : 0;
     l.kept_tiles = line(ceil_div(kept_slots, kTileSlots) * group);
     l.kept_stride = l.kept_tiles * kTileSlots;
     l.kept_max = l.kept + heads * l.kept_stride;
-    l.workers = l.kept_max + heads * l.kept_tiles;
-    l.total = l.workers + threads * l.worker_stride;
+    l.total = l.kept_max + heads * l.kept_tiles;
+    if (several) lay_out_sums(l, size);
+    l.workers = l.total;
+    l.total += size.threads * l.worker_stride;
     return l;
 }
 
+int64_t score_sums(const keel_scores &scores, int64_t heads, int64_t group) {
+    return sums_of_heads(scores) ? heads : heads * group;
+}
+
 keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
-    int64_t longest = 0;
-    for (int64_t h = 0; h < job.kv.heads && job.keeps; ++h)
-        longest = job.kv.length(h) > longest ? job.kv.length(h) : longest;
-    job.layout =
-        attention_layout(job.kv.heads, job.group, job.m, job.kv.k.dim, job.kv.v.dim, job.contributing,
-                         job.scores != nullptr, longest, ctx->threads, job.bf16 != nullptr, job.sequences());
+    AttentionSize size = {job.kv.heads, job.group, job.m, job.kv.k.dim, job.kv.v.dim, ctx->threads};
+    size.bf16_step = job.bf16 != nullptr ? job.bf16->rows_at_once : 0;
+    size.in_bf16 = job.products_in_bf16();
+    size.sequences = job.sequences();
+    size.scoring = job.scoring;
+    size.contributing = job.contributing;
+    for (int64_t h = 0; h < job.kv.heads && job.scoring != Scoring::none; ++h)
+        size.slots = job.kv.length(h) > size.slots ? job.kv.length(h) : size.slots;
+    if (job.scoring == Scoring::several) size.sums = score_sums(*job.scores, job.kv.heads, job.group);
+    job.layout = attention_layout(size);
     job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
     if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
-    if (job.logits)
+    if (job.scoring == Scoring::logits)
         job.n_tasks = job.n_merges = 0; // no normalizers
     else
         make_tasks(job);
+    if (job.scoring == Scoring::several) begin_sums(job);
     uint64_t slots = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
         slots += static_cast<uint64_t>(job.kv.length(h) > 0 ? job.kv.length(h) : 0);

@@ -1,9 +1,6 @@
-// Attention over one layer's cache, as the attention and attention_scores ops share it. Three passes in one parallel region:
-//   1. tiles of query rows walk over the slots, a tile of kTileSlots at a time, with an online softmax; a long cache with
-//      few rows is split over its length, and the parts are merged afterwards;
-//   2. if scores are wanted, each tile of slots takes the contributing queries again, with the normalizers now known, and
-//      reduces the probabilities. Nothing of size queries x length is ever in memory, but for a single query (decode): what
-//      the first pass made of its logits is kept, which spares reading the keys and raising e again.
+// Attention over one layer's cache, as the attention and attention_scores ops share it, in one parallel region: tiles of query rows
+// walk over the slots, a tile of kTileSlots at a time, with an online softmax; a long cache with few rows is split over its length, and
+// the parts are merged afterwards. Scores are made of what that walk leaves (attention_scores.hpp).
 // A "row" is one query of one head: row r of a KV head is query r / group, head r % group of the group, so that K and V
 // are read once for all of them.
 #pragma once
@@ -22,6 +19,10 @@ constexpr int64_t kChunkSlots = 512; // slots that are packed at a time for so m
 constexpr int64_t kTasksEach = 8;    // of a worker: no wider tiles than leave so many
 constexpr int64_t kWantedTasks = 32; // fewer tasks than this: split over the length too
 constexpr int64_t kSplitSlots = 512; // into parts no shorter than this
+// Softmax that a worker keeps of one task: near enough to be read again soon. Of a very long cache a task has few rows, no fewer than
+// kTileRows in bf16 and kKeptRows in f32.
+constexpr int64_t kKeptBytes = 4 << 20;
+constexpr int64_t kKeptRows = 24;
 
 struct AttentionTask {
     int64_t head, row, rows, begin, end;
@@ -37,15 +38,40 @@ struct AttentionScratch {
     float *q, *k, *rows, *s, *acc, *max, *sum;
     // bf16: queries, rows of keys, those of a chunk turned into panels, values in panels, probabilities
     uint16_t *q16, *k16, *panels16, *v16, *p16;
-    // Where the softmax of a single query is kept, NULL for nowhere: exp(logit - max) of a head, [tiles][group][kTileSlots], and the max
-    // of each tile's time, [tiles][group].
-    float *kept, *kept_max;
+    // Where the softmax of a task is kept for the scores; NULL: not (attention_scores.hpp).
+    float *kept;
+    uint16_t *kept16;
+    float *kept_max;
+};
+
+// How scores are made.
+enum class Scoring {
+    none,
+    logits,  // of logits, for which keys are multiplied here and nowhere else
+    one,     // of a single query: its softmax is kept whole
+    several, // of several: each task adds what it kept to sums
+};
+
+// What the layout depends on.
+struct AttentionSize {
+    int64_t heads, group, m, head_dim, v_dim; // heads: KV heads, of all sequences together
+    uint32_t threads;
+    int64_t bf16_step = 0; // Bf16AttentionKernels::rows_at_once where products may be in bf16, else 0
+    bool in_bf16 = false;  // and they are
+    int64_t sequences = 1;
+    Scoring scoring = Scoring::none;
+    int64_t contributing = 0; // with scores: the last so many queries
+    int64_t slots = 0;        // whose softmax is kept: of the longest head
+    int64_t sums = 0;         // Scoring::several: rows of sums
 };
 
 // Where things lie in the scratch of the context; offsets in floats.
 struct AttentionLayout {
     int64_t tile_rows, most_rows, chunk, part_stride, worker_stride; // most_rows: that a worker has room for
     int64_t tasks, merges, parts, queries, factors, kept, kept_stride, kept_max, kept_tiles, workers, total;
+    int64_t sums, sum_stride, turns; // Scoring::several
+    // Rows of a step, tiles of slots; a worker's room for softmax, and with that for its maxima.
+    int64_t keep_step, keep_tiles, keep_floats, keep_stride;
 };
 
 struct AttentionJob {
@@ -73,13 +99,12 @@ struct AttentionJob {
 
     // scores
     const keel_scores *scores = nullptr;
-    bool logits = false;             // reduce logits, not probabilities
+    Scoring scoring = Scoring::none;
     const int32_t *ranges = nullptr; // [n_ranges][2]: slots outside are not seen
     int64_t n_ranges = 0, range_stride = 0;
     const float *weights = nullptr;
     int64_t weight_stride = 0;
     int64_t contributing = 0; // the last so many queries
-    bool keeps = false;       // the one query sees all slots, and its softmax is kept for the scores
 
     // made by run_attention
     AttentionLayout layout = {};
@@ -103,35 +128,38 @@ struct AttentionJob {
         const int64_t n = causal ? length - m + i + 1 : length;
         return n < 0 ? 0 : n < length ? n : length;
     }
+    bool products_in_bf16() const { // of the tasks: all or none
+        return ranges == nullptr && bf16 != nullptr && rows() >= bf16->least_rows;
+    }
     AttentionScratch worker(uint32_t index) const;
     AttentionTask *tasks() const { return reinterpret_cast<AttentionTask *>(base + layout.tasks); }
     AttentionMerge *merges() const { return reinterpret_cast<AttentionMerge *>(base + layout.merges); }
     float *part(int64_t index) const { return base + layout.parts + index * layout.part_stride; }
-    // Contributing queries, scaled, [head][group][contributing][padded head_dim]; and their max and 1 / sum.
+    // Scoring::logits: contributing queries, scaled, [head][group][contributing][padded head_dim].
     float *packed(int64_t head, int64_t row) const {
         return base + layout.queries + (head * group * contributing + row) * padded(kv.k.dim);
     }
-    // A place for a head's softmax: a worker's own where it does whole heads, else the head's.
+    // Max and 1 / sum of contributing queries, [head][group][contributing].
+    float *factors(int64_t head, int64_t row) const {
+        return base + layout.factors + (head * group * contributing + row) * 2;
+    }
+    // Scoring::one: a place for a head's softmax: a worker's own where it does whole heads, else the head's.
     void keep_at(AttentionScratch &w, int64_t place) const {
         w.kept = base + layout.kept + place * layout.kept_stride;
         w.kept_max = base + layout.kept_max + place * layout.kept_tiles;
     }
-    float *factors(int64_t head, int64_t row) const {
-        return base + layout.factors + (head * group * contributing + row) * 2;
-    }
 };
 
-// Sizes that hold for every smaller m too. heads: KV heads, of all sequences together. kept_slots: of the longest head where a softmax is kept, else 0.
-// bf16: products may be.
-AttentionLayout attention_layout(int64_t heads, int64_t group, int64_t m, int64_t head_dim, int64_t v_dim,
-                                 int64_t contributing, bool with_scores, int64_t kept_slots, uint32_t threads,
-                                 bool bf16, int64_t sequences = 1);
+// Sizes that hold for every smaller m too.
+AttentionLayout attention_layout(const AttentionSize &size);
 // Of a context: what multiplies such a cache in bf16, NULL where the products are in f32.
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v, uint32_t block_slots);
-// Is the softmax of such queries kept from the first pass to the second?
-inline bool keeps_softmax(int64_t m, int64_t group) {
-    return m == 1 && group <= kTileRows;
+// How `m` queries that see all slots are scored.
+inline Scoring scoring_of(int64_t m, int64_t group) {
+    return m == 1 && group <= kTileRows ? Scoring::one : Scoring::several;
 }
+// Rows of sums that Scoring::several needs: of each query head where they are not all added up.
+int64_t score_sums(const keel_scores &scores, int64_t heads, int64_t group);
 
 // Runs all passes; the job's arguments were checked.
 keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept;
@@ -143,6 +171,7 @@ inline bool is_activation(const keel_tensor *t) {
 }
 keel_status check_scores(keel_ctx *ctx, const keel_scores *scores, const char *op) noexcept;
 int64_t contributing_queries(const keel_scores *scores, int64_t m);
+void plan_scores(AttentionSize &size, const keel_scores &scores, Scoring scoring, uint32_t slots);
 void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads);
 
 // ---- pieces of a pass (attention_tiles.cpp) ----
@@ -172,8 +201,7 @@ void load_queries(const AttentionJob &job, const AttentionScratch &w, const Atte
                   int64_t first, int64_t rows);
 // True if no row of the task can see any of the slots because of the model's window: keys too far back.
 bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t first, int64_t n);
-// A task with products in bf16, and whether a job's tasks take them: all or none (attention_bf16.cpp).
-bool takes_bf16(const AttentionJob &job);
+// A task with products in bf16 (attention_bf16.cpp).
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 
 // s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head, capped.
@@ -186,10 +214,5 @@ bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, i
               float *s);
 void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 void run_merge(const AttentionJob &job, const AttentionScratch &w, const AttentionMerge &merge);
-// Scores of one tile of slots of a head (attention_reduce.cpp).
-void reduce_tile(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n);
-// The same of slots first..end-1 from the softmax that w keeps; first is a tile's.
-void reduce_kept(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
-                 int64_t end);
 
 } // namespace keel_cpu

@@ -1,5 +1,5 @@
 // One tile of query rows over the slots of a head: logits, mask, online softmax, values.
-#include "attention_job.hpp"
+#include "attention_scores.hpp"
 
 #include <math.h>
 #include <string.h>
@@ -226,8 +226,11 @@ void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &
     for (int64_t first = task.begin; first < task.end; first += kTileSlots) {
         const int64_t n = task.end - first < kTileSlots ? task.end - first : kTileSlots;
         bool inside[kTileSlots];
-        if (job.ranges != nullptr && !slots_in_ranges(job, first, n, inside)) continue;
-        if (out_of_window(job, task, first, n)) continue;
+        if ((job.ranges != nullptr && !slots_in_ranges(job, first, n, inside)) ||
+            out_of_window(job, task, first, n)) {
+            skip_kept(w, first / kTileSlots * task.rows);
+            continue;
+        }
         if (w.kept != nullptr) w.s = w.kept + first * task.rows; // the tile's own, not written over
         const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
         tile_logits(job, w, task.head, w.q, task.rows, first, n);
@@ -246,7 +249,7 @@ void run_task(const AttentionJob &job, const AttentionScratch &w, const Attentio
     for (int64_t r = 0; r < task.rows; ++r)
         w.max[r] = kNone, w.sum[r] = 0;
     memset(w.acc, 0, static_cast<size_t>(task.rows * stride) * 4);
-    if (takes_bf16(job))
+    if (job.products_in_bf16())
         walk_bf16(job, w, task);
     else
         walk_f32(job, w, task);

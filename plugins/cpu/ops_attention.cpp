@@ -76,6 +76,13 @@ int64_t contributing_queries(const keel_scores *scores, int64_t m) {
     return scores->window == 0 || scores->window > m ? m : scores->window;
 }
 
+void plan_scores(AttentionSize &size, const keel_scores &scores, Scoring scoring, uint32_t slots) {
+    size.scoring = scoring;
+    size.contributing = contributing_queries(&scores, size.m);
+    size.slots = slots;
+    size.sums = score_sums(scores, size.heads, size.group);
+}
+
 void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads) {
     job.q = data_of(q);
     job.q_token = q->stride[0];
@@ -88,22 +95,23 @@ void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads) {
 keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanChoice &choice) noexcept {
     const keel_status status = check(ctx, args);
     if (status != KEEL_OK) return status;
-    const int64_t m = args->q->shape[0];
-    const bool scores = (args->features & KEEL_ATTENTION_SCORES) != 0;
-    const int64_t group = group_of(args->q, args->kv->kv_heads);
-    const bool keeps = scores && (args->features & KEEL_ATTENTION_WINDOW) == 0 && keeps_softmax(m, group);
+    const int64_t m = args->q->shape[0], heads = args->kv->kv_heads,
+                  group = group_of(args->q, args->kv->kv_heads);
     const Bf16AttentionKernels *bf16 =
         bf16_of(ctx, args->kv->k->dtype, args->kv->v->dtype, args->kv->block_slots);
-    const AttentionLayout layout =
-        attention_layout(args->kv->kv_heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2],
-                         scores ? contributing_queries(args->scores, m) : 0, scores,
-                         keeps ? args->kv->max_length : 0, ctx->threads, bf16 != nullptr);
-    choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
+    AttentionSize size = {heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2], ctx->threads};
+    size.bf16_step = bf16 != nullptr ? bf16->rows_at_once : 0;
+    size.in_bf16 = bf16 != nullptr && m * group >= bf16->least_rows;
+    if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
+        const bool windowed = (args->features & KEEL_ATTENTION_WINDOW) != 0;
+        plan_scores(size, *args->scores, windowed ? Scoring::several : scoring_of(m, group),
+                    args->kv->max_length);
+    }
+    choice.scratch_bytes = static_cast<uint64_t>(attention_layout(size).total) * 4;
     const bool few = m * group <= ctx->attention->few_rows;
-    const bool rounds = bf16 != nullptr && m * group >= bf16->least_rows;
     name_kernel(choice, "attention %s %s/%s %s%s", few ? "decode" : "prefill",
                 keel_dtype_name(args->kv->k->dtype), keel_dtype_name(args->kv->v->dtype),
-                rounds ? bf16->isa : ctx->attention->isa, rounds ? " fast" : "");
+                size.in_bf16 ? bf16->isa : ctx->attention->isa, size.in_bf16 ? " fast" : "");
     return KEEL_OK;
 }
 
@@ -121,7 +129,7 @@ keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *arg
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
         job.scores = args->scores;
         job.contributing = contributing_queries(args->scores, job.m);
-        job.keeps = !job.windowed && keeps_softmax(job.m, job.group);
+        job.scoring = job.windowed ? Scoring::several : scoring_of(job.m, job.group);
     }
     return run_attention(ctx, job);
 }
@@ -131,10 +139,12 @@ keel_status plan_batch_attention(keel_ctx *ctx, const keel_attention_args *args,
     const keel_status status = check_batch(ctx, args, kv);
     if (status != KEEL_OK) return status;
     const int64_t n = args->q->shape[0];
-    const AttentionLayout layout = attention_layout(
-        n * kv->kv_heads, group_of(args->q, kv->kv_heads), 1, kv->k->shape[2], kv->v->shape[2], 0, false, 0,
-        ctx->threads, bf16_of(ctx, kv->k->dtype, kv->v->dtype, kv->block_slots) != nullptr, n == 0 ? 1 : n);
-    choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
+    const Bf16AttentionKernels *bf16 = bf16_of(ctx, kv->k->dtype, kv->v->dtype, kv->block_slots);
+    AttentionSize size = {
+        n * kv->kv_heads, group_of(args->q, kv->kv_heads), 1, kv->k->shape[2], kv->v->shape[2], ctx->threads};
+    size.bf16_step = bf16 != nullptr ? bf16->rows_at_once : 0;
+    size.sequences = n == 0 ? 1 : n;
+    choice.scratch_bytes = static_cast<uint64_t>(attention_layout(size).total) * 4;
     return KEEL_OK;
 }
 

@@ -23,6 +23,12 @@ keel_status check_attention_scores(keel_ctx *ctx, const keel_attention_scores_ar
     return status;
 }
 
+Scoring scoring_of(const keel_attention_scores_args *args, int64_t group) {
+    if ((args->features & KEEL_SCORES_LOGITS) != 0) return Scoring::logits;
+    const bool plain = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0;
+    return plain ? keel_cpu::scoring_of(args->q->shape[0], group) : Scoring::several;
+}
+
 // Reads of keys and values a tile of slots at a time: key_project, key_sum, value_norms.
 struct KeysJob {
     KvAccess kv;
@@ -227,13 +233,11 @@ keel_status plan_attention_scores(keel_ctx *ctx, const keel_attention_scores_arg
                                   PlanChoice &choice) noexcept {
     const keel_status status = check_attention_scores(ctx, args);
     if (status != KEEL_OK) return status;
-    const int64_t m = args->q->shape[0], heads = args->kv->kv_heads;
-    const int64_t group = heads == 0 ? 0 : args->q->shape[1] / heads;
-    const bool keeps = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0 && keeps_softmax(m, group);
-    const AttentionLayout layout = attention_layout(
-        heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2], contributing_queries(args->scores, m),
-        true, keeps ? args->kv->max_length : 0, ctx->threads, false);
-    choice.scratch_bytes = static_cast<uint64_t>(layout.total) * 4;
+    const int64_t heads = args->kv->kv_heads, group = heads == 0 ? 0 : args->q->shape[1] / heads;
+    AttentionSize size = {heads,       group, args->q->shape[0], args->kv->k->shape[2], args->kv->v->shape[2],
+                          ctx->threads};
+    plan_scores(size, *args->scores, scoring_of(args, group), args->kv->max_length);
+    choice.scratch_bytes = static_cast<uint64_t>(attention_layout(size).total) * 4;
     name_kernel(choice, "attention_scores %s %s", keel_dtype_name(args->kv->k->dtype), ctx->attention->isa);
     return KEEL_OK;
 }
@@ -249,10 +253,9 @@ keel_status KEEL_CALL op_attention_scores(keel_ctx *ctx, const keel_attention_sc
     set_queries(job, args->q, job.kv.heads);
     job.scale = args->scale;
     job.causal = (args->features & KEEL_SCORES_CAUSAL) != 0;
-    job.logits = (args->features & KEEL_SCORES_LOGITS) != 0;
     job.scores = args->scores;
     job.contributing = contributing_queries(args->scores, job.m);
-    job.keeps = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0 && keeps_softmax(job.m, job.group);
+    job.scoring = scoring_of(args, job.group);
     if ((args->features & KEEL_SCORES_RANGES) != 0) {
         job.ranges = data_as<const int32_t>(args->ranges);
         job.n_ranges = args->ranges->shape[0];

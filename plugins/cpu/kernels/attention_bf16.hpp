@@ -32,8 +32,9 @@ struct Bf16Walk {
     int64_t tiles;
     SoftmaxState state; // acc is there
     float *lanes;
-    float *s;    // room for bf16_rows rows of kTileSlots
-    uint16_t *p; // and for bf16_walk_tiles times so many
+    float *s;        // room for bf16_rows rows of kTileSlots
+    uint16_t *p;     // and for bf16_walk_tiles times so many, or where they are kept for all tiles
+    float *kept_max; // [tiles][bf16_rows]: the max of a tile's time; NULL: p is not kept
 };
 constexpr int64_t bf16_walk_tiles = 2;
 
@@ -70,6 +71,9 @@ struct Bf16AttentionKernels {
     void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
                     float *lanes, bool keep, uint16_t *p);
     void (*add_lanes)(const float *lanes, int64_t rows, float *sum);
+    // sums[0..n) += by[i] * row (first + i * every) of a tile of p as softmax left it, for i < count; n is a multiple of 32.
+    void (*add_columns)(const uint16_t *p, int64_t first, int64_t every, int64_t count, const float *by,
+                        int64_t n, float *sums);
     bool (*finite)(const uint16_t *x, int64_t n);
 
     // few_rows: queries as pack_few leaves them, and rows of keys as load_keys does. n: up to the next multiple of 16 all is written

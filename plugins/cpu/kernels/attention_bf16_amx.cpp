@@ -62,9 +62,9 @@ void end() {
 
 constexpr int64_t tile_p = bf16_rows * kTileSlots; // of logits and probabilities
 
-// The values of some tiles, whose probabilities are in t.p, to two panels of sums or one.
+// The values of some tiles, whose probabilities are in p, to two panels of sums or one.
 template <int N>
-void add_values(const Bf16Walk &t, const uint16_t *values, int64_t tiles, int64_t column) {
+void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, int64_t tiles, int64_t column) {
     constexpr int64_t panel = 16 * kTileSlots, block = x_rows * kTileSlots;
     const int64_t stride = t.state.acc_stride * 4;
     float *c0 = t.state.acc + column, *c1 = c0 + x_rows * t.state.acc_stride;
@@ -73,7 +73,7 @@ void add_values(const Bf16Walk &t, const uint16_t *values, int64_t tiles, int64_
     if constexpr (N == 2) KEEL_TILE_LOAD(1, c0 + 16, stride);
     KEEL_TILE_LOAD(2, c1, stride);
     if constexpr (N == 2) KEEL_TILE_LOAD(3, c1 + 16, stride);
-    const uint16_t *x = t.p, *w = values + column / 16 * panel;
+    const uint16_t *x = p, *w = values + column / 16 * panel;
     for (int64_t tile = 0; tile < tiles; ++tile, x += tile_p, w += kTileSlots * t.v_dim)
         add_tile_products<2, N>(x, x + block, w, w + panel, kTileSlots / 32);
     KEEL_TILE_STORE(0, c0, stride);
@@ -90,17 +90,20 @@ void walk(const Bf16Walk &t) {
     const int64_t depth = bf16_padded(t.head_dim);
     for (int64_t from = 0; from < t.tiles; from += bf16_walk_tiles) {
         const int64_t n = t.tiles - from < bf16_walk_tiles ? t.tiles - from : bf16_walk_tiles;
+        uint16_t *p = t.kept_max != nullptr ? t.p + from * tile_p : t.p;
         for (int64_t i = 0; i < n; ++i) {
             multiply({t.q, t.rows, depth, depth, t.keys + (from + i) * kTileSlots * depth, 16 * depth,
                       kTileSlots, t.s, kTileSlots, false});
-            softmax_rows<false>(t.s, kTileSlots, 0, t.rows, kTileSlots, t.state, t.lanes, t.p + i * tile_p,
-                                i);
+            softmax_rows<false>(t.s, kTileSlots, 0, t.rows, kTileSlots, t.state, t.lanes, p + i * tile_p, i);
         }
+        for (int64_t i = 0; t.kept_max != nullptr && i < n;
+             ++i) // a max that rose was made up for in all of them
+            memcpy(t.kept_max + (from + i) * bf16_rows, t.state.max, static_cast<size_t>(t.rows) * 4);
         const uint16_t *values = t.values + from * kTileSlots * t.v_dim;
         int64_t column = 0;
         for (; column + 32 <= t.v_dim; column += 32)
-            add_values<2>(t, values, n, column);
-        if (column < t.v_dim) add_values<1>(t, values, n, column);
+            add_values<2>(t, p, values, n, column);
+        if (column < t.v_dim) add_values<1>(t, p, values, n, column);
     }
 }
 
@@ -122,6 +125,7 @@ const Bf16AttentionKernels table = {
     .walk_rows = 17, // two blocks
     .softmax = softmax16,
     .add_lanes = add_lanes,
+    .add_columns = add_columns,
     .finite = finite16,
     .pack_few = nullptr,
     .dots_few = nullptr,

@@ -194,6 +194,7 @@ const Bf16AttentionKernels table = {
     .walk_rows = 0,
     .softmax = softmax16,
     .add_lanes = add_lanes,
+    .add_columns = add_columns,
     .finite = finite16,
     .pack_few = pack_few,
     .dots_few = dots_few,

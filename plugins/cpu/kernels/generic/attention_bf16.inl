@@ -239,6 +239,34 @@ void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const Softma
         softmax_rows<false>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
 }
 
+// V vectors of columns.
+template <int V>
+KEEL_SIMD void add_columns_part(const uint16_t *p, int64_t first, int64_t every, int64_t count,
+                                const float *by, float *sums) {
+    F sum[V];
+    KEEL_UNROLL
+    for (int v = 0; v < V; ++v)
+        sum[v] = load(sums + 16 * v);
+    for (int64_t i = 0, r = first; i < count; ++i, r += every) {
+        const uint16_t *row = p + r / x_rows * x_rows * kTileSlots + r % x_rows * 32;
+        const F factor = set1(by[i]);
+        KEEL_UNROLL
+        for (int v = 0; v < V; ++v)
+            sum[v] = fma(factor, load_bf16(row + v / 2 * x_rows * 32 + v % 2 * 16), sum[v]);
+    }
+    KEEL_UNROLL
+    for (int v = 0; v < V; ++v)
+        store(sums + 16 * v, sum[v]);
+}
+
+void add_columns(const uint16_t *p, int64_t first, int64_t every, int64_t count, const float *by, int64_t n,
+                 float *sums) {
+    if (n == kTileSlots)
+        add_columns_part<kTileSlots / 16>(p, first, every, count, by, sums);
+    else
+        add_columns_part<kTileSlots / 32>(p, first, every, count, by, sums);
+}
+
 void add_lanes(const float *lanes, int64_t rows, float *sum) {
     for (int64_t r = 0; r < rows; ++r)
         sum[r] += reduce_add(load(lanes + 16 * r));

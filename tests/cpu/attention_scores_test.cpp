@@ -1,0 +1,56 @@
+// Scores as a by-product of attention: what must not depend on how they are reduced and how the work is cut.
+#include "attention_rig.hpp"
+
+using namespace keel;
+using namespace keel::test;
+
+TEST_CASE("scores of several queries are made of what attention multiplied, however they are reduced") {
+    const CacheShape shape = cache_of({500, 230}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0); // rows in wide tiles
+    const struct {
+        keel_reduce queries, group;
+        uint32_t counting;
+    } forms[] = {{KEEL_REDUCE_SUM, KEEL_REDUCE_NONE, 0},  {KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX, 33},
+                 {KEEL_REDUCE_MAX, KEEL_REDUCE_MAX, 0},   {KEEL_REDUCE_MAX, KEEL_REDUCE_SUM, 150},
+                 {KEEL_REDUCE_MEAN, KEEL_REDUCE_MEAN, 1}, {KEEL_REDUCE_SUM, KEEL_REDUCE_SUM, 64}};
+    for (const auto &form : forms) {
+        INFO("queries " << form.queries << ", group " << form.group << ", the last " << form.counting);
+        Call wide(shape, 230, 7);
+        wide.score_by(form.queries, form.group, form.counting);
+        compare_with_reference(wide);
+        Call few(cache_of({300, 70}, 16, KEEL_DTYPE_BF16, KEEL_DTYPE_F16), 70, 3);
+        few.score_by(form.queries, form.group, form.counting);
+        compare_with_reference(few);
+    }
+}
+
+TEST_CASE("a query whose logits are no numbers spoils the scores of the slots that it sees, and no other") {
+    for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
+        for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
+            Call call(cache_of({200}, 64, dtype, dtype), 90, 4);
+            Tensor &q = call.scene.tensors[call.q];
+            std::vector<double> values = q.values();
+            values[static_cast<size_t>(17 * 4 * 64)] = NAN; // query 17 sees slots up to 127
+            q.set({values.begin(), values.end()});
+            call.score_by(queries, KEEL_REDUCE_SUM, 0);
+            compare_with_reference(call);
+            Side side(cpu_library(), {});
+            Stage stage(side, call.scene, {});
+            REQUIRE(call.run(stage) == KEEL_OK);
+            const std::vector<double> scores = call.values(stage, call.scores);
+            CHECK(std::isnan(scores[127]));
+            CHECK(std::isfinite(scores[128]));
+        }
+}
+
+TEST_CASE("scores do not depend on the number of threads, to the bit, where not all rows of a task fit what "
+          "is kept") {
+    for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_F32}) {
+        const bool rounded = dtype == KEEL_DTYPE_F16;
+        CacheShape shape = cache_of({rounded ? 4500 : 12000}, 256, dtype, dtype);
+        shape.head_dim = shape.v_head_dim = 16;
+        Call call(shape, rounded ? 400 : 30, 8);
+        call.score_by(rounded ? KEEL_REDUCE_SUM : KEEL_REDUCE_MAX, KEEL_REDUCE_MEAN, rounded ? 350 : 0);
+        for (const Variant &v : variants())
+            if (rounded ? v.rounds() : v.isa == "avx2") compare_threads(*v.library, {{"isa", v.isa}}, call);
+    }
+}
