@@ -11,7 +11,8 @@ Memory bandwidth is probed by each run of `keel bench`, so "of read" is of that 
 
 Columns: the median of each program; "x best" is Keel against the peer whose median is best in that row: the median of the rounds' own
 ratios, and in brackets their smallest and largest (with six rounds or more: the 95% interval of that median by its order statistics).
-Decoding at a depth needs a peer that can measure it (`-d` of newer llama-bench, `-gp` of ik_llama.cpp's); others show "-".
+Decoding at a depth needs a peer that can measure it: `-d` of newer llama-bench, `-gp` of ik_llama.cpp's, or a `llama-batched-bench` that lies
+beside one with neither; others show "-".
 
 Needs Python 3.8 or later. Exit code 1 if a program failed; its cells then show "failed", and its last line goes to standard error.
 """
@@ -37,6 +38,7 @@ class Peer:
             raise argparse.ArgumentTypeError("%s cannot be run: %s" % (self.command[0], error.strerror))
         options = help_text.stdout + help_text.stderr
         self.has_depth, self.has_gp = "--n-depth" in options, "-gp <" in options
+        self.batched = os.path.join(os.path.dirname(self.command[0]), "llama-batched-bench")
 
     def run(self, model, threads, prefill, decode, depths):
         """{(kind, length): tokens/s}"""
@@ -52,12 +54,21 @@ class Peer:
                 more = ["-p", "0", "-n", str(decode), "-d", str(depth)]
             elif self.has_gp:
                 more = ["-p", "0", "-n", "0", "-gp", "%d,%d" % (depth, decode)]
+            elif os.access(self.batched, os.X_OK):
+                results["decode", depth] = self.run_batched(model, threads, depth, decode)
+                continue
             else:
                 continue
             command = self.command + ["-m", model, "-t", str(threads), "-r", "1", "-o", "json"] + more
             for row in run_json(command):
                 results["decode", depth] = row["avg_ts"]
         return results
+
+    def run_batched(self, model, threads, depth, decode):
+        """tokens/s of one sequence behind a prompt of `depth` tokens"""
+        row = run_json([self.batched, "-m", model, "-t", str(threads), "-c", str(depth + decode), "-npp", str(depth),
+                        "-ntg", str(decode), "-npl", "1", "--output-format", "jsonl"] + self.command[1:])
+        return row["speed_tg"]
 
 
 class Keel:

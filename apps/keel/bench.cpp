@@ -31,6 +31,14 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
     console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
 }
 
+// What is asked for twice is measured once.
+void drop_repeats(std::vector<int64_t> &numbers) {
+    std::vector<int64_t> kept;
+    for (const int64_t n : numbers)
+        if (std::find(kept.begin(), kept.end(), n) == kept.end()) kept.push_back(n);
+    numbers = std::move(kept);
+}
+
 int run_bench_command(const BenchArguments &a) {
     pipeline::PipelineConfig config = a.pipeline.load();
     if (*config.policy.log) { // random ids evicted again and again are nobody's log
@@ -58,6 +66,8 @@ int run_bench_command(const BenchArguments &a) {
     bench.depths = a.has_depths ? a.depths : default_depths(pipeline.context(), bench.decode);
     std::erase(bench.prefill, 0); // `--prefill 0`: none
     bench.sequences = a.sequences;
+    for (auto *numbers : {&bench.prefill, &bench.depths, &bench.sequences})
+        drop_repeats(*numbers);
     if (a.probe_mib >= 0) bench.probe_bytes = static_cast<uint64_t>(a.probe_mib) << 20;
     BenchReport report = run_bench(pipeline, bench);
     report.commit = build_commit();

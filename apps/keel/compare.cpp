@@ -41,7 +41,7 @@ pipeline::PipelineConfig second_config(const CompareArguments &a, const pipeline
         config.fallback.value = reference_plugin()->id;
         return config;
     }
-    return load_target(a.against, a.against_sets);
+    return load_target(a.against, a.against_sets, "--against-set");
 }
 
 std::vector<int32_t> prompt_ids(const CompareArguments &a, const Pipeline &pipeline) {

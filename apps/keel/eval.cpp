@@ -78,7 +78,7 @@ int run_perplexity(const EvalArguments &a) {
 
 int run_kl(const EvalArguments &a) {
     const pipeline::PipelineConfig config = a.pipeline.load();
-    const pipeline::PipelineConfig against = load_target(a.against, a.against_sets);
+    const pipeline::PipelineConfig against = load_target(a.against, a.against_sets, "--against-set");
     const std::string text = read_scored_text(a.text);
     a.trace.open();
     const auto host = std::make_shared<HostServices>();

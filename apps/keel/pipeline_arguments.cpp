@@ -149,7 +149,8 @@ std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> f
     return first;
 }
 
-pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides) {
+pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides,
+                                     std::string_view option) {
     require_path(target, "a pipeline file, a model folder or a GGUF file");
     std::error_code error;
     const std::string extension = fs::path(target).extension().string();
@@ -159,9 +160,9 @@ pipeline::PipelineConfig load_target(const std::string &target, const std::vecto
         std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu",
                                      fmt::format("policy.plugin={}", no_policy)};
         all.insert(all.end(), overrides.begin(), overrides.end());
-        return pipeline::config_from_overrides(all);
+        return pipeline::config_from_overrides(all, option);
     }
-    return pipeline::load_config(target, overrides);
+    return pipeline::load_config(target, overrides, option);
 }
 
 // Options that say two things, or one that would do nothing. What files and --set leave unused may be there for another policy or another

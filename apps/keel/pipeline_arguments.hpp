@@ -46,7 +46,8 @@ class PipelineArguments {
 };
 
 // The config of a pipeline file, a model folder or a GGUF file, with overrides as --set takes them.
-pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides);
+pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides,
+                                     std::string_view option = "--set");
 
 // A path that has to be there; the error has a suggestion.
 void require_path(const std::filesystem::path &path, std::string_view expected);

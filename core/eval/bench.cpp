@@ -47,20 +47,20 @@ void check(const Pipeline &pipeline, const BenchOptions &o) {
         if (value < low || value > high)
             throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", what, low, high, value);
     };
-    in_range("repeats", o.repeat, 1, 1000);
-    in_range("tokens to decode", o.decode, 0, most);
+    in_range("--repeat", o.repeat, 1, 1000);
+    in_range("--decode", o.decode, 0, most);
     for (const int64_t n : o.prefill) {
-        in_range("prefill length", n, 1, most);
+        in_range("--prefill", n, 1, most);
         require_context(pipeline, n, fmt::format("prefill of {}", n));
     }
     for (const int64_t depth : o.depths) {
-        in_range("depth", depth, 0, most);
+        in_range("--depth", depth, 0, most);
         if (o.decode > 0)
             require_context(pipeline, bench_tokens_before(depth) + o.decode,
                             fmt::format("decoding {} tokens at depth {}", o.decode, depth));
     }
     for (const int64_t n : o.sequences)
-        in_range("sequences at once", n, 1, pipeline.batch());
+        in_range("--batch", n, 1, pipeline.batch());
     if (o.prefill.empty() && (o.depths.empty() || o.decode == 0))
         throw_error(ErrorKind::usage, "nothing to measure: no prefill length, and no depth to decode at");
 }

@@ -127,8 +127,9 @@ void check_sync(SyncSection &sync) {
     }
 }
 
-PipelineConfig with_overrides(YamlNode root, std::span<const std::string> overrides) {
-    merge_overrides(root, parse_overrides(overrides, absolute_path(".")));
+PipelineConfig with_overrides(YamlNode root, std::span<const std::string> overrides,
+                              std::string_view option = "--set") {
+    merge_overrides(root, parse_overrides(overrides, absolute_path("."), option));
     return make_config(root);
 }
 
@@ -208,12 +209,13 @@ PipelineConfig make_config(const YamlNode &tree) {
     return config;
 }
 
-PipelineConfig load_config(const std::filesystem::path &path, std::span<const std::string> overrides) {
+PipelineConfig load_config(const std::filesystem::path &path, std::span<const std::string> overrides,
+                           std::string_view option) {
     YamlNode root = load_yaml(path);
     refuse_empty(root);
     if (!root.is_map())
         return make_config(root); // says what is wrong with the file before overrides change it
-    return with_overrides(std::move(root), overrides);
+    return with_overrides(std::move(root), overrides, option);
 }
 
 PipelineConfig parse_config(std::string_view text, const std::string &name,
@@ -225,10 +227,10 @@ PipelineConfig parse_config(std::string_view text, const std::string &name,
     return with_overrides(std::move(root), overrides);
 }
 
-PipelineConfig config_from_overrides(std::span<const std::string> overrides) {
+PipelineConfig config_from_overrides(std::span<const std::string> overrides, std::string_view option) {
     YamlNode root;
     root.kind = YamlNode::Kind::map;
-    return with_overrides(std::move(root), overrides);
+    return with_overrides(std::move(root), overrides, option);
 }
 
 } // namespace keel::pipeline

@@ -318,14 +318,16 @@ void check_hybrid(const PipelineConfig &config);
 PipelineConfig make_config(const YamlNode &root);
 
 // Reads a pipeline file. `overrides` are the arguments of --set, "policy.budget.tokens=64", later ones win; paths in
-// them start from the working directory. See override.hpp.
-PipelineConfig load_config(const std::filesystem::path &path, std::span<const std::string> overrides = {});
+// them start from the working directory; `option` is what gave them, for messages. See override.hpp.
+PipelineConfig load_config(const std::filesystem::path &path, std::span<const std::string> overrides = {},
+                           std::string_view option = "--set");
 
 // The same from memory: `name` is what messages show, relative paths start from `folder`.
 PipelineConfig parse_config(std::string_view text, const std::string &name,
                             const std::filesystem::path &folder, std::span<const std::string> overrides = {});
 
 // No file at all: defaults and overrides (model.path and backend.plugin among them).
-PipelineConfig config_from_overrides(std::span<const std::string> overrides);
+PipelineConfig config_from_overrides(std::span<const std::string> overrides,
+                                     std::string_view option = "--set");
 
 } // namespace keel::pipeline

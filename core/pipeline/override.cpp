@@ -86,12 +86,13 @@ void merge(YamlNode &base, YamlNode over, const std::string &path, bool complete
     }
 }
 
-[[noreturn]] void refuse_form(const std::string &argument) {
-    throw_error(ErrorKind::usage, "--set {}: expected KEY=VALUE, for example --set policy.budget.tokens=64",
-                printable(argument, 80));
+[[noreturn]] void refuse_form(const std::string &argument, std::string_view option) {
+    throw_error(ErrorKind::usage, "{} {}: expected KEY=VALUE, for example {} policy.budget.tokens=64", option,
+                printable(argument, 80), option);
 }
 
-std::vector<std::string> split_path(const std::string &argument, std::string_view path) {
+std::vector<std::string> split_path(const std::string &argument, std::string_view path,
+                                    std::string_view option) {
     std::vector<std::string> parts(1);
     for (const char c : path) {
         if (c == '.') {
@@ -103,7 +104,8 @@ std::vector<std::string> split_path(const std::string &argument, std::string_vie
     const auto bad = [](const std::string &part) {
         return part.empty() || part.find_first_of(" \t\r\n{}[],#") != std::string::npos;
     };
-    if (parts.size() > max_parts || std::any_of(parts.begin(), parts.end(), bad)) refuse_form(argument);
+    if (parts.size() > max_parts || std::any_of(parts.begin(), parts.end(), bad))
+        refuse_form(argument, option);
     return parts;
 }
 
@@ -120,12 +122,13 @@ YamlNode parse_value(std::string_view path, std::string_view text, const YamlSou
     return node;
 }
 
-YamlNode parse_override(const std::string &argument, const std::filesystem::path &folder) {
+YamlNode parse_override(const std::string &argument, const std::filesystem::path &folder,
+                        std::string_view option) {
     const size_t equals = argument.find('=');
-    if (equals == std::string::npos) refuse_form(argument);
+    if (equals == std::string::npos) refuse_form(argument, option);
     const std::string path = argument.substr(0, equals);
-    std::vector<std::string> parts = split_path(argument, path);
-    const YamlSource source{"--set " + printable(path, 80), folder, true};
+    std::vector<std::string> parts = split_path(argument, path, option);
+    const YamlSource source{fmt::format("{} {}", option, printable(path, 80)), folder, true};
     YamlNode node = parse_value(path, std::string_view(argument).substr(equals + 1), source);
     const auto shared = std::make_shared<const YamlSource>(source);
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
@@ -148,10 +151,11 @@ void merge_overrides(YamlNode &file, YamlNode overrides) {
     merge(file, std::move(overrides), "", true);
 }
 
-YamlNode parse_overrides(std::span<const std::string> arguments, const std::filesystem::path &folder) {
+YamlNode parse_overrides(std::span<const std::string> arguments, const std::filesystem::path &folder,
+                         std::string_view option) {
     YamlNode all;
     for (const std::string &argument : arguments)
-        merge(all, parse_override(argument, folder), "", false);
+        merge(all, parse_override(argument, folder, option), "", false);
     return all;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace keel::pipeline {
 
@@ -16,7 +17,8 @@ void merge_overrides(YamlNode &file, YamlNode overrides);
 
 // The tree that the --set arguments mean: "a.b=c", c as YAML; for keys that hold a text, c is the text itself unless it
 // stands in quotes. Later ones win; params stay, whatever their order. Relative paths start from `folder`.
-// Throws Error(usage) for what is not KEY=VALUE.
-YamlNode parse_overrides(std::span<const std::string> arguments, const std::filesystem::path &folder);
+// Throws Error(usage) for what is not KEY=VALUE. option: what they were given by, for messages.
+YamlNode parse_overrides(std::span<const std::string> arguments, const std::filesystem::path &folder,
+                         std::string_view option = "--set");
 
 } // namespace keel::pipeline

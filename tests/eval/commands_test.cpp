@@ -28,8 +28,8 @@ bool contains(const std::string &text, const std::string &part) {
 } // namespace
 
 TEST_CASE("keel bench prints a table, or an object with every sample") {
-    const std::vector<std::string> small{"--prefill", "8,16", "--decode", "3",           "--depth",
-                                         "0,5",       "-r",   "2",        "--probe-mib", "4"};
+    const std::vector<std::string> small{"--prefill", "8,16,8", "--decode", "3",           "--depth",
+                                         "0,5,0",     "-r",     "2",        "--probe-mib", "4"};
     std::vector<std::string> arguments{"bench", tiny};
     arguments.insert(arguments.end(), small.begin(), small.end());
     const ProcessResult table = run_keel(arguments);
@@ -137,6 +137,8 @@ TEST_CASE("keel bench refuses what makes no sense with one line") {
         CHECK(r.code == 2);
         CHECK(r.out.empty());
         CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 1);
+        if (wrong[1].size() <= 2 && wrong.size() == 2)
+            CHECK(contains(r.err, wrong[0] + ": ")); // no length too long
     }
 }
 
@@ -205,4 +207,11 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
     CHECK(run_keel({"compare", tiny, "--against", "nothing.yaml"}, here).code == 2);
     CHECK(run_keel({"compare", tiny, "--against", "reference", "--against-set", "kv.dtype=f32"}, here).code ==
           2);
+    for (const char *set : {"kv.dtype=f99", "kv.dtype"}) {
+        const ProcessResult wrong =
+            run_keel({"compare", tiny, "--against", tiny, "--against-set", set}, here);
+        INFO(wrong.err);
+        CHECK(wrong.code == 2);
+        CHECK(contains(wrong.err, "--against-set kv.dtype: "));
+    }
 }
