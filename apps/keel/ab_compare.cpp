@@ -1,6 +1,7 @@
 #include "ab_commands.hpp"
 
 #include "console.hpp"
+#include "usage.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -63,12 +64,12 @@ void add_ab_compare(CLI::App &ab, Program &program) {
         .add_option("--margin", a->margin,
                     "What may be lost (default: the first experiment's statistics.margin)")
         ->type_name("X")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(number_range(0.0, 1e6));
     command
         .add_option("--confidence", a->confidence,
                     "Of intervals and verdicts (default: the first experiment's)")
         ->type_name("X")
-        ->check(CLI::Range(0.5, 0.9999));
+        ->check(number_range(0.5, 0.9999));
     command.add_flag("--speed", a->options.speed,
                      "Times, rates and bytes decide as well, not qualities alone");
     command.add_flag(

@@ -1,6 +1,7 @@
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
+#include "usage.hpp"
 
 #include "base/error.hpp"
 #include "eval/compare_report.hpp"
@@ -146,15 +147,17 @@ void add_compare(CLI::App &app, Program &program) {
         ->type_name("KEY=VALUE")
         ->expected(1)
         ->take_all();
-    CLI::Option *prompt = command
-                              .add_option_function<std::string>(
-                                  "-p,--prompt",
-                                  [a](const std::string &text) {
-                                      a->prompt = text;
-                                      a->has_prompt = true;
-                                  },
-                                  "The text to compare over (default: the pipeline's, else 32 random tokens)")
-                              ->type_name("TEXT");
+    CLI::Option *prompt =
+        command
+            .add_option_function<std::string>(
+                "-p,--prompt",
+                [a](const std::string &text) {
+                    if (text.empty()) throw CLI::ValidationError("--prompt", "expected a text, found none");
+                    a->prompt = text;
+                    a->has_prompt = true;
+                },
+                "The text to compare over (default: the pipeline's, else 32 random tokens)")
+            ->type_name("TEXT");
     command.add_option("--tokens", a->tokens, "This many random tokens instead of a text")
         ->type_name("N")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
@@ -166,7 +169,7 @@ void add_compare(CLI::App &app, Program &program) {
         .add_option("--bound", a->bound,
                     "Largest error for all ops (default: by op and dtype, see docs/bench.md)")
         ->type_name("X")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(number_range(0.0, 1e6));
     command
         .add_option("--save", a->save,
                     "New folder for the inputs of the first op beyond its bound (default: keel-compare)")

@@ -1,5 +1,6 @@
 #include "console.hpp"
 #include "pipeline_arguments.hpp"
+#include "usage.hpp"
 
 #include "base/error.hpp"
 #include "eval/op_replay.hpp"
@@ -79,7 +80,7 @@ void add_replay_op(CLI::App &app, Program &program) {
         ->take_all();
     command.add_option("--bound", a->bound, "Largest error (default: by op and dtype, see docs/bench.md)")
         ->type_name("X")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(number_range(0.0, 1e6));
     command.add_flag("--json", a->json, "Print one JSON object");
     set_action(command, program, [a] { return run_replay(*a); });
 }

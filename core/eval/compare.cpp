@@ -21,6 +21,33 @@ void require_same(const char *what, int64_t a, int64_t b) {
                 what, a, b);
 }
 
+std::string value_text(const keel_param *p) {
+    if (p == nullptr) return "nothing";
+    return p->s != nullptr
+               ? std::string(p->s)
+               : fmt::format("{}", p->type == KEEL_PARAM_FLOAT ? p->f : static_cast<double>(p->i));
+}
+
+// Policies that choose otherwise keep other slots, and every op behind an eviction would differ for that.
+void check_policies(const pipeline::PolicySection &a, const pipeline::PolicySection &b) {
+    const auto check = [](const char *section, const pipeline::PluginSection &x,
+                          const pipeline::PluginSection &y, keel_plugin_kind kind) {
+        if (x.plugin->empty() || *x.plugin != *y.plugin) return;
+        const BoundPlugin of_x = bind_plugin(x, kind), of_y = bind_plugin(y, kind);
+        for (const keel_param &p : of_x.params.rows()) {
+            const std::string first = value_text(&p), second = value_text(of_y.params.find(p.key));
+            if (first != second)
+                throw_error(ErrorKind::input,
+                            "the two pipelines cannot be compared op by op: {}.params.{} is {} in the first "
+                            "and {} in the "
+                            "second, so they keep other slots",
+                            section, p.key, first, second);
+        }
+    };
+    check("policy", a, b, KEEL_PLUGIN_POLICY);
+    check("policy.allocator", a.allocator, b.allocator, KEEL_PLUGIN_ALLOCATOR);
+}
+
 void check_models(Pipeline &a, Pipeline &b) {
     const ModelConfig &m = a.model(), &n = b.model();
     require_same("the number of layers", m.layers, n.layers);
@@ -36,6 +63,7 @@ void check_models(Pipeline &a, Pipeline &b) {
                     "--set policy.plugin=none for both compares the computation alone",
                     *a.config().policy.plugin, *b.config().policy.plugin);
     }
+    check_policies(a.config().policy, b.config().policy);
 }
 
 void check_tokens(Pipeline &a, Pipeline &b, const CompareOptions &o) {

@@ -166,6 +166,11 @@ TEST_CASE("speeds are compared as ratios, by trimmed means since a round may be 
     CHECK(disturbed.effect == Approx(0.1).margin(0.01));
     CHECK(disturbed.mean_a == Approx(110).margin(1));
     CHECK(disturbed.verdict == AbVerdict::better);
+    // Two rounds that differ could see nothing of a size that a speed has.
+    const AbContrast two = judged(pairs({150, 60}, {100, 101}), "decode_tokens_per_second");
+    CHECK(two.verdict == AbVerdict::not_distinguishable);
+    CHECK_FALSE(two.detectable);
+    CHECK(contains(verdict_line(two), "can show nothing"));
     // Numbers without a logarithm are compared as differences.
     CHECK_FALSE(judged(pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
 }

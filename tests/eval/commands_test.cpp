@@ -207,6 +207,18 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
     CHECK(run_keel({"compare", tiny, "--against", "nothing.yaml"}, here).code == 2);
     CHECK(run_keel({"compare", tiny, "--against", "reference", "--against-set", "kv.dtype=f32"}, here).code ==
           2);
+    for (const std::vector<std::string> &wrong : std::vector<std::vector<std::string>>{
+             {"--bound", "nan"},
+             {"--prompt", ""},
+             {"--policy", "random", "--budget", "40", "--against-set", "policy.plugin=random",
+              "--against-set", "policy.budget.tokens=40", "--against-set", "policy.params.seed=4"}}) {
+        std::vector<std::string> arguments{"compare", tiny, "--against", tiny, "--no-save", "--steps", "2"};
+        arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+        const ProcessResult refused = run_keel(arguments, here);
+        INFO(wrong[0] << " " << refused.out << refused.err);
+        CHECK(refused.code == 2);
+        CHECK(contains(refused.err, wrong.size() == 2 ? wrong[0] + ": " : "policy.params.seed is "));
+    }
     for (const char *set : {"kv.dtype=f99", "kv.dtype"}) {
         const ProcessResult wrong =
             run_keel({"compare", tiny, "--against", tiny, "--against-set", set}, here);

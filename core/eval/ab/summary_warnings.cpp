@@ -93,6 +93,11 @@ class Finder {
             add({}, {}, c.protocol, c.task,
                 fmt::format("only {} independent documents: {}", c.clusters,
                             c.detectable ? "only large effects can be seen" : "no effect can be shown"));
+        if (c.items > 0 && !c.meaning.is_quality() && c.ratio && !c.detectable &&
+            c.verdict == AbVerdict::not_distinguishable)
+            add({}, {}, c.protocol, c.task,
+                fmt::format("{} rounds of {} can show no effect: give the task more 'repeats'", c.clusters,
+                            printable(c.metric, 60)));
     }
 
     void look_at_noise() {
