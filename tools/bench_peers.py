@@ -21,6 +21,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -38,7 +39,8 @@ class Peer:
             raise argparse.ArgumentTypeError("%s cannot be run: %s" % (self.command[0], error.strerror))
         options = help_text.stdout + help_text.stderr
         self.has_depth, self.has_gp = "--n-depth" in options, "-gp <" in options
-        self.batched = os.path.join(os.path.dirname(self.command[0]), "llama-batched-bench")
+        program = shutil.which(self.command[0]) or self.command[0]
+        self.batched = os.path.join(os.path.dirname(os.path.abspath(program)), "llama-batched-bench")
 
     def run(self, model, threads, prefill, decode, depths):
         """{(kind, length): tokens/s}"""

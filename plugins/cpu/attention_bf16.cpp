@@ -149,11 +149,11 @@ void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
                         w.kept16 != nullptr ? w.kept16 + place * kTileSlots : w.p16,
                         w.kept16 != nullptr ? w.kept_max + place : nullptr});
     for (int64_t at = whole * kTileSlots; at < end; at += kTileSlots)
-        if (chunk.hidden[at / kTileSlots])
-            skip_kept(w, place + at / kTileSlots * job.layout.keep_step);
-        else
+        if (!chunk.hidden[at / kTileSlots])
             walk_tile(job, w, task, chunk, at / kTileSlots, end - at < kTileSlots ? end - at : kTileSlots,
                       lanes);
+        else if (w.kept16 != nullptr)
+            skip_kept(w, place + at / kTileSlots * job.layout.keep_step);
     job.bf16->end();
     job.bf16->add_lanes(lanes, task.rows, w.sum);
 }
@@ -196,7 +196,9 @@ void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const Attenti
             if (w.kept16 != nullptr) keep_step(job, task, r, at);
             walk_chunk(job, at, some, chunk);
         }
-        if (w.kept != nullptr)
+        if (w.kept != nullptr && chunk.hidden[0])
+            skip_kept(w, first / kTileSlots * task.rows);
+        else if (w.kept != nullptr)
             memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
     }
 }

@@ -24,6 +24,13 @@ constexpr int64_t kSplitSlots = 512; // into parts no shorter than this
 constexpr int64_t kKeptBytes = 4 << 20;
 constexpr int64_t kKeptRows = 24;
 
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+    return b == 0 ? 0 : (a + b - 1) / b; // none of nothing: an op may be planned for no queries at all
+}
+constexpr int64_t tiles_of(int64_t rows) {
+    return ceil_div(rows, kTileRows);
+}
+
 struct AttentionTask {
     int64_t head, row, rows, begin, end;
     int64_t part; // place in the partial results; -1: the task does all slots and writes the result
@@ -150,11 +157,11 @@ struct AttentionJob {
     }
 };
 
-// Sizes that hold for every smaller m too.
+// Sizes that hold for fewer queries and slots too (attention_layout.cpp).
 AttentionLayout attention_layout(const AttentionSize &size);
 // Of a context: what multiplies such a cache in bf16, NULL where the products are in f32.
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v, uint32_t block_slots);
-// How `m` queries that see all slots are scored.
+// How `m` queries are scored that the op's slots are not narrowed for.
 inline Scoring scoring_of(int64_t m, int64_t group) {
     return m == 1 && group <= kTileRows ? Scoring::one : Scoring::several;
 }

@@ -18,6 +18,12 @@ struct KeptFactors {
         const bool mean = job.scores->reduce_group == KEEL_REDUCE_MEAN;
         return factor * job.factors(head, g)[1] / (mean ? static_cast<float>(job.group) : 1.0f);
     }
+    bool are_numbers() const {
+        bool all = true;
+        for (int64_t g = 0; g < job.group; ++g)
+            all &= value[g] - value[g] == 0;
+        return all;
+    }
     void update(const float *tile_max) {
         for (int64_t g = 0; g < job.group; ++g) {
             if (tile_max[g] == max[g]) continue; // as in the tile before, mostly
@@ -29,7 +35,29 @@ struct KeptFactors {
 
 } // namespace
 
-// The query sees all slots: nothing to mask, and its probabilities are a factor away.
+namespace {
+
+// A tile of which the model's window hides something: all of it, or what a factor that is no number must not reach.
+void score_masked(const AttentionJob &job, const AttentionScratch &w, const KeptFactors &factors,
+                  int64_t head, int64_t first, int64_t n, bool skipped) {
+    float hidden[kTileSlots] = {}, *group = w.acc;
+    mask_row(job, head, 0, first, n, nullptr, hidden);
+    for (int64_t g = 0; g < job.group; ++g) {
+        float x[kTileSlots];
+        const float *tile = w.kept + first * job.group + g * kTileSlots;
+        for (int64_t j = 0; j < n; ++j)
+            x[j] = skipped || hidden[j] != 0 ? 0.0f : tile[j] * factors.value[g];
+        if (job.scores->reduce_group == KEEL_REDUCE_NONE)
+            write_scores(job, head * job.group + g, first, n, x, nullptr);
+        else
+            take_head(job, group, x, g, n);
+    }
+    if (job.scores->reduce_group != KEEL_REDUCE_NONE) write_scores(job, head, first, n, group, nullptr);
+}
+
+} // namespace
+
+// Its probabilities are a factor away; what the query does not see is 0 in what was kept.
 void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t end) {
     const keel_scores &scores = *job.scores;
     const bool apart = scores.reduce_group == KEEL_REDUCE_NONE;
@@ -41,7 +69,13 @@ void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head,
     for (int64_t slot = first; slot < end; slot += kTileSlots) {
         const int64_t n = end - slot < kTileSlots ? end - slot : kTileSlots;
         float *tile = w.kept + slot * job.group;
-        factors.update(w.kept_max + slot / kTileSlots * job.group);
+        const float *tile_max = w.kept_max + slot / kTileSlots * job.group;
+        const bool skipped = was_skipped(tile_max);
+        if (!skipped) factors.update(tile_max);
+        if (job.windowed && (skipped || !factors.are_numbers())) {
+            score_masked(job, w, factors, head, slot, n, skipped);
+            continue;
+        }
         if (sums) {
             const bool whole =
                 direct && n == kTileSlots; // else what lies behind n is not this tile's to write

@@ -1,7 +1,7 @@
 // Scores: attention probabilities reduced to a number per slot, made of what the walk over the slots computes anyway.
 //   one query       Its exp(logit - max) stay in f32, [tiles of slots][rows][kTileSlots], with the max of each tile's time: a factor
 //                   away from probabilities once the sum is known (attention_kept.cpp).
-//   several         Each task keeps those of its rows, in f32 as above or in bf16 as they were multiplied with the values. When it has
+//   several         Each task (those of one head are not cut over the length) keeps those of its rows, in f32 as above or in bf16 as they were multiplied with the values. When it has
 //                   walked over all slots it knows its rows' normalizers, and adds its columns to the sums of its head; tasks of a head do
 //                   so in the order that they were handed out, so that a sum does not depend on the number of workers
 //                   (attention_sums.cpp). Nothing of size queries x length is ever in memory.

@@ -10,7 +10,7 @@ namespace {
 using Turn = std::atomic<int32_t>; // how many tasks of a head have added theirs
 static_assert(sizeof(Turn) == sizeof(float));
 
-Turn &turn_of(const AttentionJob &job, int64_t head) {
+Turn &turn_of(const AttentionJob &job, int64_t head) { // begin_sums has made them
     return reinterpret_cast<Turn *>(job.base + job.layout.turns)[head];
 }
 
@@ -35,8 +35,17 @@ bool takes_largest(const AttentionJob &job) {
 }
 
 void wait_for(const Turn &turn, int32_t mine) {
-    for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins)
-        if (spins >= 1024) std::this_thread::yield();
+    for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
+        if (spins >= 1024) {
+            std::this_thread::yield();
+        } else { // leaves a core's other thread, which may be who is waited for, its ports
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#elif defined(__aarch64__)
+            asm volatile("yield");
+#endif
+        }
+    }
 }
 
 // Some rows of a task, no more than kTileRows, that a sum takes together.
@@ -219,6 +228,10 @@ void finish_queries(const AttentionJob &job, int64_t head, int64_t first, int64_
 
 } // namespace
 
+int64_t score_sums(const keel_scores &scores, int64_t heads, int64_t group) {
+    return sums_of_heads(scores) ? heads : heads * group;
+}
+
 bool keep_task(const AttentionJob &job, AttentionScratch &w, uint32_t worker, const AttentionTask &task) {
     w.kept = w.kept_max = nullptr;
     w.kept16 = nullptr;
@@ -251,7 +264,8 @@ void begin_sums(const AttentionJob &job) {
 
 void add_scores(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     // The last rows of a head are handed out first.
-    const int64_t step = job.layout.tile_rows, mine = (job.rows() - 1) / step - task.row / step;
+    const int64_t task_rows = job.layout.tile_rows,
+                  mine = (job.rows() - 1) / task_rows - task.row / task_rows;
     Turn &turn = turn_of(job, task.head);
     wait_for(turn, static_cast<int32_t>(mine));
     if (mine == 0) clear_sums(job, task.head);

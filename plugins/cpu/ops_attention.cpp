@@ -103,9 +103,7 @@ keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanC
     size.bf16_step = bf16 != nullptr ? bf16->rows_at_once : 0;
     size.in_bf16 = bf16 != nullptr && m * group >= bf16->least_rows;
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
-        const bool windowed = (args->features & KEEL_ATTENTION_WINDOW) != 0;
-        plan_scores(size, *args->scores, windowed ? Scoring::several : scoring_of(m, group),
-                    args->kv->max_length);
+        plan_scores(size, *args->scores, scoring_of(m, group), args->kv->max_length);
     }
     choice.scratch_bytes = static_cast<uint64_t>(attention_layout(size).total) * 4;
     const bool few = m * group <= ctx->attention->few_rows;
@@ -129,7 +127,7 @@ keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *arg
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
         job.scores = args->scores;
         job.contributing = contributing_queries(args->scores, job.m);
-        job.scoring = job.windowed ? Scoring::several : scoring_of(job.m, job.group);
+        job.scoring = scoring_of(job.m, job.group);
     }
     return run_attention(ctx, job);
 }

@@ -415,6 +415,15 @@ void attention_scores_cases(Suite &suite) {
                             .features = features,
                             .ranges = {0, 2, 5, 1000}});
     }
+    // ranges that leave out whole tiles of slots
+    for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
+        for (const int64_t m : {1, 40})
+            scores_case(suite, {.m = m,
+                                .group = 3,
+                                .cache = cache_of({300, 70, 0}, 16),
+                                .features = KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS,
+                                .reduction = {0, queries, KEEL_REDUCE_MEAN, 1},
+                                .ranges = {2, 9, 200, 1000}});
     for (const int64_t length : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
         const auto n = static_cast<int32_t>(length);
         scores_case(suite, {.m = 1 + n % 6, .group = 1 + n % 3, .cache = cache_of({n, n / 3}, 32)});

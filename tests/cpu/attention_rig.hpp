@@ -123,13 +123,14 @@ inline CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, k
     return shape;
 }
 
-// Largest |y - reference| / (1 + |reference|); values that are not finite must be so in both.
+// Largest |y - reference| / (1 + |reference|); what is not finite must be the same in both.
 inline double distance(const std::vector<double> &y, const std::vector<double> &reference) {
     REQUIRE(y.size() == reference.size());
     double worst = 0;
     for (size_t i = 0; i < y.size(); ++i) {
         if (!std::isfinite(reference[i]) || !std::isfinite(y[i])) {
-            if (std::isfinite(reference[i]) != std::isfinite(y[i])) return INFINITY;
+            const bool both_nan = std::isnan(reference[i]) && std::isnan(y[i]);
+            if (!both_nan && reference[i] != y[i]) return INFINITY;
             continue;
         }
         worst = std::max(worst, std::fabs(y[i] - reference[i]) / (1 + std::fabs(reference[i])));

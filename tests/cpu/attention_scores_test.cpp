@@ -54,3 +54,29 @@ TEST_CASE("scores do not depend on the number of threads, to the bit, where not 
             if (rounded ? v.rounds() : v.isa == "avx2") compare_threads(*v.library, {{"isa", v.isa}}, call);
     }
 }
+
+TEST_CASE("scores under a model's window do not depend on the number of threads, to the bit") {
+    for (const int64_t m : {1, 230}) {
+        Call call(cache_of({0, 610, 610}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), m, 8, KEEL_ATTENTION_WINDOW);
+        Tensor &t = call.scene.tensors[call.scene.caches[call.cache].positions];
+        std::vector<int32_t> positions;
+        for (int64_t j = 0; j < t.elements(); ++j)
+            positions.push_back(static_cast<int32_t>(j % 610));
+        t.set_integers(positions);
+        std::vector<int32_t> at;
+        for (int64_t i = 0; i < m; ++i)
+            at.push_back(static_cast<int32_t>(610 - m + i));
+        call.scene.tensors[call.positions].set_integers(at);
+        call.window = 100;
+        for (const bool number : {true, false}) { // a query that is none
+            if (!number) {
+                Tensor &q = call.scene.tensors[call.q];
+                std::vector<double> values = q.values();
+                values[static_cast<size_t>((m - 1) * 24 * 64 + 8 * 64)] = NAN;
+                q.set({values.begin(), values.end()});
+            }
+            compare_with_reference(call);
+            compare_threads(cpu_library(), {}, call);
+        }
+    }
+}

@@ -173,14 +173,16 @@ TEST_CASE("a plan names the way that attention takes, the dtypes and the instruc
 }
 
 TEST_CASE("all group sizes, head sizes and ends of a tile give what the reference gives") {
-    for (const int64_t group : {1, 2, 3, 4, 5, 7, 8, 9, 16, 40})
+    for (const int64_t group : {1, 2, 3, 4, 5, 7, 8, 9, 16, 40, 100})
         for (const int64_t m : {1, 2, 13})
             for (const int32_t length : {m == 13 ? 13 : 5, 17, 63, 64, 66, 129}) {
                 INFO(group << " heads a group, " << m << " queries, " << length << " slots");
                 CacheShape shape = cache_of({length}, 16, KEEL_DTYPE_F16, KEEL_DTYPE_F16);
                 shape.head_dim = group % 2 == 0 ? 64 : 40;
                 shape.v_head_dim = group % 4 == 0 ? 64 : 24;
-                compare_with_reference({shape, m, group});
+                Call call(shape, m, group);
+                if (group > 96) call.scale = 0.03F; // among so many rows some logits are large
+                compare_with_reference(call);
             }
     for (const uint32_t slots : {1U, 2U, 8U}) // pairs of slots may lie in two blocks
         compare_with_reference({cache_of({77, 130}, slots, KEEL_DTYPE_Q8_0, KEEL_DTYPE_BF16), 5, 4});

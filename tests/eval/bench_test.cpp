@@ -217,10 +217,10 @@ TEST_CASE("what cannot be measured is refused before anything runs") {
     CHECK(refused([](BenchOptions &o) { o.prefill = {65}; }).find("prefill of 65 needs a context of 65") !=
           std::string::npos);
     CHECK(refused([](BenchOptions &o) { o.depths = {61}; }).find("model.context") != std::string::npos);
-    CHECK(refused([](BenchOptions &o) { o.prefill = {0}; }).find("prefill length") != std::string::npos);
-    CHECK(refused([](BenchOptions &o) { o.depths = {-1}; }).find("depth") != std::string::npos);
-    CHECK(refused([](BenchOptions &o) { o.repeat = 0; }).find("repeats") != std::string::npos);
-    CHECK(refused([](BenchOptions &o) { o.decode = -1; }).find("tokens to decode") != std::string::npos);
+    CHECK(refused([](BenchOptions &o) { o.prefill = {0}; }).find("--prefill: ") != std::string::npos);
+    CHECK(refused([](BenchOptions &o) { o.depths = {-1}; }).find("--depth: ") != std::string::npos);
+    CHECK(refused([](BenchOptions &o) { o.repeat = 0; }).find("--repeat: ") != std::string::npos);
+    CHECK(refused([](BenchOptions &o) { o.decode = -1; }).find("--decode: ") != std::string::npos);
     refused([](BenchOptions &o) {
         o.prefill = {};
         o.decode = 0;

@@ -46,7 +46,7 @@ struct Ahead {
 
 // The running state of an online softmax over the rows of a tile.
 struct SoftmaxState {
-    float *max, *sum; // [rows]; sum is that of exp(logit - max)
+    float *max, *sum; // [rows]; sum is that of exp(logit - max). max is never NaN, whatever the logits are
     float *acc;       // [rows, acc_stride]: sum of exp(logit - max) * V, or NULL
     int64_t acc_stride, dim;
 };
@@ -77,8 +77,7 @@ struct AttentionKernels {
     // One more tile of n logits (n <= kTileSlots, which s has room for): updates the state, scales acc, and leaves
     // exp(s - max) in s, zeros behind n. -inf is a key that is not seen; NaN stays NaN.
     void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state);
-    void (*probabilities)(float *s, int64_t n, float max, float factor); // s = exp(s - max) * factor
-    void (*softcap)(float *s, int64_t n, float cap);                     // s = cap * tanh(s / cap)
+    void (*softcap)(float *s, int64_t n, float cap); // s = cap * tanh(s / cap)
     void (*add)(float *to, const float *x, int64_t n);
     void (*max)(float *to, const float *x, int64_t n); // a NaN in either stays
     void (*add_scaled)(float *to, const float *x, int64_t n, float factor);

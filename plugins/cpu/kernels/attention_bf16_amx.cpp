@@ -60,7 +60,7 @@ void end() {
 
 // ---- whole tiles ----
 
-constexpr int64_t tile_p = bf16_rows * kTileSlots; // of logits and probabilities
+constexpr int64_t tile_p = bf16_rows * kTileSlots; // of logits and probabilities; bf16_rows are rows_at_once
 
 // The values of some tiles, whose probabilities are in p, to two panels of sums or one.
 template <int N>
@@ -112,7 +112,7 @@ const Bf16AttentionKernels table = {
     .least_rows = 5,
     .few_rows = 0,
     .x_rows = x_rows,
-    .rows_at_once = 32,
+    .rows_at_once = bf16_rows,
     .pack_rows = pack_rows,
     .load_keys = {nullptr, load_keys<F16Row>, load_keys<Bf16Row>, load_keys<Q8Row>, load_keys<Q4Row>},
     .turn_keys = turn_keys,

@@ -296,13 +296,6 @@ void softmax(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxS
                     state.acc == nullptr ? nullptr : state.acc + r * state.acc_stride, state.dim);
 }
 
-void probabilities(float *s, int64_t n, float row_max, float factor) {
-    const float none = -__builtin_inff();
-    const F base = set1(row_max == none ? 0.0f : row_max), by = set1(factor);
-    for (int64_t j = 0; j < n; j += W)
-        store(s + j, mul(exp_of(sub(load(s + j), base)), by));
-}
-
 // A rational approximation within 2 ulp.
 KEEL_SIMD F tanh_of(F x) {
     x = max(set1(-7.90531110763549805f), min(set1(7.90531110763549805f), x));
@@ -369,7 +362,6 @@ const AttentionKernels attention_table = {
     gemm,
     transpose,
     softmax,
-    probabilities,
     softcap,
     add_to,
     max_to,
