@@ -51,7 +51,8 @@ TEST_CASE("scores do not depend on the number of threads, to the bit, where not 
         Call call(shape, rounded ? 400 : 30, 8);
         call.score_by(rounded ? KEEL_REDUCE_SUM : KEEL_REDUCE_MAX, KEEL_REDUCE_MEAN, rounded ? 350 : 0);
         for (const Variant &v : variants())
-            if (rounded ? v.rounds() : v.isa == "avx2") compare_threads(*v.library, {{"isa", v.isa}}, call);
+            if (rounded ? v.rounds() : v.isa == "avx2" || v.isa == "neon")
+                compare_threads(*v.library, {{"isa", v.isa}}, call);
     }
 }
 
