@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <utility>
 
 namespace keel::test {
 
@@ -156,18 +157,30 @@ inline void compare_with_reference(const Call &call) {
     }
 }
 
-// Puts a value into every element of one slot of K or V.
-inline void poison_slot(Call &call, int tensor, int64_t head, int64_t slot, float value) {
+// Puts value(head, slot) into every element of slots from..to-1 of heads first..second-1 of K or V.
+template <class F>
+void fill_slots(Call &call, int tensor, std::pair<int64_t, int64_t> heads, int64_t from, int64_t to,
+                F &&value) {
     const CacheSpec &spec = call.scene.caches[call.cache];
     Tensor &t = call.scene.tensors[tensor];
     const Tensor &table = call.scene.tensors[spec.table];
-    const int32_t block =
-        table.integers_of(table.image)[static_cast<size_t>(head * table.shape[1] + slot / spec.block_slots)];
+    const std::vector<int32_t> blocks = table.integers_of(table.image);
     std::vector<double> values = t.values();
-    const int64_t row = block * int64_t{spec.block_slots} + slot % spec.block_slots;
-    for (int64_t d = 0; d < t.row_length(); ++d)
-        values[static_cast<size_t>(row * t.row_length() + d)] = static_cast<double>(value);
+    for (int64_t head = heads.first; head < heads.second; ++head)
+        for (int64_t slot = from; slot < to; ++slot) {
+            const int32_t block =
+                blocks[static_cast<size_t>(head * table.shape[1] + slot / spec.block_slots)];
+            const int64_t row = block * int64_t{spec.block_slots} + slot % spec.block_slots;
+            for (int64_t d = 0; d < t.row_length(); ++d)
+                values[static_cast<size_t>(row * t.row_length() + d)] =
+                    static_cast<double>(value(head, slot));
+        }
     t.set({values.begin(), values.end()});
+}
+
+// Puts a value into every element of one slot of K or V.
+inline void poison_slot(Call &call, int tensor, int64_t head, int64_t slot, float value) {
+    fill_slots(call, tensor, {head, head + 1}, slot, slot + 1, [=](int64_t, int64_t) { return value; });
 }
 
 // The same call by each number of workers, which must write the same bytes.

@@ -46,10 +46,9 @@ TEST_CASE("logits that rise from tile to tile of slots move the maximum of a row
         Call call(cache_of({650, 650}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 200, 8);
         Tensor &q = call.scene.tensors[call.q];
         q.set(std::vector<float>(static_cast<size_t>(q.elements()), 0.5F)); // products of bf16 are exact
-        for (int64_t head = 0; head < 2; ++head)
-            for (int64_t slot = 0; slot < 650; ++slot)
-                poison_slot(call, call.scene.caches[call.cache].k, head, slot,
-                            rise * static_cast<float>(slot / 64) + 0.25F * static_cast<float>(slot % 3));
+        fill_slots(call, call.scene.caches[call.cache].k, {0, 2}, 0, 650, [=](int64_t, int64_t slot) {
+            return rise * static_cast<float>(slot / 64) + 0.25F * static_cast<float>(slot % 3);
+        });
         compare_with_reference(call);
     }
 }
@@ -176,6 +175,7 @@ TEST_CASE("all group sizes, head sizes and ends of a tile give what the referenc
     for (const int64_t group : {1, 2, 3, 4, 5, 7, 8, 9, 16, 40, 100})
         for (const int64_t m : {1, 2, 13})
             for (const int32_t length : {m == 13 ? 13 : 5, 17, 63, 64, 66, 129}) {
+                if (group > 96 && m == 13) continue; // long under a sanitizer
                 INFO(group << " heads a group, " << m << " queries, " << length << " slots");
                 CacheShape shape = cache_of({length}, 16, KEEL_DTYPE_F16, KEEL_DTYPE_F16);
                 shape.head_dim = group % 2 == 0 ? 64 : 40;
