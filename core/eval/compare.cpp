@@ -23,9 +23,8 @@ void require_same(const char *what, int64_t a, int64_t b) {
 
 std::string value_text(const keel_param *p) {
     if (p == nullptr) return "nothing";
-    return p->s != nullptr
-               ? std::string(p->s)
-               : fmt::format("{}", p->type == KEEL_PARAM_FLOAT ? p->f : static_cast<double>(p->i));
+    if (p->s != nullptr) return p->s;
+    return p->type == KEEL_PARAM_FLOAT ? fmt::format("{}", p->f) : fmt::format("{}", p->i);
 }
 
 // Policies that choose otherwise keep other slots, and every op behind an eviction would differ for that.

@@ -178,6 +178,7 @@ inline bool is_activation(const keel_tensor *t) {
 }
 keel_status check_scores(keel_ctx *ctx, const keel_scores *scores, const char *op) noexcept;
 int64_t contributing_queries(const keel_scores *scores, int64_t m);
+// What a layout needs to know of scores; slots: no head is longer.
 void plan_scores(AttentionSize &size, const keel_scores &scores, Scoring scoring, uint32_t slots);
 void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads);
 

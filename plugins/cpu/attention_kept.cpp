@@ -33,10 +33,6 @@ struct KeptFactors {
     }
 };
 
-} // namespace
-
-namespace {
-
 // A tile of which the model's window hides something: all of it, or what a factor that is no number must not reach.
 void score_masked(const AttentionJob &job, const AttentionScratch &w, const KeptFactors &factors,
                   int64_t head, int64_t first, int64_t n, bool skipped) {

@@ -176,7 +176,7 @@ void find_detectable(AbContrast &c, const AbStatistics &s, double level) {
     }
     if (const double error = c.standard_error.value_or(0); error > 0)
         least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
-    // A speed tenfold or more: two or three rounds that differ say nothing of any size.
+    // A ratio of ten or more is no size that anything compared here differs by: two rounds that differ say nothing.
     if (c.ratio && least > std::log(10.0)) return;
     c.detectable = std::max(c.noise, c.bounded ? std::min(1.0, least) : to_effect(least, c.ratio));
 }
