@@ -1,12 +1,12 @@
-// The public C++ API: a thin cover over core/pipeline that lets none of its types through.
+// The public C++ API: a thin cover over core/run that lets none of its types through.
 #include <keel/keel.hpp>
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "config/config_writer.hpp"
 #include "format/gguf.hpp"
-#include "pipeline/config_writer.hpp"
-#include "pipeline/conversation.hpp"
-#include "pipeline/session_file.hpp"
+#include "run/conversation.hpp"
+#include "run/session_file.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -10,10 +10,10 @@
 // independent readings: every pair has sessions of its own, made from a saved prompt and in the other order than the pair before, and
 // the interval is Student's t over the pairs' ratios. `none` as a policy is the control: its ratio should be 1; `random` evicts and
 // costs next to nothing else.
-#include "eval/ab/distributions.hpp"
-#include "kv/state_io.hpp"
-#include "pipeline/pipeline.hpp"
-#include "pipeline/session.hpp"
+#include "eval/stats/distributions.hpp"
+#include "kv/store/state_io.hpp"
+#include "run/pipeline.hpp"
+#include "run/session.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

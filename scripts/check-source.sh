@@ -14,12 +14,12 @@ $unformatted"
 long=$(printf '%s\n' "$sources" | xargs -r wc -l | awk '$2 != "total" && $1 > 800 {print $2 " (" $1 ")"}')
 [ -z "$long" ] || complain "over 800 lines: $long"
 
-libraries=$(git ls-files 'core/*.c*' 'core/*.h*' 'plugins/*.c*' 'plugins/*.h*' 'policies/*.c*')
+libraries=$(git ls-files 'core/*.c*' 'core/*.h*' 'eval/*.c*' 'eval/*.h*' 'plugins/*.c*' 'plugins/*.h*' 'policies/*.c*')
 loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(printf|fprintf|vfprintf|puts|fputs|putchar|abort|exit|_exit|_Exit|assert) *\(|std::(cout|cerr|clog|abort|exit|terminate|fprintf)' | grep -vE '^[^:]*:[0-9]+: *(//|\*|/\*)')
 [ -z "$loud" ] || complain "library code that prints, exits, aborts or asserts:
 $loud"
 
-reach=$(git ls-files 'plugins/*' 'policies/*' | grep -E '\.(c|h|cpp|hpp|inl)$' | xargs -r grep -nE '#include "(base|platform|plugin|device|reference|kv|model|text|pipeline|eval)/')
+reach=$(git ls-files 'plugins/*' 'policies/*' | grep -E '\.(c|h|cpp|hpp|inl)$' | xargs -r grep -nE '#include "(base|numbers|platform|format|plugin|device|ops|reference|graph|convert|kv|model|text|config|run|eval)/')
 [ -z "$reach" ] || complain "plugins that include the core:
 $reach"
 

@@ -8,7 +8,7 @@ cmake --preset "$1" -DKEEL_BUILD_BENCHMARKS=OFF >/dev/null
 if [ "$1" = tsan ]; then
     # What runs on more than one thread; parsers and their like have nothing to race with. Of the program as users run it the
     # tests with a thread or signal of their own; of the backend the wide kernels, whose threads share the work as the scalar ones do.
-    programs="platform_tests plugin_tests text_tests cpu_tests cpu_attention_tests device_tests kv_tests pipeline_tests api_tests"
+    programs="platform_tests plugin_tests text_tests cpu_tests cpu_attention_tests device_tests ops_tests kv_tests run_tests api_tests"
     # shellcheck disable=SC2086 # a list of words
     cmake --build --preset tsan --target keel_plugins keel_conformance keel apps_tests $programs
     exec ctest --preset tsan -j "$(nproc)" \

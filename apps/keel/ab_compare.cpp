@@ -5,9 +5,9 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "eval/ab/compare.hpp"
-#include "eval/ab/merge.hpp"
-#include "eval/ab/report.hpp"
+#include "eval/ab/records/merge.hpp"
+#include "eval/ab/report/report.hpp"
+#include "eval/ab/verdicts/compare.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

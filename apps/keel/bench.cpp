@@ -7,7 +7,7 @@
 #include "trace_option.hpp"
 
 #include "base/log.hpp"
-#include "eval/bench_report.hpp"
+#include "eval/bench/report.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

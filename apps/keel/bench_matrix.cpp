@@ -9,12 +9,12 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "eval/bench_html.hpp"
-#include "eval/bench_matrix.hpp"
-#include "pipeline/pipeline.hpp"
+#include "eval/bench/matrix/matrix.hpp"
+#include "eval/bench/matrix/page.hpp"
 #include "platform/machine.hpp"
 #include "platform/new_file.hpp"
 #include "platform/paths.hpp"
+#include "run/pipeline.hpp"
 
 #include <algorithm>
 #include <cstdio>

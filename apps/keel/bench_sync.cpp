@@ -6,7 +6,7 @@
 #include "pipeline_arguments.hpp"
 
 #include "base/log.hpp"
-#include "eval/bench_sync.hpp"
+#include "eval/bench/bench_sync.hpp"
 #include "platform/new_file.hpp"
 
 #include <nlohmann/json.hpp>

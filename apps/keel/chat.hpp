@@ -3,7 +3,7 @@
 #include "line_reader.hpp"
 #include "trace_option.hpp"
 
-#include "pipeline/conversation.hpp"
+#include "run/conversation.hpp"
 
 #include <memory>
 #include <optional>

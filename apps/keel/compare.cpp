@@ -4,7 +4,7 @@
 #include "usage.hpp"
 
 #include "base/error.hpp"
-#include "eval/compare_report.hpp"
+#include "eval/compare/report.hpp"
 #include "reference/reference.hpp"
 
 #include <nlohmann/json.hpp>

@@ -5,7 +5,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "pipeline/config_writer.hpp"
+#include "config/config_writer.hpp"
 #include "platform/paths.hpp"
 #include "plugin/registry.hpp"
 #include "reference/reference.hpp"

@@ -6,8 +6,8 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "pipeline/generate.hpp"
-#include "pipeline/pin_text.hpp"
+#include "run/generate.hpp"
+#include "run/pin_text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "pipeline/config.hpp"
+#include "config/config.hpp"
 
 #include <string>
 

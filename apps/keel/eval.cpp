@@ -6,7 +6,7 @@
 #include "trace_option.hpp"
 
 #include "base/error.hpp"
-#include "eval/divergence.hpp"
+#include "eval/scoring/divergence.hpp"
 #include "model/source.hpp"
 
 #include <nlohmann/json.hpp>

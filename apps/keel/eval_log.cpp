@@ -5,7 +5,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "eval/log_history.hpp"
+#include "eval/evictions/history.hpp"
 #include "platform/new_file.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "pipeline/memory_need.hpp"
+#include "run/memory_need.hpp"
 
 #include <cstdint>
 #include <string>

@@ -8,7 +8,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "text/tokenizer.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 
 #include <map>
 #include <nlohmann/json.hpp>

@@ -5,10 +5,10 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/suggest.hpp"
+#include "config/config_writer.hpp"
 #include "format/gguf.hpp"
 #include "model/source.hpp"
-#include "pipeline/config_writer.hpp"
-#include "pipeline/pipeline.hpp"
+#include "run/pipeline.hpp"
 
 #include <system_error>
 

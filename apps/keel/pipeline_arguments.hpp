@@ -2,7 +2,7 @@
 
 #include "program.hpp"
 
-#include "pipeline/config.hpp"
+#include "config/config.hpp"
 
 #include <filesystem>
 #include <string>

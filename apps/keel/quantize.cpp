@@ -6,10 +6,10 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "eval/perplexity.hpp"
-#include "model/gguf_export.hpp"
-#include "model/parallel.hpp"
-#include "pipeline/config_writer.hpp"
+#include "config/config_writer.hpp"
+#include "convert/gguf_export.hpp"
+#include "eval/scoring/perplexity.hpp"
+#include "plugin/parallel.hpp"
 
 #include <algorithm>
 #include <chrono>

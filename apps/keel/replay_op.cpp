@@ -3,9 +3,9 @@
 #include "usage.hpp"
 
 #include "base/error.hpp"
-#include "eval/op_replay.hpp"
-#include "pipeline/pipeline.hpp"
+#include "eval/replay/replay.hpp"
 #include "reference/reference.hpp"
+#include "run/pipeline.hpp"
 
 #include <nlohmann/json.hpp>
 

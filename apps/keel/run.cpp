@@ -9,10 +9,10 @@
 #include "base/error.hpp"
 #include "base/fingerprint.hpp"
 #include "base/log.hpp"
-#include "pipeline/config_writer.hpp"
-#include "pipeline/generate.hpp"
-#include "pipeline/session_file.hpp"
+#include "config/config_writer.hpp"
 #include "platform/new_file.hpp"
+#include "run/generate.hpp"
+#include "run/session_file.hpp"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

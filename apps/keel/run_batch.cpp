@@ -8,7 +8,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/suggest.hpp"
-#include "pipeline/generate_batch.hpp"
+#include "run/generate_batch.hpp"
 
 #include <algorithm>
 #include <cerrno>

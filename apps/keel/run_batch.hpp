@@ -2,7 +2,7 @@
 
 #include "program.hpp"
 
-#include "pipeline/generate.hpp"
+#include "run/generate.hpp"
 
 #include <optional>
 #include <string>

@@ -3,7 +3,7 @@
 #include "program.hpp"
 
 #include "base/display.hpp"
-#include "device/explain.hpp"
+#include "ops/explain.hpp"
 #include "text/utf8.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "pipeline/generate.hpp"
+#include "run/generate.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -5,7 +5,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "text/tokenizer.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 
 #include <charconv>
 #include <fmt/ranges.h>

@@ -3,7 +3,7 @@
 #include "program.hpp"
 
 #include "device/trace.hpp"
-#include "pipeline/pipeline.hpp"
+#include "run/pipeline.hpp"
 
 #include <memory>
 #include <optional>

@@ -2,8 +2,8 @@
 
 #include "device/device.hpp"
 #include "device/device_times.hpp"
-#include "device/step_recorder.hpp"
 #include "device/trace.hpp"
+#include "ops/step_recorder.hpp"
 
 #include "base/log.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "device/executor.hpp"
+#include "ops/executor.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,8 +1,8 @@
 #include "format/ggml_blocks.hpp"
 
-#include "base/convert.hpp"
 #include "base/error.hpp"
 #include "format/ggml_type.hpp"
+#include "numbers/convert.hpp"
 
 #include <cstring>
 

@@ -1,9 +1,9 @@
-#include "base/convert.hpp"
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "graph/rope_tables.hpp"
 #include "model/gguf_layout.hpp"
 #include "model/gguf_model.hpp"
-#include "model/rope_tables.hpp"
+#include "numbers/convert.hpp"
 
 #include <algorithm>
 #include <charconv>

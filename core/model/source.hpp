@@ -1,8 +1,8 @@
 #pragma once
 
 #include "model/config.hpp"
-#include "model/quantize.hpp"
 #include "model/safetensors.hpp"
+#include "numbers/quantize.hpp"
 #include "platform/mapped_file.hpp"
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "reference/view.hpp"
 
-#include "base/convert.hpp"
+#include "numbers/convert.hpp"
 
 namespace keel::reference {
 

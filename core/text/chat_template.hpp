@@ -1,6 +1,6 @@
 #pragma once
 
-#include "text/tokenizer.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -240,7 +240,7 @@ TEST_CASE("Every shipped config runs, without a fallback") {
         if (entry.path().extension() != ".yaml") continue;
         INFO(entry.path());
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-        // What is found in a driver is not ours to mend, see tests/opencl/CMakeLists.txt.
+        // What is found in a driver is not ours to mend, see tests/plugins/opencl/CMakeLists.txt.
         const std::string text = read_file(entry.path());
         if (contains(text, "plugin: opencl") || contains(text, "plugin: vulkan")) continue;
 #endif

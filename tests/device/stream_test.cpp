@@ -1,4 +1,4 @@
-#include "mini_pipeline.hpp"
+#include "support/mini_pipeline.hpp"
 
 #include <catch2/catch.hpp>
 

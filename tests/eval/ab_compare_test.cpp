@@ -1,8 +1,8 @@
 // Two results held against each other: what is missing, what a filter hides, items that are not the same.
 #include "ab_results.hpp"
-#include "eval/ab/compare.hpp"
-#include "eval/ab/merge.hpp"
-#include "eval/ab/summary.hpp"
+#include "eval/ab/records/merge.hpp"
+#include "eval/ab/verdicts/compare.hpp"
+#include "eval/ab/verdicts/summary.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,5 +1,5 @@
-#include "eval/ab/config.hpp"
-#include "eval/ab/shard.hpp"
+#include "eval/ab/plan/config.hpp"
+#include "eval/ab/run/shard.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "eval/ab/runner.hpp"
-#include "eval/ab/table.hpp"
+#include "eval/ab/records/table.hpp"
+#include "eval/ab/run/runner.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>

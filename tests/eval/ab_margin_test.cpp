@@ -1,8 +1,8 @@
 // What equal numbers prove and what they do not; families, what could be seen in them, and the noise floor.
 #include "ab_results.hpp"
-#include "eval/ab/compare.hpp"
-#include "eval/ab/noise.hpp"
-#include "eval/ab/summary.hpp"
+#include "eval/ab/verdicts/compare.hpp"
+#include "eval/ab/verdicts/noise.hpp"
+#include "eval/ab/verdicts/summary.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>

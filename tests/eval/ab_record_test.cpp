@@ -1,4 +1,4 @@
-#include "eval/ab/record.hpp"
+#include "eval/ab/records/record.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,7 +1,7 @@
 #include "ab_results.hpp"
-#include "eval/ab/compare.hpp"
-#include "eval/ab/merge.hpp"
-#include "eval/ab/report.hpp"
+#include "eval/ab/records/merge.hpp"
+#include "eval/ab/report/report.hpp"
+#include "eval/ab/verdicts/compare.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "eval/ab/record.hpp"
+#include "eval/ab/records/record.hpp"
 
 #include <filesystem>
 #include <string>

@@ -1,5 +1,5 @@
-#include "eval/ab/distributions.hpp"
-#include "eval/ab/statistics.hpp"
+#include "eval/stats/distributions.hpp"
+#include "eval/stats/statistics.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
-#include "eval/ab/answers.hpp"
-#include "eval/ab/generators.hpp"
-#include "eval/ab/tasks.hpp"
+#include "eval/ab/tasks/answers.hpp"
+#include "eval/ab/tasks/generators.hpp"
+#include "eval/ab/tasks/tasks.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,6 +1,6 @@
 #include "ab_results.hpp"
-#include "eval/ab/equal_bytes.hpp"
-#include "eval/ab/summary.hpp"
+#include "eval/ab/verdicts/equal_bytes.hpp"
+#include "eval/ab/verdicts/summary.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

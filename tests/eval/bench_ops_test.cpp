@@ -1,5 +1,5 @@
 // `keel bench` op by op: what each op has to do is counted from its arguments.
-#include "eval/bench_report.hpp"
+#include "eval/bench/report.hpp"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "eval/bench_report.hpp"
+#include "eval/bench/report.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>

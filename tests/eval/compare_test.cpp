@@ -1,4 +1,4 @@
-#include "eval/compare_report.hpp"
+#include "eval/compare/report.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,5 +1,5 @@
 // Reading an eviction log, and what is made of it.
-#include "eval/log_history.hpp"
+#include "eval/evictions/history.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

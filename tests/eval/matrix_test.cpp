@@ -1,5 +1,5 @@
-#include "eval/bench_html.hpp"
-#include "eval/bench_matrix.hpp"
+#include "eval/bench/matrix/matrix.hpp"
+#include "eval/bench/matrix/page.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

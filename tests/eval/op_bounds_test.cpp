@@ -1,4 +1,4 @@
-#include "eval/op_bounds.hpp"
+#include "eval/compare/op_bounds.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
-#include "eval/divergence.hpp"
-#include "eval/logits.hpp"
-#include "pipeline/logprobs.hpp"
+#include "eval/scoring/divergence.hpp"
+#include "eval/scoring/logits.hpp"
 #include "support/error_text.hpp"
+#include "text/logprobs.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

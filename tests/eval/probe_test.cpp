@@ -1,5 +1,5 @@
-#include "eval/bandwidth_probe.hpp"
-#include "eval/flops_probe.hpp"
+#include "eval/bench/probes/bandwidth.hpp"
+#include "eval/bench/probes/flops.hpp"
 #include "platform/machine.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,7 +1,7 @@
 // Ops that policies need, and those that change a cache: saved by hand-made calls on a pipeline's device, then repeated.
-#include "eval/op_dump.hpp"
-#include "eval/op_outputs.hpp"
-#include "eval/op_replay.hpp"
+#include "eval/compare/op_dump.hpp"
+#include "eval/compare/op_outputs.hpp"
+#include "eval/replay/replay.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,6 +1,6 @@
-#include "eval/compare.hpp"
-#include "eval/op_dump.hpp"
-#include "eval/op_replay.hpp"
+#include "eval/compare/compare.hpp"
+#include "eval/compare/op_dump.hpp"
+#include "eval/replay/replay.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

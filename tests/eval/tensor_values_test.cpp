@@ -1,4 +1,4 @@
-#include "eval/tensor_values.hpp"
+#include "eval/compare/tensor_values.hpp"
 
 #include "device/tensor.hpp"
 

@@ -1,5 +1,5 @@
 #include "device/trace.hpp"
-#include "pipeline/session.hpp"
+#include "run/session.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

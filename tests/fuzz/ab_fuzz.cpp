@@ -1,6 +1,6 @@
 // An experiment's file from outside. Whatever comes: a config whose parts are within their bounds, or keel::Error with a place.
 #include "base/error.hpp"
-#include "eval/ab/config.hpp"
+#include "eval/ab/plan/config.hpp"
 
 #include <cstddef>
 #include <cstdint>

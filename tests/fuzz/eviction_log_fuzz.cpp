@@ -1,6 +1,6 @@
 // Any bytes as an eviction log: one line of an error, or a summary, a page and JSON.
 #include "base/error.hpp"
-#include "eval/log_history.hpp"
+#include "eval/evictions/history.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // A matrix of benchmarks from outside: refused with one line, or a list of runs, each with a name, a key and a file's name.
 #include "base/error.hpp"
-#include "eval/bench_matrix.hpp"
+#include "eval/bench/matrix/matrix.hpp"
 #include "memory_file.hpp"
 
 #include <string_view>

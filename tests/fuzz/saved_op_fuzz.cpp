@@ -1,7 +1,7 @@
 // op.json of a saved op. Its tensors' files are made to fit, small ones, so that what is read goes on into the op itself: whatever comes is
 // refused with keel::Error, or runs on the core's plain loops.
 #include "base/error.hpp"
-#include "eval/op_replay.hpp"
+#include "eval/replay/replay.hpp"
 
 #include <cstdlib>
 #include <cstring>

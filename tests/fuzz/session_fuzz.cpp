@@ -1,8 +1,8 @@
 // What stands in a session file behind its checksum. An input is a list of changes to a good one, six bytes each: where (4), a byte, how many
 // of it; a last odd byte cuts the end off. It is refused with keel::Error, or the session goes on: with tokens, or to an error.
 #include "base/error.hpp"
-#include "kv/state_io.hpp"
-#include "pipeline/session.hpp"
+#include "kv/store/state_io.hpp"
+#include "run/session.hpp"
 #include "support/arch_miniature.hpp"
 #include "support/temp_folder.hpp"
 

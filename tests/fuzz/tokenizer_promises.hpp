@@ -1,8 +1,8 @@
 #pragma once
 
 #include "text/chat_template.hpp"
-#include "text/stream.hpp"
-#include "text/tokenizer.hpp"
+#include "text/text_stream.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 #include "text/utf8.hpp"
 
 #include <cstdlib>

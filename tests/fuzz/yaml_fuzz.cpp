@@ -1,8 +1,8 @@
 // A pipeline file and overrides from outside. Lines that begin with "--set " are overrides, the rest is the file.
 // Whatever comes: a config or keel::Error. A config, written in its resolved form, reads back as the same config.
 #include "base/error.hpp"
-#include "pipeline/config.hpp"
-#include "pipeline/config_writer.hpp"
+#include "config/config.hpp"
+#include "config/config_writer.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-#include "kv/eviction_log.hpp"
-#include "kv/keep_lists.hpp"
+#include "kv/evict/eviction_log.hpp"
+#include "kv/evict/keep_lists.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "device/executor.hpp"
-#include "kv/cache_manager.hpp"
+#include "kv/evict/cache_manager.hpp"
+#include "ops/executor.hpp"
 
 #include <memory>
 #include <random>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/cache_config.hpp"
+#include "kv/evict/cache_config.hpp"
 
 #include <functional>
 

@@ -1,7 +1,7 @@
 // A miniature of each architecture against Hugging Face transformers on the same weights.
 
-#include "pipeline/golden.hpp"
-#include "pipeline/session.hpp"
+#include "run/golden.hpp"
+#include "run/session.hpp"
 #include "support/arch_miniature.hpp"
 #include "support/temp_folder.hpp"
 

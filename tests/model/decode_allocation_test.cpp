@@ -1,6 +1,6 @@
 // Steps of a warm pipeline allocate nothing, whatever the architecture adds to a layer. Counts every operator new of this program.
 
-#include "pipeline/session_batch.hpp"
+#include "run/session_batch.hpp"
 #include "support/arch_miniature.hpp"
 #include "support/count_allocations.hpp"
 #include "support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "model/quantize.hpp"
+#include "numbers/quantize.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>

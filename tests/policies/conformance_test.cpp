@@ -1,6 +1,6 @@
 // Every policy and budget allocator of the build tree keeps the promises of policy.h and allocator.h, and the checker finds broken ones.
-#include "policies/check/check.hpp"
 #include "policies/plugin_rig.hpp"
+#include "policy_check/check.hpp"
 #include "support/temp_folder.hpp"
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // What each policy scores and keeps, and what each allocator gives, against make_policies_golden.py.
-#include "kv/keep_lists.hpp"
+#include "kv/evict/keep_lists.hpp"
 #include "policies/plugin_rig.hpp"
 #include "policies/scene.hpp"
 

@@ -1,5 +1,5 @@
 // What the scorers say about themselves, and their edges.
-#include "kv/keep_lists.hpp"
+#include "kv/evict/keep_lists.hpp"
 #include "policies/plugin_rig.hpp"
 #include "policies/scene.hpp"
 

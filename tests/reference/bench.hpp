@@ -1,8 +1,8 @@
 #pragma once
 
-#include "base/convert.hpp"
+#include "conformance/test_host.hpp"
+#include "numbers/convert.hpp"
 #include "reference/reference.hpp"
-#include "support/test_host.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 
 // Texts that several sequences write at once, held against those that each writes alone.
 
-#include "pipeline/generate_batch.hpp"
+#include "run/generate_batch.hpp"
 
 #include <catch2/catch.hpp>
 

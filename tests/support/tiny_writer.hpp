@@ -1,6 +1,6 @@
 #pragma once
 
-#include "model/quantize.hpp"
+#include "numbers/quantize.hpp"
 
 #include <cmath>
 #include <cstdint>

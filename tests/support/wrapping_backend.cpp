@@ -1,6 +1,6 @@
 #include "support/wrapping_backend.hpp"
 
-#include "device/kept_args.hpp"
+#include "ops/kept_args.hpp"
 #include "plugin/library.hpp"
 #include "reference/reference.hpp"
 

@@ -3,10 +3,10 @@
 #include "format/gguf_writer.hpp"
 #include "support/temp_folder.hpp"
 #include "text/chat_template.hpp"
-#include "text/gguf_pre_tokenizers.hpp"
-#include "text/normalizer.hpp"
-#include "text/pre_tokenizer.hpp"
-#include "text/tokenizer.hpp"
+#include "text/tokenizer/gguf_pre_tokenizers.hpp"
+#include "text/tokenizer/normalizer.hpp"
+#include "text/tokenizer/pre_tokenizer.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

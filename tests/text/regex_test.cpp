@@ -1,6 +1,6 @@
 #include "base/error.hpp"
-#include "text/pre_tokenizer.hpp"
-#include "text/split_regex.hpp"
+#include "text/tokenizer/pre_tokenizer.hpp"
+#include "text/tokenizer/split_regex.hpp"
 
 #include <catch2/catch.hpp>
 

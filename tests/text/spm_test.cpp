@@ -1,9 +1,9 @@
 // SentencePiece-style BPE against SentencePiece and Hugging Face tokenizers, by golden files (golden/make_spm_golden.py).
 #include "base/error.hpp"
 #include "format/gguf_writer.hpp"
-#include "text/stream.hpp"
-#include "text/tokenizer.hpp"
-#include "text/tokenizer_parsers.hpp"
+#include "text/text_stream.hpp"
+#include "text/tokenizer/tokenizer.hpp"
+#include "text/tokenizer/tokenizer_parsers.hpp"
 #include "text/utf8.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 #include "base/error.hpp"
-#include "text/bpe.hpp"
-#include "text/stream.hpp"
+#include "text/text_stream.hpp"
+#include "text/tokenizer/bpe.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // What a tokenizer.json and its side files may not say, and what is said about it.
 #include "base/error.hpp"
-#include "text/bpe.hpp"
-#include "text/tokenizer.hpp"
+#include "text/tokenizer/bpe.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

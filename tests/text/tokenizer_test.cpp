@@ -1,6 +1,6 @@
 // The tokenizer against Hugging Face's, by golden files (golden/make_tokenizer_golden.py).
 #include "base/error.hpp"
-#include "text/tokenizer.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 #include "text/utf8.hpp"
 
 #include <catch2/catch.hpp>

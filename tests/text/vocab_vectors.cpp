@@ -3,7 +3,7 @@
 // vectors beside them as llama.cpp has them (X.gguf.inp, texts between marks; X.gguf.out, a line of ids each). GGUF files
 // of kinds that Keel refuses are passed over. Exit status 77: nothing to run.
 #include "base/error.hpp"
-#include "text/tokenizer.hpp"
+#include "text/tokenizer/tokenizer.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "base/error.hpp"
+#include "config/config.hpp"
+#include "plugin/places.hpp"
+
+#include <string_view>
+
+namespace keel {
+
+// Where a section and its parameters stand in the config.
+inline PluginPlaces places_of(const pipeline::PluginSection &section) {
+    PluginPlaces places;
+    places.plugin = section.plugin.where;
+    for (const pipeline::RawParam &param : section.params)
+        places.params.emplace_back(param.key, param.where);
+    return places;
+}
+
+// Errors of the cache begin with the key they are about; the config knows where that was written. `otherwise`: the place if
+// the key was not written at all. One that a plugin's call failed with has its place already.
+template <typename Action>
+auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise, Action &&action) {
+    try {
+        return action();
+    } catch (const Error &e) {
+        const std::string_view message = e.what();
+        if (places_of(config.policy).begin(message) || places_of(config.policy.allocator).begin(message))
+            throw;
+        const SourceLocation *where = &otherwise;
+        size_t longest = 0;
+        pipeline::visit_settings(config, [&](std::string_view path, const auto &member) {
+            if constexpr (requires { member.where; }) {
+                if (path.size() > longest && message.starts_with(path) && !member.is_default()) {
+                    longest = path.size();
+                    where = &member.where;
+                }
+            }
+        });
+        throw Error(e.kind(), fmt::format("{}: {}", to_string(*where), message));
+    }
+}
+
+} // namespace keel

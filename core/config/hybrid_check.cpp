@@ -1,0 +1,222 @@
+// What the keys of `hybrid:` ask of each other.
+#include "config/config.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "config/schema.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace keel::pipeline {
+namespace {
+
+std::vector<std::string> names_of(const HybridSection &hybrid) {
+    std::vector<std::string> names;
+    for (const HybridBackend &backend : *hybrid.backends)
+        names.push_back(backend.name);
+    return names;
+}
+
+void check_known(const HybridSection &hybrid, const std::string &name, const SourceLocation &where,
+                 std::string_view key) {
+    const std::vector<std::string> names = names_of(hybrid);
+    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    throw_error(ErrorKind::input, "{}: expected a name of 'hybrid.backends' ({}) for '{}', found '{}'{}",
+                to_string(where), fmt::join(names, ", "), key, printable(name, 40),
+                did_you_mean(name, names));
+}
+
+// Where the first key stands that is about one of the modes; empty: none is.
+template <typename... Settings>
+SourceLocation first_given(const Settings &...settings) {
+    SourceLocation where;
+    const auto look = [&](const auto &setting) {
+        if (where.file.empty() && !setting.is_default()) where = setting.where;
+    };
+    (look(settings), ...);
+    return where;
+}
+
+SourceLocation turns_where(const HybridSection &h) {
+    if (!h.switching.on->empty()) return first_given(h.prefill, h.decode, h.switching.on);
+    return first_given(h.prefill, h.decode, h.switching.after_tokens, h.switching.to);
+}
+
+// A key of `switch` is of no use without the trigger that it belongs to. Defaults, which a resolved pipeline spells out, ask for nothing.
+void check_belongs(const SwitchSection &s, bool used, const SourceLocation &where, std::string_view key,
+                   std::string_view trigger) {
+    if (used) return;
+    throw_error(
+        ErrorKind::input,
+        "{}: expected {} in 'hybrid.switch.on' beside 'hybrid.switch.{}', found {}; add it to the list",
+        to_string(where), trigger, key, s.on->empty() ? "no list" : "none of it");
+}
+
+void check_switch(const HybridSection &hybrid) {
+    const SwitchSection &s = hybrid.switching;
+    const bool tokens = s.has(SwitchTrigger::tokens), pressure = s.has(SwitchTrigger::pressure);
+    if (s.on->empty() && !s.on.is_default())
+        throw_error(ErrorKind::input, "{}: expected at least one trigger in 'hybrid.switch.on', found none",
+                    to_string(s.on.where));
+    if (tokens && !*s.after_tokens) {
+        throw_error(
+            ErrorKind::input,
+            "{}: expected 'hybrid.switch.after_tokens' beside tokens in 'hybrid.switch.on', found none",
+            to_string(s.on.where));
+    }
+    if (*s.after_tokens) check_belongs(s, tokens, s.after_tokens.where, "after_tokens", "tokens");
+    if (!s.to->empty()) {
+        check_belongs(s, tokens || pressure, s.to.where, "to", "tokens or pressure");
+        check_known(hybrid, *s.to, s.to.where, "hybrid.switch.to");
+    } else if (tokens || pressure) {
+        throw_error(ErrorKind::input,
+                    "{}: expected 'hybrid.switch.to' beside {} in 'hybrid.switch.on', found none",
+                    to_string(s.on.where), tokens ? "tokens" : "pressure");
+    }
+    if (*s.available_mib) check_belongs(s, pressure, s.available_mib.where, "available_mib", "pressure");
+    const bool default_warmup =
+        std::to_string(*s.warmup_tokens) == find_key("hybrid.switch.warmup_tokens")->default_text;
+    if (!default_warmup)
+        check_belongs(s, tokens || s.has(SwitchTrigger::command), s.warmup_tokens.where, "warmup_tokens",
+                      "tokens or command");
+}
+
+void check_turns(const HybridSection &hybrid) {
+    if (!hybrid.decode->empty()) check_known(hybrid, *hybrid.decode, hybrid.decode.where, "hybrid.decode");
+    if (!hybrid.prefill->empty())
+        check_known(hybrid, *hybrid.prefill, hybrid.prefill.where, "hybrid.prefill");
+    check_switch(hybrid);
+    const std::string &decode = hybrid.decode->empty() ? hybrid.backends->front().name : *hybrid.decode;
+    const std::string &prefill = hybrid.prefill->empty() ? decode : *hybrid.prefill;
+    if (*hybrid.switching.to == decode &&
+        (prefill == decode || !hybrid.switching.has(SwitchTrigger::pressure))) {
+        throw_error(ErrorKind::input, "{}: 'hybrid.switch.to' names {}, where decode runs already",
+                    to_string(hybrid.switching.to.where), decode);
+    }
+    if (prefill == decode && hybrid.switching.on->empty()) {
+        throw_error(ErrorKind::input,
+                    "{}: {} reads and writes, and nothing ever switches; name another backend for prefill or "
+                    "decode, or say in 'hybrid.switch' when to switch",
+                    to_string(turns_where(hybrid)), decode);
+    }
+}
+
+void check_unused(const HybridSection &hybrid, const std::vector<std::string> &used, std::string_view key) {
+    for (const HybridBackend &backend : *hybrid.backends) {
+        if (std::find(used.begin(), used.end(), backend.name) != used.end()) continue;
+        throw_error(ErrorKind::input, "{}: backend {} has no part in '{}'; give it one, or remove it",
+                    to_string(backend.name_where), backend.name, key);
+    }
+}
+
+void check_layers(const HybridSection &hybrid) {
+    std::vector<std::string> used;
+    int64_t next = 0;
+    for (const LayerShare &share : *hybrid.layers) {
+        check_known(hybrid, share.on, share.on_where, "hybrid.layers");
+        used.push_back(share.on);
+        if (share.first != next) {
+            throw_error(ErrorKind::input,
+                        "{}: expected the range in 'hybrid.layers' to begin at layer {}, found {}-{}; {}",
+                        to_string(share.where), next, share.first, share.last,
+                        share.first < next ? "layers would be on two backends"
+                                           : "the layers before it would be nowhere");
+        }
+        next = share.last + 1;
+    }
+    check_unused(hybrid, used, "hybrid.layers");
+}
+
+void check_ffn(const HybridSection &hybrid) {
+    double sum = 0;
+    std::vector<std::string> used;
+    for (const FfnShare &share : *hybrid.ffn_split) {
+        check_known(hybrid, share.on, share.where, "hybrid.ffn_split");
+        used.push_back(share.on);
+        sum += share.share;
+    }
+    if (std::abs(sum - 1) > 1e-6) {
+        throw_error(ErrorKind::input,
+                    "{}: expected shares in 'hybrid.ffn_split' that add up to 1, found {:.6g}",
+                    to_string(hybrid.ffn_split.where), sum);
+    }
+    check_unused(hybrid, used, "hybrid.ffn_split");
+    const HybridBackend &second = hybrid.backend(used[1]);
+    for (const auto *kv : {&second.kv_dtype, &second.key_dtype, &second.value_dtype}) {
+        if (!*kv->operator->()) continue;
+        throw_error(
+            ErrorKind::input,
+            "{}: backend {} computes a part of the feed-forward networks only and holds no cache; remove kv",
+            to_string(kv->where), second.name);
+    }
+}
+
+} // namespace
+
+bool SwitchSection::has(SwitchTrigger trigger) const noexcept {
+    return std::find(on.value.begin(), on.value.end(), trigger) != on.value.end();
+}
+
+HybridMode HybridSection::mode() const {
+    if (!is_given()) return HybridMode::none;
+    if (!layers->empty()) return HybridMode::by_layers;
+    return ffn_split->empty() ? HybridMode::taking_turns : HybridMode::by_columns;
+}
+
+const HybridBackend &HybridSection::backend(std::string_view name) const {
+    for (const HybridBackend &b : *backends) {
+        if (b.name == name) return b;
+    }
+    throw_error(ErrorKind::internal, "no backend {} in the hybrid", name);
+}
+
+void check_hybrid(const PipelineConfig &config) {
+    const HybridSection &h = config.hybrid;
+    if (!h.is_given()) {
+        const SourceLocation where =
+            first_given(h.prefill, h.decode, h.switching.after_tokens, h.switching.to, h.layers, h.ffn_split);
+        if (!where.file.empty() || !h.switching.on->empty()) {
+            throw_error(ErrorKind::input, "{}: expected 'hybrid.backends' beside this, found none",
+                        to_string(where.file.empty() ? h.switching.on.where : where));
+        }
+        return;
+    }
+    SourceLocation backend = first_given(config.backend.plugin, config.backend.device);
+    if (backend.file.empty() && !config.backend.params.empty())
+        backend = config.backend.params.front().key_where;
+    if (!backend.file.empty()) {
+        throw_error(ErrorKind::input,
+                    "{}: expected 'backend' or 'hybrid', found both ('backend' at {}); remove one of them",
+                    to_string(h.backends.where), to_string(backend));
+    }
+    const SourceLocation turns = turns_where(h);
+    std::vector<std::string> modes;
+    if (!turns.file.empty()) modes.emplace_back("prefill, decode and switch");
+    if (!h.layers->empty()) modes.emplace_back("layers");
+    if (!h.ffn_split->empty()) modes.emplace_back("ffn_split");
+    if (modes.empty()) {
+        throw_error(ErrorKind::input,
+                    "{}: expected 'hybrid' to say what the backends do: prefill, decode, switch, layers or "
+                    "ffn_split; found none of them",
+                    to_string(h.backends.where));
+    }
+    if (modes.size() > 1) {
+        const SourceLocation &where = !h.ffn_split->empty() ? h.ffn_split.where : h.layers.where;
+        throw_error(ErrorKind::input, "{}: 'hybrid' cannot combine {} in this version; keep one of them",
+                    to_string(where), fmt::join(modes, " with "));
+    }
+    switch (h.mode()) {
+    case HybridMode::taking_turns:
+        return check_turns(h);
+    case HybridMode::by_layers:
+        return check_layers(h);
+    case HybridMode::by_columns:
+        return check_ffn(h);
+    case HybridMode::none:
+        break;
+    }
+}
+
+} // namespace keel::pipeline

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "config/config.hpp"
+#include "plugin/param_table.hpp"
+
+#include <vector>
+
+namespace keel::pipeline {
+
+// A config's parameters in the form that a plugin's table checks: ParamTable::bind(given_params(config.policy), ...).
+inline std::vector<GivenParam> given_params(const PluginSection &section) {
+    std::vector<GivenParam> given;
+    for (const RawParam &param : section.params) {
+        const auto form = param.is_null       ? GivenParam::Form::null
+                          : param.is_sequence ? GivenParam::Form::list
+                          : param.quoted      ? GivenParam::Form::quoted
+                                              : GivenParam::Form::plain;
+        given.push_back({param.key, param.text, form, param.where, param.key_where, param.folder});
+    }
+    return given;
+}
+
+// The parameters of a section that are paths, made absolute: for a config that is written into another folder, or whose files count.
+// Loads the plugin, whose table says which they are. They point into the section.
+std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind);
+
+} // namespace keel::pipeline

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "config/yaml_document.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace YAML {
+struct Mark;
+}
+
+namespace keel::pipeline {
+
+// A YAML text that is fit for yaml-cpp: bounded, UTF-8, without control characters (yaml-cpp ends at 0x04 without a
+// word), without a byte order mark. Turns yaml-cpp's marks, which count bytes, into lines and characters.
+class YamlText {
+  public:
+    // Throws Error(input) with the place of the first offence. `text` and `source` must outlive this object.
+    YamlText(std::string_view text, const YamlSource &source, size_t limit);
+
+    std::string_view text() const noexcept { return text_; }
+    std::pair<uint32_t, uint32_t> place(const YAML::Mark &mark) const;
+    std::string_view line(uint32_t number) const; // from 1; empty if there is none
+    SourceLocation location(uint32_t line, uint32_t column) const;
+
+  private:
+    void check_bytes() const;
+    std::pair<uint32_t, uint32_t> place(size_t line, size_t byte) const;
+
+    std::string_view text_;
+    const YamlSource &source_;
+    std::vector<size_t> lines_; // offset of each line's first byte
+};
+
+} // namespace keel::pipeline

@@ -1,0 +1,456 @@
+#include "convert/gguf_export.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "convert/gguf_write.hpp"
+#include "convert/layout_export.hpp"
+#include "model/model_tensors.hpp"
+#include "numbers/convert.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <system_error>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t i8_type = 24;
+constexpr uint64_t piece_bytes = uint64_t{16} << 20; // of values as f32, read and written at once
+
+uint32_t ggml_type(keel_dtype type) {
+    switch (type) {
+    case KEEL_DTYPE_F32:
+        return ggml::f32;
+    case KEEL_DTYPE_F16:
+        return ggml::f16;
+    case KEEL_DTYPE_BF16:
+        return ggml::bf16;
+    case KEEL_DTYPE_Q8_0:
+        return ggml::q8_0;
+    case KEEL_DTYPE_Q4_0:
+        return ggml::q4_0;
+    default:
+        throw_error(ErrorKind::usage,
+                    "weights cannot be written as {}; supported: f32, f16, bf16, q8_0, q4_0",
+                    keel_dtype_name(type));
+    }
+}
+
+// A tensor of the file that is to be written.
+struct Item {
+    const TensorInfo *tensor = nullptr; // nullptr: `values` are written
+    std::vector<float> values;
+    std::string name;
+    keel_dtype type = KEEL_DTYPE_F32;
+    int64_t heads = 0; // > 0: rows are put into the order of rotations of neighbours
+    float offset = 0;  // added to each value
+    uint64_t rows = 1, columns = 1;
+    std::optional<gguf::BlockPlan> block; // all else but the name is of no account then
+};
+
+struct Sums {
+    double squared_error = 0, max_abs = 0, squares = 0;
+    void add(const Sums &other) {
+        squared_error += other.squared_error;
+        max_abs = std::max(max_abs, other.max_abs);
+        squares += other.squares;
+    }
+};
+
+class Exporter {
+  public:
+    Exporter(const ModelSource &source, const fs::path &to, const ExportOptions &options)
+        : source_(source), to_(to), options_(options), from_gguf_(!fs::is_directory(source.path())),
+          out_(to) {
+        if (options_.layout_of) blocks_.emplace(source_, *options_.layout_of, options_.parallel);
+    }
+
+    ExportReport run() {
+        check_target();
+        check_model();
+        list();
+        check_space();
+        add_metadata();
+        for (const Item &item : items_)
+            out_.add_tensor(item.name, item.block ? i8_type : gguf::stored_type(item.type), shape(item));
+        out_.begin();
+        for (const Item &item : items_)
+            write(item);
+        out_.finish();
+        report_.file_bytes = out_.file_bytes();
+        return std::move(report_);
+    }
+
+  private:
+    void check_target() const {
+        const std::string shown = printable(to_.string(), 400);
+        std::error_code error;
+        const fs::path folder = to_.has_parent_path() ? to_.parent_path() : fs::path(".");
+        if (!fs::is_directory(folder, error))
+            throw_error(ErrorKind::usage, "{}: cannot write there: there is no folder '{}'", shown,
+                        printable(folder.string(), 400));
+        if (!fs::exists(fs::symlink_status(to_, error))) return;
+        if (fs::is_directory(to_, error))
+            throw_error(ErrorKind::usage, "{}: a folder; give the name of a file to write", shown);
+        if (fs::exists(to_, error) && !fs::is_regular_file(to_, error))
+            throw_error(ErrorKind::usage, "{}: not a regular file; give another name", shown);
+        for (size_t i = 0; i < source_.file_count(); ++i) {
+            if (fs::equivalent(source_.file(i).path(), to_, error))
+                throw_error(ErrorKind::usage, "{}: this is the model itself; give another name", shown);
+        }
+        if (!options_.overwrite)
+            throw_error(ErrorKind::usage, "{}: the file exists; give another name, or --force to replace it",
+                        shown);
+    }
+
+    void check_model() {
+        if (!blocks_ || options_.type != KEEL_DTYPE_NONE) (void)ggml_type(options_.type);
+        if (from_gguf_ && GgufFile(source_.path()).has(gguf::layout_key)) {
+            throw_error(
+                ErrorKind::input,
+                "{}: its weights are laid out for one backend (--layout native); give the file that it was "
+                "made from",
+                source_.path());
+        }
+        report_.left_out = check_model_tensors(source_);
+    }
+
+    void add_metadata() {
+        add_model();
+        std::vector<gguf::BlockEntry> entries;
+        for (const Item &item : items_) {
+            if (!item.block) continue;
+            entries.push_back(item.block->entry);
+            if (report_.layout.empty() || report_.layout == gguf::rows_layout)
+                report_.layout = entries.back().layout;
+        }
+        report_.blocks = entries.size();
+        if (entries.empty()) return;
+        // Blocks begin on pages, so that a device can take them as they are mapped, and what is dropped is nobody else's.
+        out_.align(static_cast<uint32_t>(std::max<uint64_t>(4096, blocks_->align())));
+        gguf::add_layout_metadata(entries, out_);
+    }
+
+    void add_model() {
+        if (from_gguf_) {
+            gguf::copy_metadata(GgufFile(source_.path()), options_.type, out_);
+            return;
+        }
+        keel_dtype type = options_.type;
+        if (type == KEEL_DTYPE_NONE)
+            type = matrix_type(*source_.find(layer_parts(source_.config(), 0).down.parts[0].tensor));
+        gguf::add_model_metadata(source_, type, out_);
+        if (options_.tokenizer) gguf::add_tokenizer_metadata(source_.path(), source_.config(), out_);
+    }
+
+    void check_space() const {
+        std::error_code error;
+        const fs::space_info space =
+            fs::space(to_.has_parent_path() ? to_.parent_path() : fs::path("."), error);
+        uint64_t bytes = 0;
+        for (const Item &item : items_)
+            bytes +=
+                item.block ? item.block->bytes : keel_dtype_row_bytes(item.type, item.rows * item.columns);
+        if (error || space.available >= bytes + (uint64_t{1} << 20)) return;
+        throw_error(ErrorKind::resource,
+                    "{}: {} are needed there, {} are free; free some, or write it elsewhere",
+                    printable(to_.string(), 400), format_bytes(bytes), format_bytes(space.available));
+    }
+
+    void list() {
+        const ModelConfig &c = source_.config();
+        const ModelParts model = model_parts(c);
+        add(model.embedding, uint32_t{KEEL_USE_EMBED} | (c.tied_embeddings ? uint32_t{KEEL_USE_MATMUL} : 0));
+        for (int64_t i = 0; i < c.layers; ++i) {
+            const LayerParts layer = layer_parts(c, i);
+            for (const WeightParts *weight : layer.all())
+                add(*weight);
+        }
+        add(model.final_norm);
+        add(model.output);
+        add_rope_factors();
+        for (const Item &item : items_) {
+            total_ += item.tensor != nullptr ? item.tensor->bytes : 0;
+            if (!item.block) continue;
+            for (const TensorInfo *tensor : item.block->tensors)
+                total_ += tensor->bytes;
+        }
+    }
+
+    void add(const WeightParts &weight, uint32_t use = KEEL_USE_MATMUL) {
+        if (blocks_ && weight.cols != 0) return add_runs(weight, use);
+        add_parts(weight);
+    }
+
+    // Parts that become one type stand together: the runs that loading makes of them.
+    void add_runs(const WeightParts &weight, uint32_t use) {
+        const auto type = [&](const WeightParts::Part &part) {
+            return matrix_type(*source_.find(part.tensor));
+        };
+        for (size_t i = 0, end = 0; i < weight.parts.size(); i = end) {
+            const keel_dtype dtype = type(weight.parts[i]);
+            bool reordered = false;
+            for (end = i; end < weight.parts.size() && type(weight.parts[end]) == dtype; ++end)
+                reordered = reordered || heads(weight.parts[end].tensor) != 0;
+            const std::span<const WeightParts::Part> run(&weight.parts[i], end - i);
+            gguf::BlockPlan plan = blocks_->plan(run, weight.cols, dtype, use, reordered);
+            if (plan.tensors.empty()) {
+                add_parts({{run.begin(), run.end()}, weight.cols});
+                continue;
+            }
+            Item &item = items_.emplace_back();
+            item.name = plan.entry.tensor;
+            item.block = std::move(plan);
+        }
+    }
+
+    keel_dtype matrix_type(const TensorInfo &tensor) const {
+        if (options_.type != KEEL_DTYPE_NONE) return type_for(static_cast<uint64_t>(tensor.shape[1]));
+        return loaded_dtype(tensor, KEEL_DTYPE_NONE, blocks_->device().info().weight_dtypes);
+    }
+
+    void add_parts(const WeightParts &weight) {
+        for (const WeightParts::Part &part : weight.parts) {
+            const TensorInfo &tensor = *source_.find(part.tensor);
+            Item &item = items_.emplace_back();
+            item.tensor = &tensor;
+            item.name = gguf::stored_tensor_name(*source_.config().architecture, part.tensor);
+            const bool matrix = weight.cols != 0;
+            item.rows = matrix ? static_cast<uint64_t>(part.rows) : 1;
+            item.columns = static_cast<uint64_t>(matrix ? weight.cols : part.rows);
+            if (matrix) item.type = matrix_type(tensor);
+            if (from_gguf_) continue;
+            item.heads = heads(part.tensor);
+            const bool norm = part.tensor.ends_with("norm.weight");
+            if (norm) item.offset = static_cast<float>(source_.config().norm_offset);
+        }
+    }
+
+    keel_dtype type_for(uint64_t columns) const {
+        return columns % keel_dtype_block(options_.type) == 0 ? options_.type : keel_dtype{KEEL_DTYPE_F16};
+    }
+
+    // The heads whose rows a folder's tensor has in another order.
+    int64_t heads(const std::string &name) const {
+        const ModelConfig &c = source_.config();
+        if (!gguf::find_by_architecture(c.architecture->name)->interleaved) return 0;
+        const LayerNames &names = c.architecture->names;
+        if (name.find(fmt::format(".{}.", names.q)) != std::string::npos) return c.heads;
+        return name.find(fmt::format(".{}.", names.k)) != std::string::npos ? c.kv_heads : 0;
+    }
+
+    void add_rope_factors() {
+        const ModelConfig &c = source_.config();
+        Item item;
+        item.name = gguf::rope_factors_tensor;
+        item.tensor = source_.find(gguf::rope_factors_tensor);
+        item.columns = static_cast<uint64_t>(c.head_dim / 2);
+        if (item.tensor == nullptr && c.rope_scaling.kind != RopeScaling::Kind::llama3) return;
+        if (item.tensor == nullptr)
+            item.values = gguf::llama3_factors(c.rope_theta, c.head_dim, c.rope_scaling);
+        items_.push_back(std::move(item));
+    }
+
+    static std::vector<int64_t> shape(const Item &item) {
+        if (item.block) return {static_cast<int64_t>(item.block->bytes)};
+        if (item.rows == 1 && (item.tensor == nullptr || item.tensor->shape.size() == 1))
+            return {static_cast<int64_t>(item.columns)};
+        return {static_cast<int64_t>(item.rows), static_cast<int64_t>(item.columns)};
+    }
+
+    // The value or row of the source that comes to `row` of the file.
+    static uint64_t source_row(const Item &item, uint64_t row, uint64_t rows) {
+        if (item.heads == 0) return row;
+        const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n, within = row % n;
+        return head * n + within % 2 * (n / 2) + within / 2;
+    }
+
+    void read_row(const Item &item, uint64_t row, float *out) const {
+        if (item.tensor == nullptr) {
+            std::copy(item.values.begin(), item.values.end(), out);
+            return;
+        }
+        if (item.rows > 1 || item.heads == 0) {
+            source_.read(*item.tensor, source_row(item, row, item.rows) * item.columns, item.columns, out);
+        } else { // a vector, whose values are the rows
+            std::vector<float> values(item.columns);
+            source_.read(*item.tensor, 0, item.columns, values.data());
+            for (uint64_t i = 0; i < item.columns; ++i)
+                out[i] = values[source_row(item, i, item.columns)];
+        }
+        if (item.offset == 0) return;
+        for (uint64_t i = 0; i < item.columns; ++i)
+            out[i] += item.offset;
+    }
+
+    // Same type, same values: the bytes themselves, since blocks would not be rounded to the same bytes again.
+    bool is_copy(const Item &item) const {
+        return item.tensor != nullptr && item.tensor->packed == 0 && item.tensor->dtype == item.type &&
+               item.offset == 0 && (item.rows > 1 || keel_dtype_weights_only(item.type) != 0);
+    }
+
+    Sums write_row(const Item &item, uint64_t row, std::byte *out, std::vector<float> &values) const {
+        values.resize(2 * item.columns);
+        float *before = values.data(), *after = before + item.columns;
+        read_row(item, row, before);
+        bool held = true;
+        if (is_copy(item)) {
+            const uint64_t bytes = keel_dtype_row_bytes(item.type, item.columns);
+            std::memcpy(out, source_.bytes(*item.tensor).data() + source_row(item, row, item.rows) * bytes,
+                        bytes);
+        } else {
+            held = convert_from_f32(item.type, before, out, item.columns);
+        }
+        convert_to_f32(item.type, out, after, item.columns);
+        Sums sums;
+        for (uint64_t i = 0; i < item.columns; ++i) {
+            const double error = std::abs(static_cast<double>(after[i]) - before[i]);
+            held = held && std::isfinite(error);
+            sums.squared_error += error * error;
+            sums.max_abs = std::max(sums.max_abs, error);
+            sums.squares += static_cast<double>(before[i]) * before[i];
+        }
+        if (!held) refuse_row(item, row);
+        return sums;
+    }
+
+    [[noreturn]] void refuse_row(const Item &item, uint64_t row) const {
+        throw_error(
+            ErrorKind::input,
+            "{}: tensor '{}': row {} holds a value that {} cannot: NaN, infinity or beyond its range; "
+            "try bf16, or 'keel inspect --verify'",
+            source_.path(), item.name, row, keel_dtype_name(item.type));
+    }
+
+    void write(const Item &item) {
+        if (item.block) return write_block(*item.block);
+        write_rows(item, true);
+    }
+
+    // What the values lose is measured row by row, as for any tensor; what is written is what the device makes of them.
+    void write_block(const gguf::BlockPlan &block) {
+        for (size_t i = 0; i < block.tensors.size(); ++i) {
+            Item item;
+            item.tensor = block.tensors[i];
+            item.name = block.entry.matrices[i].name;
+            item.type = block.dtype;
+            item.rows = static_cast<uint64_t>(item.tensor->shape[0]);
+            item.columns = static_cast<uint64_t>(block.cols);
+            write_rows(item, false);
+        }
+        blocks_->write(block, [&](std::span<const std::byte> bytes) { out_.write(bytes); });
+        for (const TensorInfo *tensor : block.tensors)
+            source_.drop(*tensor);
+    }
+
+    void write_rows(const Item &item, bool is_written) {
+        const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
+        const uint64_t rows_at_once =
+            std::clamp<uint64_t>(piece_bytes / (item.columns * sizeof(float)), 1, item.rows);
+        std::vector<std::byte> buffer(rows_at_once * row_bytes);
+        Sums sums;
+        for (uint64_t row = 0; row < item.rows; row += rows_at_once) {
+            const uint64_t rows = std::min(rows_at_once, item.rows - row);
+            sums.add(convert(item, row, rows, buffer.data()));
+            if (is_written) out_.write({buffer.data(), rows * row_bytes});
+            advance(item, rows);
+        }
+        report(item, sums);
+        if (item.tensor != nullptr && is_written) source_.drop(*item.tensor);
+    }
+
+    // Rows row .. row + rows into `out`. The sums are added in the order of the rows, whatever thread made them.
+    Sums convert(const Item &item, uint64_t first, uint64_t rows, std::byte *out) const {
+        constexpr uint64_t task_elements = uint64_t{1} << 16;
+        const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
+        const uint64_t per_task = std::max<uint64_t>(1, task_elements / item.columns);
+        const uint64_t tasks = (rows + per_task - 1) / per_task;
+        std::vector<Sums> sums(tasks);
+        std::vector<std::string> errors(tasks); // no exception may leave a thread of the team
+        const auto body = [&](size_t task) {
+            std::vector<float> values;
+            try {
+                for (uint64_t i = task * per_task; i < std::min(rows, (task + 1) * per_task); ++i)
+                    sums[task].add(write_row(item, first + i, out + i * row_bytes, values));
+            } catch (const Error &e) {
+                errors[task] = e.what();
+            }
+        };
+        if (options_.parallel) {
+            options_.parallel(tasks, body);
+        } else {
+            for (size_t task = 0; task < tasks; ++task)
+                body(task);
+        }
+        Sums all;
+        for (uint64_t i = 0; i < tasks; ++i) {
+            if (!errors[i].empty()) throw Error(ErrorKind::input, errors[i]);
+            all.add(sums[i]);
+        }
+        return all;
+    }
+
+    void advance(const Item &item, uint64_t rows) {
+        if (item.tensor == nullptr) return;
+        done_ += item.tensor->bytes / item.rows * rows;
+        if (options_.progress) options_.progress(std::min(done_, total_), total_);
+    }
+
+    void report(const Item &item, const Sums &sums) {
+        TensorError error;
+        error.name = item.name;
+        error.from = item.tensor != nullptr ? item.tensor->dtype_name : "computed";
+        error.to = find_ggml_type(gguf::stored_type(item.type))->name;
+        error.elements = item.rows * item.columns;
+        error.stored_bytes = item.tensor != nullptr ? item.tensor->bytes : 0;
+        error.written_bytes = keel_dtype_row_bytes(item.type, error.elements);
+        const auto n = static_cast<double>(error.elements);
+        error.rmse = std::sqrt(sums.squared_error / n);
+        error.max_abs = sums.max_abs;
+        error.rms = std::sqrt(sums.squares / n);
+        report_.stored_bytes += error.stored_bytes;
+        report_.tensors.push_back(std::move(error));
+    }
+
+    const ModelSource &source_;
+    fs::path to_;
+    const ExportOptions &options_;
+    bool from_gguf_;
+    std::optional<gguf::BlockMaker> blocks_;
+    GgufWriter out_;
+    std::vector<Item> items_;
+    ExportReport report_;
+    uint64_t done_ = 0, total_ = 0;
+};
+
+// Over all values, as if the model were one tensor.
+template <typename Value>
+double total(const std::vector<TensorError> &tensors, Value value) {
+    double sum = 0, n = 0;
+    for (const TensorError &t : tensors) {
+        sum += value(t) * value(t) * static_cast<double>(t.elements);
+        n += static_cast<double>(t.elements);
+    }
+    return n > 0 ? std::sqrt(sum / n) : 0;
+}
+
+} // namespace
+
+double ExportReport::rmse() const {
+    return total(tensors, [](const TensorError &t) { return t.rmse; });
+}
+
+double ExportReport::relative() const {
+    const double size = total(tensors, [](const TensorError &t) { return t.rms; });
+    return size > 0 ? rmse() / size : 0;
+}
+
+ExportReport export_gguf(const ModelSource &source, const fs::path &to, const ExportOptions &options) {
+    return Exporter(source, to, options).run();
+}
+
+} // namespace keel

@@ -1,0 +1,379 @@
+// A folder's tokenizer in GGUF's words.
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "convert/gguf_write.hpp"
+#include "model/architectures.hpp"
+#include "model/gguf_model.hpp"
+#include "model/json.hpp"
+#include "platform/paths.hpp"
+#include "text/chat_template.hpp"
+#include "text/tokenizer/gguf_pre_tokenizers.hpp"
+#include "text/tokenizer/tokenizer_parsers.hpp"
+
+#include <span>
+#include <unordered_map>
+
+namespace keel::gguf {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr model::JsonLimits tokenizer_limits{size_t{128} << 20, 64, 8'000'000};
+constexpr model::JsonLimits side_limits{size_t{16} << 20, 32, 200'000};
+
+// Kinds of tokens as GGUF numbers them.
+enum Kind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+const json *member(const json &object, const char *key) {
+    if (!object.is_object()) return nullptr;
+    const auto found = object.find(key);
+    return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string text_of(const json &object, const char *key) {
+    const json *found = member(object, key);
+    return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+bool flag_of(const json &object, const char *key, bool fallback = false) {
+    const json *found = member(object, key);
+    return found != nullptr && found->is_boolean() ? found->get<bool>() : fallback;
+}
+
+// The steps of a component that may be a Sequence.
+std::vector<json> steps_of(const json &root, const char *component, const char *list) {
+    const json *found = member(root, component);
+    if (found == nullptr) return {};
+    if (text_of(*found, "type") != "Sequence") return {*found};
+    const json *steps = member(*found, list);
+    return steps != nullptr && steps->is_array() ? steps->get<std::vector<json>>() : std::vector<json>{};
+}
+
+json read_object(const fs::path &path, const model::JsonLimits &limits) {
+    return model::parse_json_object(read_text_file(path, limits.bytes), path.string(), limits);
+}
+
+class TokenizerWriter {
+  public:
+    TokenizerWriter(const fs::path &folder, const ModelConfig &config, GgufWriter &out)
+        : folder_(folder), name_((folder / "tokenizer.json").string()), config_(config), out_(out) {
+        std::error_code ignored;
+        const fs::path side = folder / "tokenizer_config.json";
+        if (fs::exists(side, ignored)) side_ = read_object(side, side_limits);
+        if (!fs::exists(name_, ignored)) {
+            const std::string model = (folder / "tokenizer.model").string();
+            if (!fs::exists(model, ignored))
+                throw_error(ErrorKind::input,
+                            "{}: the file is missing; a GGUF file holds the tokenizer too, from it or from "
+                            "a tokenizer.model",
+                            name_);
+            name_ = model;
+            is_spm_model_ = true;
+            return;
+        }
+        root_ = read_object(name_, tokenizer_limits);
+        if (const json *found = member(root_, "model")) model_ = *found;
+        if (text_of(model_, "type") != "BPE" && !text_of(model_, "type").empty())
+            fail("model.type", fmt::format("a GGUF file for '{}' is not supported; supported: BPE",
+                                           printable(text_of(model_, "type"))));
+    }
+
+    void write() {
+        make_room();
+        if (is_spm_model_) {
+            write_spm_model();
+        } else {
+            write_tokenizer_json();
+        }
+        out_.add("tokenizer.ggml.tokens", tokens_);
+        out_.add("tokenizer.ggml.token_type", std::span<const int32_t>(kinds_));
+        write_marks();
+        if (const std::string chat = load_chat_template(folder_).jinja; !chat.empty())
+            out_.add("tokenizer.chat_template", chat);
+    }
+
+  private:
+    void write_tokenizer_json() {
+        byte_fallback_ = flag_of(model_, "byte_fallback");
+        read_vocabulary();
+        read_added();
+        begins_ = template_has(true);
+        ends_ = template_has(false);
+        if (byte_fallback_) {
+            write_sentencepiece();
+        } else {
+            write_byte_level();
+        }
+    }
+
+    // A tokenizer.model and the files beside it. GGUF does not say whether a space is put behind special tokens too
+    // ("legacy" in tokenizer_config.json): its readers do.
+    void write_spm_model() {
+        std::string bytes;
+        const SpmVocab vocab = load_spm_vocab(folder_, bytes);
+        if (vocab.collapse_spaces) fail("remove_extra_whitespaces", "GGUF has no word for it");
+        byte_fallback_ = true; // has an unknown token and scores
+        std::vector<float> scores(tokens_.size(), 0);
+        for (size_t i = 0; i < vocab.pieces.size(); ++i) {
+            const SpmVocab::Piece &piece = vocab.pieces[i];
+            const int32_t id = checked_id(json(i), "a piece");
+            put(id, std::string(piece.text), static_cast<Kind>(piece.type));
+            scores[i] = piece.score;
+            if (piece.type == SpmVocab::Type::byte && !vocab.byte_fallback)
+                fail("byte_fallback",
+                     "there are pieces for bytes, but they are not used; GGUF has no word for it");
+            if (piece.type != SpmVocab::Type::normal) ids_.emplace(piece.text, id);
+        }
+        for (const AddedToken &token : vocab.added) {
+            const int32_t id = checked_id(json(static_cast<uint64_t>(token.id)), "an added token");
+            put(id, token.content, token.special ? control : user_defined);
+            ids_[token.content] = id;
+        }
+        spm_bos_ = vocab.bos;
+        spm_eos_ = vocab.eos;
+        begins_ = !vocab.prefix.empty();
+        ends_ = !vocab.suffix.empty();
+        add_sentencepiece(vocab.prefix_space, scores);
+    }
+
+    [[noreturn]] void fail(std::string_view place, std::string_view message) const {
+        throw_error(ErrorKind::input, "{}: {}: {}", name_, place, message);
+    }
+
+    int32_t checked_id(const json &id, const char *place) const {
+        if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(config_.vocab_size)) {
+            fail(place, fmt::format("expected ids from 0 to {}, found {}", config_.vocab_size - 1,
+                                    model::describe(id)));
+        }
+        return id.get<int32_t>();
+    }
+
+    void put(int32_t id, const std::string &text, Kind kind) {
+        tokens_[static_cast<size_t>(id)] = text;
+        kinds_[static_cast<size_t>(id)] = kind;
+    }
+
+    // The model's vocabulary may be larger than the tokenizer's: what is left has a name, and is never read.
+    void make_room() {
+        const auto size = static_cast<size_t>(config_.vocab_size);
+        tokens_.resize(size);
+        kinds_.assign(size, unused);
+        for (size_t i = 0; i < size; ++i)
+            tokens_[i] = fmt::format("[PAD{}]", i);
+    }
+
+    void read_vocabulary() {
+        const json *vocabulary = member(model_, "vocab");
+        if (vocabulary == nullptr || !vocabulary->is_object()) fail("model.vocab", "expected an object");
+        const std::string unknown_token = text_of(model_, "unk_token");
+        for (const auto &[text, id] : vocabulary->items()) {
+            const bool is_byte =
+                byte_fallback_ && text.size() == 6 && text.starts_with("<0x") && text.ends_with(">");
+            put(checked_id(id, "model.vocab"), text,
+                is_byte                                   ? byte
+                : byte_fallback_ && text == unknown_token ? unknown
+                                                          : normal);
+        }
+    }
+
+    void read_added() {
+        const json *added = member(root_, "added_tokens");
+        if (added == nullptr) return;
+        if (!added->is_array()) fail("added_tokens", "expected an array");
+        for (const json &token : *added) {
+            const json *id = member(token, "id");
+            if (id == nullptr) fail("added_tokens", "a token has no id");
+            const int32_t number = checked_id(*id, "added_tokens");
+            const bool special = flag_of(token, "special");
+            const std::string text = text_of(token, "content");
+            ids_[text] = number;
+            if (kinds_[static_cast<size_t>(number)] == unknown) continue;
+            put(number, text, special ? control : user_defined);
+        }
+    }
+
+    // "a b" or ["a", "b"] as "a b".
+    std::vector<std::string> merges() const {
+        const json *list = member(model_, "merges");
+        if (list == nullptr || !list->is_array()) fail("model.merges", "expected an array");
+        std::vector<std::string> texts;
+        for (const json &merge : *list) {
+            if (merge.is_string()) {
+                texts.push_back(merge.get<std::string>());
+            } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+                       merge[1].is_string()) {
+                texts.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+            } else {
+                fail("model.merges", "expected \"a b\" or [\"a\", \"b\"], found " + model::describe(merge));
+            }
+        }
+        return texts;
+    }
+
+    std::string splitting() const {
+        const std::vector<json> steps = steps_of(root_, "pre_tokenizer", "pretokenizers");
+        if (steps.empty() || text_of(steps.back(), "type") != "ByteLevel")
+            fail("pre_tokenizer", "GGUF has no name for it: it does not end in ByteLevel");
+        const json &last = steps.back();
+        if (flag_of(last, "add_prefix_space", true))
+            fail("pre_tokenizer", "GGUF has no word for add_prefix_space");
+        std::vector<std::string> found;
+        for (const json &step : std::span(steps).first(steps.size() - 1)) {
+            const std::string type = text_of(step, "type");
+            if (type == "Digits" && flag_of(step, "individual_digits"))
+                found.emplace_back(single_digit_pattern());
+            else if (const json *regex = member(step, "pattern");
+                     type == "Split" && !flag_of(step, "invert") && regex != nullptr)
+                found.push_back(text_of(*regex, "Regex"));
+            else
+                found.emplace_back(); // no pattern that is known
+        }
+        if (flag_of(last, "use_regex", true)) found.emplace_back(byte_level_pattern());
+        const std::vector<std::string_view> patterns(found.begin(), found.end());
+        const bool ignores = flag_of(model_, "ignore_merges"), is_qwen = is_qwen_model();
+        if (const auto name =
+                name_gguf_pre_tokenizer(patterns, ignores, is_qwen ? std::optional(is_nfc()) : std::nullopt);
+            name && (is_qwen || !is_nfc()))
+            return std::string(*name);
+        if (is_nfc() && name_gguf_pre_tokenizer(patterns, ignores))
+            fail("normalizer",
+                 "expected none: who reads GGUF composes characters (NFC) only for Qwen's models under "
+                 "Qwen's name for the pattern, and this file would be read without");
+        fail("pre_tokenizer", "GGUF has a name for patterns that are known (GPT-2, Llama 3, Qwen 2, SmolLM, "
+                              "Tekken), and this is none of them");
+    }
+
+    void write_byte_level() {
+        if (member(root_, "normalizer") != nullptr && !is_nfc())
+            fail("normalizer", "GGUF has no word for it");
+        out_.add("tokenizer.ggml.model", "gpt2");
+        out_.add("tokenizer.ggml.pre", std::string_view(splitting()));
+        const std::vector<std::string> texts = merges();
+        out_.add("tokenizer.ggml.merges", texts);
+    }
+
+    // Qwen's tokenizers compose characters first; llama.cpp passes over it under the same name.
+    bool is_nfc() const {
+        const json *normalizer = member(root_, "normalizer");
+        return normalizer != nullptr && text_of(*normalizer, "type") == "NFC";
+    }
+
+    // As the reader of GGUF tells.
+    bool is_qwen_model() const {
+        const gguf::ArchitectureName *name = gguf::find_by_architecture(config_.architecture->name);
+        return name != nullptr && name->name.starts_with("qwen");
+    }
+
+    // SentencePiece's BPE puts that pair together first whose token has the best score: the earlier the merge, the better.
+    void write_sentencepiece() {
+        const std::vector<std::string> texts = merges();
+        std::unordered_map<std::string, float> ranks;
+        for (size_t i = 0; i < texts.size(); ++i) {
+            std::string joined = texts[i];
+            if (const size_t space = joined.find(' '); space != std::string::npos) joined.erase(space, 1);
+            ranks.emplace(std::move(joined), -static_cast<float>(i)); // the first of several counts
+        }
+        std::vector<float> scores;
+        for (size_t i = 0; i < tokens_.size(); ++i) {
+            const auto rank = ranks.find(tokens_[i]);
+            const float last = -static_cast<float>(texts.size());
+            scores.push_back(kinds_[i] != normal ? 0 : rank == ranks.end() ? last : rank->second);
+        }
+        add_sentencepiece(adds_space(), scores);
+    }
+
+    void add_sentencepiece(bool prefix_space, std::span<const float> scores) {
+        out_.add("tokenizer.ggml.model", "llama");
+        out_.add("tokenizer.ggml.pre", "default");
+        out_.add("tokenizer.ggml.add_space_prefix", prefix_space);
+        out_.add("tokenizer.ggml.scores", scores);
+    }
+
+    // Whether a space is put in front of a text, which a normalizer or the pre-tokenizer says.
+    bool adds_space() const {
+        for (const json &step : steps_of(root_, "normalizer", "normalizers")) {
+            const std::string type = text_of(step, "type");
+            if (type == "Prepend") return true;
+            if (type != "Replace")
+                fail("normalizer", fmt::format("GGUF has no word for '{}'", printable(type)));
+        }
+        for (const json &step : steps_of(root_, "pre_tokenizer", "pretokenizers")) {
+            if (text_of(step, "type") != "Metaspace") continue;
+            const std::string scheme = text_of(step, "prepend_scheme");
+            return scheme.empty() ? flag_of(step, "add_prefix_space", true) : scheme != "never";
+        }
+        return false;
+    }
+
+    // The id of a token that tokenizer_config.json names.
+    std::optional<int32_t> named(const char *key) const {
+        const json *token = member(side_, key);
+        if (token == nullptr) return std::nullopt;
+        const std::string text = token->is_string() ? token->get<std::string>() : text_of(*token, "content");
+        const auto found = ids_.find(text);
+        return found == ids_.end() ? std::nullopt : std::optional(found->second);
+    }
+
+    // Whether the template of single texts has a special token at that end.
+    bool template_has(bool front) const {
+        for (const json &step : steps_of(root_, "post_processor", "processors")) {
+            const json *single = member(step, "single");
+            if (text_of(step, "type") != "TemplateProcessing" || single == nullptr || !single->is_array() ||
+                single->empty())
+                continue;
+            return member(front ? single->front() : single->back(), "SpecialToken") != nullptr;
+        }
+        return false;
+    }
+
+    void write_marks() {
+        std::optional<int32_t> bos = named("bos_token"), eos = named("eos_token");
+        if (!bos && config_.bos_id) bos = static_cast<int32_t>(*config_.bos_id);
+        if (!eos && !config_.eos_ids.empty()) eos = static_cast<int32_t>(config_.eos_ids.front());
+        if (!bos) bos = spm_bos_;
+        if (!eos) eos = spm_eos_;
+        if (is_spm_model_ && ((begins_ && bos != spm_bos_) || (ends_ && eos != spm_eos_)))
+            fail("bos_token, eos_token",
+                 "the files beside it name other tokens than those put round a text; GGUF "
+                 "has one of each");
+        const auto add = [&](const char *key, std::optional<int32_t> id) {
+            if (id) out_.add(key, static_cast<uint32_t>(*id));
+        };
+        add("tokenizer.ggml.bos_token_id", bos);
+        add("tokenizer.ggml.eos_token_id", eos);
+        // GGUF has a place for two more tokens that end a text.
+        std::vector<const char *> more{"tokenizer.ggml.eom_token_id", "tokenizer.ggml.eot_token_id"};
+        for (const int64_t id : config_.eos_ids) {
+            if (id == eos || more.empty()) continue;
+            add(more.back(), static_cast<int32_t>(id));
+            more.pop_back();
+        }
+        add("tokenizer.ggml.padding_token_id", named("pad_token"));
+        if (byte_fallback_) add("tokenizer.ggml.unknown_token_id", named("unk_token"));
+        out_.add("tokenizer.ggml.add_bos_token", begins_);
+        out_.add("tokenizer.ggml.add_eos_token", ends_);
+    }
+
+    fs::path folder_;
+    std::string name_; // of the file with the vocabulary
+    const ModelConfig &config_;
+    GgufWriter &out_;
+    json root_, side_, model_;
+    bool is_spm_model_ = false;                // the vocabulary is a tokenizer.model
+    bool byte_fallback_ = false;               // written as SentencePiece's
+    bool begins_ = false, ends_ = false;       // whether a text gets the tokens that begin and end it
+    std::optional<int32_t> spm_bos_, spm_eos_; // of a tokenizer.model
+    std::vector<std::string> tokens_;
+    std::vector<int32_t> kinds_;
+    std::unordered_map<std::string, int32_t> ids_; // of added tokens
+};
+
+} // namespace
+
+void add_tokenizer_metadata(const fs::path &folder, const ModelConfig &config, GgufWriter &out) {
+    TokenizerWriter(folder, config, out).write();
+}
+
+} // namespace keel::gguf

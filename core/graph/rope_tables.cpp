@@ -1,0 +1,103 @@
+#include "graph/rope_tables.hpp"
+
+#include "base/error.hpp"
+#include "device/device.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace keel {
+namespace {
+
+double scale_llama3(double frequency, const RopeScaling &s) {
+    const double wavelength = 2 * std::numbers::pi / frequency;
+    const double original = static_cast<double>(s.original_context);
+    if (wavelength < original / s.high_freq_factor) return frequency;
+    if (wavelength > original / s.low_freq_factor) return frequency / s.factor;
+    const double ramp =
+        (original / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+    return (1 - ramp) * frequency / s.factor + ramp * frequency;
+}
+
+} // namespace
+
+std::vector<double> rope_frequencies(double theta, int64_t rot, const RopeScaling &scaling) {
+    std::vector<double> out(static_cast<size_t>(rot / 2));
+    for (size_t i = 0; i < out.size(); ++i) {
+        out[i] = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rot));
+        if (scaling.kind == RopeScaling::Kind::linear) out[i] /= scaling.factor;
+        if (scaling.kind == RopeScaling::Kind::factors) out[i] /= scaling.factors.at(i);
+        if (scaling.kind == RopeScaling::Kind::llama3) out[i] = scale_llama3(out[i], scaling);
+    }
+    return out;
+}
+
+RopeTables::RopeTables(std::vector<double> frequencies, int64_t rows, keel_rope_mode mode)
+    : frequencies_(std::move(frequencies)), held_(static_cast<size_t>(rows), -1) {
+    const auto half = static_cast<int64_t>(frequencies_.size());
+    cos_ = Tensor::shape(KEEL_DTYPE_F32, {rows, half});
+    sin_ = cos_;
+    tables_.cos = cos_.c();
+    tables_.sin = sin_.c();
+    tables_.mode = mode;
+    tables_.rot = static_cast<uint32_t>(2 * half);
+}
+
+void RopeTables::place(Device &device, keel_buffer_kind kind) {
+    // The members are assigned in place: tables_ points at their descriptors.
+    cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows(), cos_.dim(1)}, kind);
+    sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows(), cos_.dim(1)}, kind);
+    std::fill(held_.begin(), held_.end(), -1);
+}
+
+void RopeTables::ensure(std::span<const int32_t> positions) {
+    const size_t half = frequencies_.size();
+    // Runs of neighbouring rows go in one write each: a prefill is one run.
+    for (size_t i = 0; i < positions.size();) {
+        const int64_t first = positions[i] % rows();
+        int64_t row = first;
+        scratch_.clear();
+        while (i < positions.size() && row < rows() && positions[i] % rows() == row &&
+               held_[static_cast<size_t>(row)] != positions[i]) {
+            held_[static_cast<size_t>(row)] = -1; // until it is written, which may fail
+            for (size_t f = 0; f < half; ++f)
+                scratch_.push_back(static_cast<float>(std::cos(positions[i] * frequencies_[f])));
+            for (size_t f = 0; f < half; ++f)
+                scratch_.push_back(static_cast<float>(std::sin(positions[i] * frequencies_[f])));
+            ++i;
+            ++row;
+        }
+        if (row == first) { // there already
+            ++i;
+            continue;
+        }
+        write_rows(first, row - first);
+        const std::span<const int32_t> written = positions.subspan(i - static_cast<size_t>(row - first));
+        std::copy_n(written.begin(), row - first, held_.begin() + static_cast<std::ptrdiff_t>(first));
+    }
+}
+
+bool RopeTables::collide(std::span<const int32_t> positions) const {
+    for (size_t i = 0; i < positions.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+            if (positions[i] != positions[j] && positions[i] % rows() == positions[j] % rows()) return true;
+        }
+    }
+    return false;
+}
+
+// scratch_ holds, row by row, half cosines and half sines.
+void RopeTables::write_rows(int64_t first, int64_t n) {
+    const size_t half = frequencies_.size();
+    split_.resize(static_cast<size_t>(n) * half);
+    for (const auto &[tensor, at] : {std::pair{&cos_, size_t{0}}, std::pair{&sin_, half}}) {
+        for (size_t r = 0; r < static_cast<size_t>(n); ++r) {
+            std::copy_n(scratch_.begin() + static_cast<std::ptrdiff_t>(2 * half * r + at), half,
+                        split_.begin() + static_cast<std::ptrdiff_t>(half * r));
+        }
+        tensor->rows(first, n).write(split_.data());
+    }
+}
+
+} // namespace keel

@@ -1,0 +1,357 @@
+#include "graph/weights.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "model/model_tensors.hpp"
+#include "platform/memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace keel {
+
+std::shared_ptr<PageBuffer> ConversionMemory::take(uint64_t bytes, const std::string &what) {
+    for (const auto &buffer : buffers_) {
+        if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
+    }
+    constexpr size_t most = 8; // parts of a weight at once; what a device reads in place is forgotten
+    std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; }); // too small
+    if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
+    return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
+}
+
+WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
+                           keel_dtype dtype, const ParallelFor &parallel, ConversionMemory *reused) {
+    const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+    const MappedFile &file = source->file(tensor);
+    if (source->in_place(tensor, dtype)) {
+        return {source, file.bytes().data(), file.size(), tensor.offset, dtype, rows, cols};
+    }
+    const std::string what = fmt::format("{}: {}", file.path(), tensor.name);
+    if (cols % keel_dtype_block(dtype) != 0) {
+        throw_error(ErrorKind::input, "{}: rows of {} elements cannot be {}: not a multiple of {}", what,
+                    cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
+    }
+    const uint64_t size =
+        static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols));
+    auto memory = reused != nullptr ? reused->take(size, what) : std::make_shared<PageBuffer>(size, what);
+    source->convert(tensor, dtype, memory->data(), parallel);
+    const void *data = memory->data();
+    return {std::shared_ptr<const void>(memory, data), data, size, 0, dtype, rows, cols};
+}
+
+// Takes tensors out of the source one after the other, in the order of the layers.
+class ModelWeights::Loader {
+  public:
+    Loader(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options,
+           uint64_t total_bytes)
+        : executor_(executor), source_(std::move(source)), options_(options), total_(total_bytes) {}
+
+    // Of each part's matrix, what a slice leaves.
+    enum class Cut { whole, rows, columns };
+
+    // Rows of several matrices one after the other; none if the model has no such weight.
+    std::unique_ptr<Weight> matrix(const std::string &name, const WeightParts &weight_parts,
+                                   uint32_t use = KEEL_USE_MATMUL, Cut cut = Cut::whole) {
+        if (weight_parts.empty()) return nullptr;
+        const int64_t cols = weight_parts.cols;
+        const std::optional<FfnSlice> slice = cut == Cut::whole ? std::nullopt : options_.ffn;
+        std::vector<const TensorInfo *> tensors;
+        int64_t rows = 0;
+        for (const WeightParts::Part &part : weight_parts.parts) {
+            rows += part.rows;
+            tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
+        }
+        keel_dtype dtype = loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
+        // A cut through the blocks of 256 would leave parts of them.
+        if (slice && cut == Cut::columns && slice->cuts(keel_dtype_block(dtype))) {
+            dtype = KEEL_DTYPE_Q8_0;
+            log().warn("{}: a split network's parts end within {}'s blocks; it is held as {}", name,
+                       tensors.front()->dtype_name, keel_dtype_name(dtype));
+        }
+        // A fallback may ask when this loader, and its memory, is gone.
+        const std::weak_ptr<ConversionMemory> reused = memory_;
+        const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, slice, cut,
+                           reused] {
+            std::vector<WeightSource> sources;
+            const auto memory = reused.lock();
+            for (const TensorInfo *tensor : tensors) {
+                sources.push_back(matrix_source(source, *tensor, dtype, parallel, memory.get()));
+                if (slice) sources.back() = sliced(sources.back(), *slice, cut, tensor->name);
+            }
+            return sources;
+        };
+        if (slice && cut == Cut::rows) rows = slice->count() * std::ssize(tensors);
+        const int64_t width = slice && cut == Cut::columns ? slice->count() : cols;
+        auto weight = is_kept(tensors) ? kept_matrix(name, tensors, dtype, use, slice.has_value())
+                                       : std::make_unique<Weight>(name, dtype, rows, width, make,
+                                                                  KEEL_JOIN_ROWS, use, options_.max_m);
+        weight->prepare(executor_.device());
+        // Pages of the file that nobody reads in place go back to the system.
+        for (const TensorInfo *tensor : tensors) {
+            const bool in_file = source_->in_place(*tensor, dtype) || source_->block(*tensor) != nullptr;
+            if (!weight->sources_needed() || !in_file) source_->drop(*tensor);
+            advance(tensor->bytes);
+        }
+        return weight;
+    }
+
+    // The same, a weight for each run of parts that are stored in one type.
+    RowParts row_parts(const std::string &name, const WeightParts &all, Cut cut = Cut::whole) {
+        RowParts parts;
+        WeightParts run{{}, all.cols};
+        std::string type;
+        const auto flush = [&] {
+            if (run.parts.empty()) return;
+            const std::string suffix = parts.empty() ? "" : fmt::format(", part {}", parts.size() + 1);
+            parts.push_back(matrix(name + suffix, run, KEEL_USE_MATMUL, cut));
+            run.parts.clear();
+        };
+        for (const WeightParts::Part &part : all.parts) {
+            const std::string &stored = source_->expect(part.tensor, {part.rows, all.cols}).dtype_name;
+            if (stored != type) flush();
+            type = stored;
+            run.parts.push_back(part);
+        }
+        flush();
+        return parts;
+    }
+
+    // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty if the model has no such weight.
+    Tensor vectors(const WeightParts &weight_parts, double offset = 0,
+                   const std::optional<FfnSlice> &slice = {}) {
+        if (weight_parts.empty()) return {};
+        std::vector<float> values;
+        for (const auto &[name, n] : weight_parts.parts) {
+            const TensorInfo &tensor = source_->expect(name, {n});
+            const size_t at = values.size();
+            values.resize(at + static_cast<size_t>(n));
+            source_->read_vector(tensor, values.data() + at);
+            if (slice) {
+                std::copy_n(values.begin() +
+                                static_cast<std::ptrdiff_t>(at + static_cast<size_t>(slice->first)),
+                            slice->count(), values.begin() + static_cast<std::ptrdiff_t>(at));
+                values.resize(at + static_cast<size_t>(slice->count()));
+            }
+            advance(tensor.bytes);
+        }
+        if (offset != 0) {
+            for (float &value : values)
+                value += static_cast<float>(offset);
+        }
+        Tensor out = Tensor::allocate(executor_.device(), KEEL_DTYPE_F32,
+                                      {static_cast<int64_t>(values.size())}, executor_.placement());
+        out.write(values.data());
+        return out;
+    }
+
+    // gate, up and down, or the slice of them.
+    void ffn(const LayerParts &parts, const std::string &name, LayerWeights &l) {
+        l.gate_up = row_parts(name + "gate_up", parts.gate_up, Cut::rows);
+        l.gate_up_bias = vectors(parts.gate_up_bias, 0, options_.ffn);
+        l.down = matrix(name + "down", parts.down, KEEL_USE_MATMUL, Cut::columns);
+        if (!options_.only_ffn) l.down_bias = vectors(parts.down_bias); // added once
+    }
+
+    void layer(const LayerParts &parts, const std::string &name, double norm_offset, LayerWeights &l) {
+        const auto norm = [&](const WeightParts &weight) { return vectors(weight, norm_offset); };
+        l.attention_norm = norm(parts.attention_norm);
+        l.qkv = row_parts(name + "qkv", parts.qkv);
+        l.qkv_bias = vectors(parts.qkv_bias);
+        l.q_norm = norm(parts.q_norm);
+        l.k_norm = norm(parts.k_norm);
+        l.attention_out = matrix(name + "attention_out", parts.attention_out);
+        l.attention_out_bias = vectors(parts.attention_out_bias);
+        l.post_attention_norm = norm(parts.post_attention_norm);
+        l.ffn_norm = norm(parts.ffn_norm);
+        ffn(parts, name, l);
+        l.post_ffn_norm = norm(parts.post_ffn_norm);
+    }
+
+  private:
+    // Some rows of a source, in place; or some columns, whole blocks, in memory of their own.
+    static WeightSource sliced(const WeightSource &whole, const FfnSlice &slice, Cut cut,
+                               const std::string &name) {
+        WeightSource part = whole;
+        const auto bytes = [&](int64_t n) {
+            return keel_dtype_row_bytes(whole.dtype, static_cast<uint64_t>(n));
+        };
+        if (cut == Cut::rows) {
+            part.offset += static_cast<uint64_t>(slice.first) * bytes(whole.cols);
+            part.rows = slice.count();
+            return part;
+        }
+        const uint64_t row = bytes(whole.cols), kept = bytes(slice.count()), skip = bytes(slice.first);
+        auto memory = std::make_shared<PageBuffer>(static_cast<uint64_t>(whole.rows) * kept, name);
+        const auto *from = static_cast<const std::byte *>(whole.mapping) + whole.offset + skip;
+        auto *to = static_cast<std::byte *>(memory->data());
+        for (int64_t r = 0; r < whole.rows; ++r, from += row, to += kept)
+            std::memcpy(to, from, kept);
+        const void *data = memory->data();
+        return {std::shared_ptr<const void>(memory, data),
+                data,
+                static_cast<uint64_t>(whole.rows) * kept,
+                0,
+                whole.dtype,
+                whole.rows,
+                slice.count()};
+    }
+
+    static bool is_kept(const std::vector<const TensorInfo *> &tensors) {
+        return std::any_of(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
+    }
+
+    // Matrices that the file keeps as a backend laid them out: all of one block, and nothing else will do.
+    std::unique_ptr<Weight> kept_matrix(const std::string &name,
+                                        const std::vector<const TensorInfo *> &tensors, keel_dtype dtype,
+                                        uint32_t use, bool is_sliced) const {
+        const TensorInfo &first =
+            **std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
+        const KeptBlock &block = *source_->block(first);
+        const MappedFile &file = source_->file(first);
+        const std::string place = fmt::format("{}: '{}'", file.path(), printable(block.stored_name));
+        const auto refuse = [&](const std::string &why) {
+            throw_error(ErrorKind::input, "{}: laid out as '{}': {}; use the file that it was made from",
+                        place, block.layout, why);
+        };
+        KeptWeight kept{source_,     file.bytes().data(), file.size(), block.offset,
+                        block.bytes, block.layout,        {},          place};
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            if (i >= block.tensors.size() || tensors[i]->name != block.tensors[i])
+                refuse(fmt::format("other matrices stand together in it than in {}", name));
+            kept.rows.push_back(tensors[i]->shape[0]);
+        }
+        if (tensors.size() != block.tensors.size())
+            refuse(fmt::format("more matrices stand together in it than in {}", name));
+        if (is_sliced) refuse("a part of its rows or columns cannot be taken (hybrid.ffn_split)");
+        if (dtype != first.dtype)
+            refuse(
+                fmt::format("its weights are {} and cannot become {} (model.weights, or the backend takes no "
+                            "such weights)",
+                            keel_dtype_name(first.dtype), keel_dtype_name(dtype)));
+        return std::make_unique<Weight>(name, dtype, first.shape[1], std::move(kept), use, options_.max_m);
+    }
+
+    void advance(uint64_t bytes) {
+        done_ += bytes;
+        if (options_.progress) options_.progress(std::min(done_, total_), total_);
+    }
+
+    Executor &executor_;
+    std::shared_ptr<const ModelSource> source_;
+    const LoadOptions &options_;
+    uint64_t total_, done_ = 0;
+    std::shared_ptr<ConversionMemory> memory_ = std::make_shared<ConversionMemory>();
+};
+
+std::vector<Weight *> LayerWeights::matrices() const {
+    std::vector<Weight *> all;
+    const auto add = [&](const std::unique_ptr<Weight> &weight) {
+        if (weight != nullptr) all.push_back(weight.get());
+    };
+    std::for_each(qkv.begin(), qkv.end(), add);
+    add(attention_out);
+    std::for_each(gate_up.begin(), gate_up.end(), add);
+    add(down);
+    return all;
+}
+
+WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) {
+    const ModelConfig &c = source.config();
+    const LayerRange part = options.part.value_or(LayerRange{0, c.layers});
+    const double share = options.ffn ? static_cast<double>(options.ffn->count()) /
+                                           static_cast<double>(std::max<int64_t>(c.intermediate_size, 1))
+                                     : 1;
+    WeightBytes bytes;
+    const auto add = [&](const WeightParts &weight, double times = 1) {
+        for (const WeightParts::Part &p : weight.parts) {
+            const TensorInfo *tensor = source.find(p.tensor);
+            if (tensor == nullptr) continue;
+            bytes.stored += tensor->bytes;
+            bytes.loaded += static_cast<uint64_t>(
+                times * static_cast<double>(loaded_bytes(*tensor, options.dtype, options.weight_dtypes)));
+        }
+    };
+    const ModelParts model = model_parts(c);
+    const bool ends = part.end == c.layers, is_tied = model.output.empty();
+    if (!options.only_ffn && (part.first == 0 || (ends && is_tied))) add(model.embedding);
+    if (!options.only_ffn && ends) {
+        add(model.final_norm);
+        add(model.output);
+    }
+    for (int64_t i = part.first; i < part.end; ++i) {
+        const LayerParts layer = layer_parts(c, i);
+        for (const WeightParts *weight : layer.all()) {
+            const bool is_ffn = weight == &layer.gate_up || weight == &layer.down;
+            if (is_ffn || !options.only_ffn) add(*weight, is_ffn ? share : 1);
+        }
+    }
+    return bytes;
+}
+
+ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,
+                           const LoadOptions &wanted)
+    : source_(std::move(source)) {
+    LoadOptions options = wanted;
+    options.weight_dtypes = executor.device().info().weight_dtypes;
+    const ModelConfig &c = source_->config();
+    part_ = options.part.value_or(LayerRange{0, c.layers});
+    ffn_size_ = options.ffn ? options.ffn->count() : c.intermediate_size;
+    check_model_tensors(*source_); // all of them before the first is read
+    const WeightBytes bytes = weight_bytes(*source_, options);
+    require_memory(bytes.loaded, source_->path(),
+                   "free some, or set model.weights to a smaller type (q8_0, q4_0)",
+                   options.memory ? *options.memory : memory_info());
+    // What the user asked for needs no warning, what Keel cannot do does.
+    for (const Conversion &conversion : source_->conversions(options.dtype, options.weight_dtypes)) {
+        if (part_.first > 0 || options.only_ffn) break; // said already
+        log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info, "{}: {}",
+                  source_->path(), conversion_text(conversion));
+    }
+    Loader load(executor, source_, options, bytes.stored);
+    for (int64_t i = part_.first; options.only_ffn && i < part_.end; ++i)
+        load.ffn(layer_parts(c, i), fmt::format("layer {}: ", i), layers_.emplace_back());
+    if (options.only_ffn) return;
+    const ModelParts model = model_parts(c);
+    const bool begins = part_.first == 0, ends = part_.end == c.layers;
+    tied_output_ = ends && model.output.empty();
+    if (begins || tied_output_) {
+        embedding_ = load.matrix("embedding", model.embedding,
+                                 (begins ? uint32_t{KEEL_USE_EMBED} : 0) |
+                                     (tied_output_ ? uint32_t{KEEL_USE_MATMUL} : 0));
+    }
+    for (int64_t i = part_.first; i < part_.end; ++i)
+        load.layer(layer_parts(c, i), fmt::format("layer {}: ", i), c.norm_offset, layers_.emplace_back());
+    if (!ends) return;
+    final_norm_ = load.vectors(model.final_norm, c.norm_offset);
+    output_ = load.matrix("output", model.output);
+}
+
+uint64_t ModelWeights::bytes_per_token(const Device &device) const {
+    uint64_t bytes = has_output() ? (output_ ? *output_ : *embedding_).bytes(device) : 0;
+    for (const LayerWeights &l : layers_) {
+        for (const Weight *w : l.matrices())
+            bytes += w->bytes(device);
+    }
+    return bytes;
+}
+
+uint64_t ModelWeights::bytes(const Device &device) const {
+    const bool counted = tied_output_ || embedding_ == nullptr;
+    return bytes_per_token(device) + (counted ? 0 : embedding_->bytes(device));
+}
+
+std::string ModelWeights::dtype_name() const {
+    std::set<std::string> names;
+    if (embedding_) names.insert(keel_dtype_name(embedding_->dtype()));
+    if (output_) names.insert(keel_dtype_name(output_->dtype()));
+    for (const LayerWeights &l : layers_) {
+        for (const Weight *w : l.matrices())
+            names.insert(keel_dtype_name(w->dtype()));
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+} // namespace keel

@@ -1,0 +1,125 @@
+#pragma once
+
+#include "model/source.hpp"
+#include "numbers/quantize.hpp"
+#include "ops/executor.hpp"
+#include "platform/memory.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// Layers first to end - 1 of a model.
+struct LayerRange {
+    int64_t first = 0, end = 0;
+    int64_t count() const { return end - first; }
+    bool operator==(const LayerRange &) const = default;
+};
+
+// Rows first to end - 1 of gate and up, and the same columns of down: a part of every feed-forward network.
+struct FfnSlice {
+    int64_t first = 0, end = 0;
+    int64_t count() const { return end - first; }
+    // Whether it begins or ends within a block of so many columns.
+    bool cuts(int64_t block) const { return first % block != 0 || end % block != 0; }
+};
+
+// How weights are taken from their files.
+struct LoadOptions {
+    std::optional<LayerRange>
+        part; // only these layers; what stands before or behind all layers goes with the first and last
+    std::optional<FfnSlice> ffn;        // only so much of the feed-forward matrices
+    bool only_ffn = false;              // gate, up and down of the layers, and nothing else
+    keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
+    uint64_t weight_dtypes = 0; // what the device takes beside the common dtypes (ModelWeights asks its own)
+    uint32_t max_m = 512;       // largest number of tokens of a step
+    ParallelFor parallel;       // for conversions; empty: one thread
+    std::optional<MemoryInfo> memory; // that they are to lie in; empty: the system's
+    // Called now and then with how far loading is; may throw to stop it.
+    std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
+};
+
+// What loading so would read from files, and take as matrices in the dtype asked for.
+struct WeightBytes {
+    uint64_t stored = 0, loaded = 0;
+};
+WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
+
+// Memory that matrices are converted in, used again for the next one: fresh memory costs more than what is written to it. Not thread-safe.
+class ConversionMemory {
+  public:
+    // At least so many bytes, whose only other owner is this. Throws as PageBuffer does.
+    std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what);
+
+  private:
+    std::vector<std::shared_ptr<PageBuffer>> buffers_;
+};
+
+// A matrix as `dtype`, in place in its mapping, or converted into memory of its own; from `memory` where there is one. Throws as
+// ModelSource::convert().
+WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
+                           keel_dtype dtype, const ParallelFor &parallel, ConversionMemory *memory = nullptr);
+
+// A matrix in parts, rows one after the other: where a file stores the rows of q, k and v in different types (as files of mixed
+// K-quants do) each run of equal ones is a weight of its own, on every device, so that the ops are the same everywhere.
+using RowParts = std::vector<std::unique_ptr<Weight>>;
+
+// A decoder layer's weights. Matrices are [out, in], joined where they read the same input. Norms hold the factor itself, whatever the
+// file holds (ModelConfig::norm_offset).
+struct LayerWeights {
+    Tensor attention_norm;                 // f32 [hidden]
+    RowParts qkv;                          // [q_size + 2 * kv_size, hidden]: rows of q, k, v
+    Tensor qkv_bias;                       // f32 [q_size + 2 * kv_size], or empty
+    Tensor q_norm, k_norm;                 // f32 [head_dim], or empty
+    std::unique_ptr<Weight> attention_out; // [hidden, q_size]
+    Tensor attention_out_bias;             // f32 [hidden], or empty
+    Tensor post_attention_norm;            // f32 [hidden], or empty
+    Tensor ffn_norm;                       // f32 [hidden]
+    RowParts gate_up;                      // [2 * intermediate, hidden]: rows of gate, then of up
+    Tensor gate_up_bias;                   // f32 [2 * intermediate], or empty
+    std::unique_ptr<Weight> down;          // [hidden, intermediate]
+    Tensor down_bias;                      // f32 [hidden], or empty
+    Tensor post_ffn_norm;                  // f32 [hidden], or empty
+
+    std::vector<Weight *> matrices() const; // all that there are
+};
+
+// A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the source mapped as long as a backend reads from it in place, and lets
+// go of what is not needed, tensor by tensor, while loading.
+class ModelWeights {
+  public:
+    ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options);
+
+    const ModelConfig &config() const { return source_->config(); }
+    const ModelSource &source() const { return *source_; }
+    const LayerRange &part() const { return part_; }
+    bool has_embedding() const { return embedding_ != nullptr && part_.first == 0; }
+    bool has_output() const { return output_ != nullptr || tied_output_; }
+    Weight &embedding() { return *embedding_; } // [vocab, hidden]
+    Weight &output() {
+        return output_ ? *output_ : *embedding_;
+    } // [vocab, hidden]; the embedding where they are tied
+    const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
+    LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's
+    int64_t ffn_size() const { return ffn_size_; } // rows of gate: intermediate_size, or of the slice
+    // Bytes of matrices that a decode step reads; what bandwidth figures are computed from.
+    uint64_t bytes_per_token(const Device &device) const;
+    uint64_t bytes(const Device &device) const; // held on the device
+    std::string dtype_name() const;             // of the matrices: "q8_0", or "bf16, f32" where they differ
+
+  private:
+    class Loader;
+    std::shared_ptr<const ModelSource> source_;
+    LayerRange part_;
+    int64_t ffn_size_ = 0;
+    bool tied_output_ = false;
+    std::unique_ptr<Weight> embedding_, output_;
+    Tensor final_norm_;
+    std::vector<LayerWeights> layers_;
+};
+
+} // namespace keel

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "kv/evict/cache_plan.hpp"
+#include "kv/store/held_bytes.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Quantized keys as they were first written, of those that were rotated since. A key in the cache that was never rotated is its own
+// original; the first time that it is, its codes are put here, and each rotation begins from them: what is read back and written again in
+// the same type keeps its codes, so however often a key moves it was rounded twice, when it was written and when it was rotated last.
+//
+// Keys that moved lie before those that never did in each head (what closes a gap moves all that lies left of it). The copy counts as
+// cache memory: in KvArena's bytes, and against kv.max_mib.
+class PristineKeys {
+  public:
+    // `cache`'s arena outlives this.
+    PristineKeys(CachePlan &plan, KvCache &cache, keel_buffer_kind placement);
+    ~PristineKeys();
+    PristineKeys(const PristineKeys &) = delete;
+    PristineKeys &operator=(const PristineKeys &) = delete;
+
+    // Would the copies of what is left, if only the slots of `keep` are, be within kv.max_mib beside them? If not: why, in words.
+    static bool fits(const CachePlan &plan, const KvCache &cache, std::span<const KeepLists> keep,
+                     std::string *why);
+    // A layer was compacted to these slots.
+    void note_compact(uint32_t layer, const KeepLists &keep);
+    // The originals of slots 0..n-1 of a layer, f32 [kv_heads, n, head_dim], n being the largest of `ends`: of head h those before
+    // ends[h], which are about to move, and those that moved before. The tensor is good until the next call.
+    const Tensor &take(const KvCache &cache, uint32_t layer, std::span<const int64_t> ends);
+    // The position that the original of a slot is rotated for. After take().
+    int32_t origin(uint32_t layer, uint32_t head, int64_t slot) const {
+        return origins_[row(layer, head)][static_cast<size_t>(slot)];
+    }
+    uint64_t bytes() const;
+    uint64_t work_bytes() const { return held_bytes(room_) + held_bytes(ids_); } // of rows on their way
+    void truncate(const KvCache &cache);
+    void copy_from(const PristineKeys &other);
+    void save(StateWriter &out) const;
+    void load(StateReader &in, const KvCache &cache);
+
+  private:
+    struct Layer {
+        Tensor codes;      // the K dtype, [kv_heads, slots, head_dim]
+        int64_t slots = 0; // 0: nothing is held
+    };
+    size_t row(uint32_t layer, uint32_t head) const { return size_t{layer} * plan_.shape().kv_heads + head; }
+    int64_t held(uint32_t layer, uint32_t head) const { return std::ssize(origins_[row(layer, head)]); }
+    uint64_t row_bytes() const {
+        return keel_dtype_row_bytes(plan_.shape().key_dtype, plan_.shape().head_dim);
+    }
+    void gather(uint32_t layer, uint32_t head, int64_t slots);
+    void resize(Layer &layer, int64_t slots);
+
+    CachePlan &plan_;
+    KvArena &arena_;
+    keel_buffer_kind placement_;
+    std::vector<Layer> layers_;
+    std::vector<std::vector<int32_t>>
+        origins_; // [layers, kv_heads]: of the slots that are held, from slot 0 on
+    std::vector<std::vector<int32_t>> sources_; // likewise: where they lie in codes
+    Tensor rows_, room_;                        // f32, one layer's, and the memory that it lies in
+    Tensor ids_;                                // i32 [slots]
+};
+
+} // namespace keel

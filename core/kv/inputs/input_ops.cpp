@@ -1,0 +1,189 @@
+#include "kv/inputs/input_ops.hpp"
+
+#include "device/device.hpp"
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+// Templates of one model's shapes.
+struct Planner {
+    Executor &executor;
+    const KvShape &s;
+    const keel_policy_needs &needs;
+    KvTemplate kv;
+    int64_t slots, steps;
+    keel_dtype activation;
+
+    Planner(Executor &ex, const KvShape &shape, const keel_policy_needs &n)
+        : executor(ex), s(shape), needs(n), kv(shape), slots(shape.blocks_per_head() * shape.block_slots),
+          steps(step_tokens(ex, shape)), activation(ex.device().info().activation_dtype) {}
+
+    bool has(uint64_t bit) const { return (needs.needs & bit) != 0; }
+
+    OpHandle keys(keel_op op, uint64_t features, const Tensor &out, const char *label,
+                  const keel_rope_tables *tables = nullptr, const Tensor &projection = {}) const {
+        keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
+        args.features = features;
+        args.kv = kv.view();
+        args.tables = tables;
+        args.projection = projection.c();
+        args.out = out.c();
+        args.end = s.max_slots;
+        return executor.plan(op, args, label);
+    }
+
+    // A step's queries as they lie in the fused projection.
+    Tensor step_queries(int64_t m, int64_t heads) const {
+        const int64_t dim = s.head_dim, width = (int64_t{s.heads} + 2 * int64_t{s.kv_heads}) * dim;
+        return Tensor::shape(activation, {m, width}).columns(0, heads * dim).reshape({m, heads, dim});
+    }
+
+    OpHandle scores(const Tensor &q, const keel_kv_view *view, uint64_t features, keel_reduce queries,
+                    keel_reduce group, bool accumulate, const char *label) const {
+        const int64_t rows = group == KEEL_REDUCE_NONE ? q.dim(1) : view->kv_heads;
+        const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {rows, slots});
+        const Tensor ranges = Tensor::shape(KEEL_DTYPE_I32, {InputOps::most_ranges, 2});
+        keel_scores reduction = {KEEL_HEADER(keel_scores)};
+        reduction.out = out.c();
+        reduction.reduce_queries = queries;
+        reduction.reduce_group = group;
+        reduction.accumulate = accumulate ? 1 : 0;
+        keel_attention_scores_args args = {KEEL_HEADER(keel_attention_scores_args)};
+        args.features = features;
+        args.q = q.c();
+        args.kv = view;
+        if ((features & KEEL_SCORES_RANGES) != 0) args.ranges = ranges.c();
+        args.scores = &reduction;
+        args.scale = 1;
+        return executor.plan(KEEL_OP_ATTENTION_SCORES, args, label);
+    }
+
+    OpHandle copy(const Tensor &from, const Tensor &to, const char *label) const {
+        keel_move_args args = {KEEL_HEADER(keel_move_args)};
+        args.x = from.c();
+        args.out = to.c();
+        return executor.plan(KEEL_OP_COPY, args, label);
+    }
+
+    void from_cache(InputOps &ops, const keel_rope_tables *tables) const {
+        const Tensor per_slot = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots});
+        const Tensor per_head = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, s.head_dim});
+        if (has(KEEL_NEED_KEY_NORMS))
+            ops.key_norms = keys(KEEL_OP_KEY_PROJECT, KEEL_KEYS_NORMS, per_slot, "kv: key norms");
+        if (has(KEEL_NEED_VALUE_NORMS))
+            ops.value_norms = keys(KEEL_OP_VALUE_NORMS, 0, per_slot, "kv: value norms");
+        if (has(KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR))
+            ops.key_sum = keys(KEEL_OP_KEY_SUM, KEEL_KEYS_NORMALIZED, per_head, "kv: key sum");
+        if (has(KEEL_NEED_KEY_ANCHOR)) {
+            const Tensor anchors = Tensor::shape(KEEL_DTYPE_F32, {1, s.kv_heads, s.head_dim});
+            ops.key_anchor = scores(anchors, kv.view(), KEEL_SCORES_LOGITS, KEEL_REDUCE_SUM, KEEL_REDUCE_SUM,
+                                    false, "kv: key anchors");
+        }
+        const uint64_t turned = has(KEEL_NEED_UNROTATED) ? KEEL_KEYS_UNROTATED : 0;
+        if (has(KEEL_NEED_KEY_PROJECT)) {
+            const int64_t r = needs.projection_cols;
+            const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots, r});
+            const Tensor matrix = Tensor::shape(KEEL_DTYPE_F32, {s.head_dim, r});
+            ops.key_project = keys(KEEL_OP_KEY_PROJECT, turned, out, "kv: projected keys",
+                                   turned != 0 ? tables : nullptr, matrix);
+        }
+        if (has(KEEL_NEED_KEYS)) {
+            const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
+            ops.keys = keys(KEEL_OP_KEY_PROJECT, turned, out, "kv: keys", turned != 0 ? tables : nullptr);
+        }
+        if (has(KEEL_NEED_WINDOW_SCORES)) {
+            const Tensor q = Tensor::shape(activation, {needs.window, s.heads, s.head_dim});
+            ops.window_scores = scores(q, kv.view(), KEEL_SCORES_CAUSAL, needs.reduce_queries,
+                                       needs.reduce_group, false, "kv: attention of the last queries");
+        }
+    }
+
+    void in_steps(InputOps &ops, const Gathered &g) const {
+        const int64_t dim = s.head_dim, row = int64_t{s.heads} * dim;
+        if (g.window > 0) {
+            const int64_t kept = std::min<int64_t>(g.window, steps);
+            ops.keep_queries = copy(step_queries(kept, s.heads),
+                                    Tensor::shape(activation, {kept, s.heads, dim}), "kv: last queries");
+            const Tensor all = Tensor::shape(activation, {s.layers, 2 * int64_t{g.window} * row});
+            const int64_t moved = std::max<int64_t>(1, int64_t{g.window} - 1) * row;
+            ops.shift_queries = copy(all.columns(all.dim(1) - moved, moved), all.columns(0, moved),
+                                     "kv: last queries move up");
+            if (executor.can_record())
+                ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}), all.columns(0, row),
+                                         "kv: a step's queries");
+        }
+        if (g.stats) {
+            const Tensor q =
+                Tensor::shape(KEEL_DTYPE_F32, {std::max(steps, InputOps::stats_rows), s.heads, dim});
+            const Tensor sum = Tensor::shape(KEEL_DTYPE_F32, {s.heads, dim});
+            const Tensor second = Tensor::shape(KEEL_DTYPE_F32, {s.heads, dim, dim});
+            keel_query_stats_args args = {KEEL_HEADER(keel_query_stats_args)};
+            args.q = q.c();
+            args.sum = sum.c();
+            args.second = second.c();
+            ops.query_stats = executor.plan(KEEL_OP_QUERY_STATS, args, "kv: query statistics");
+        }
+        if (g.running || g.chunks) {
+            const Tensor all = Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
+            const Tensor some = all.columns(0, std::min(slots, InputOps::clear_slots));
+            keel_move_args args = {KEEL_HEADER(keel_move_args)};
+            args.out = some.c();
+            ops.clear_sums = executor.plan(KEEL_OP_ZERO, args, "kv: sums of new slots");
+        }
+        if (g.running || g.chunks || has(KEEL_NEED_REPLAY)) {
+            const Tensor all = Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
+            ops.read_sums = copy(all.columns(0, s.max_slots),
+                                 Tensor::shape(KEEL_DTYPE_F32, {all.dim(0), s.max_slots}), "kv: sums");
+        }
+        if (g.chunks || has(KEEL_NEED_REPLAY)) plan_pieces(ops, g);
+    }
+
+    void plan_pieces(InputOps &ops, const Gathered &g) const {
+        const keel_reduce queries = g.chunks ? KEEL_REDUCE_SUM : KEEL_REDUCE_MAX;
+        const keel_reduce group = g.chunks ? g.chunks->group : keel_reduce{KEEL_REDUCE_MAX};
+        const uint64_t features = KEEL_SCORES_RANGES | (g.chunks ? 0u : KEEL_SCORES_CAUSAL);
+        const int64_t m = g.chunks ? std::min<int64_t>(steps, g.chunks->tokens) : steps;
+        // One head of the same arenas.
+        const uint32_t group_heads = s.heads / s.kv_heads;
+        const Tensor table = Tensor::shape(KEEL_DTYPE_I32, {1, s.blocks_per_head()});
+        const Tensor length = Tensor::shape(KEEL_DTYPE_I32, {1}),
+                     positions = Tensor::shape(KEEL_DTYPE_I32, {1, slots});
+        keel_kv_view head = *kv.view();
+        head.kv_heads = 1;
+        head.block_table = table.c();
+        head.lengths = length.c();
+        head.positions = positions.c();
+        const char *label = g.chunks ? "kv: attention within pieces" : "kv: attention of the replay";
+        ops.piece_scores = scores(step_queries(m, s.heads), kv.view(), features, queries, group, true, label);
+        ops.head_scores = scores(step_queries(m, group_heads), &head, features, queries, group, true, label);
+    }
+};
+
+} // namespace
+
+int64_t step_tokens(Executor &executor, const KvShape &shape) {
+    return std::min<int64_t>(executor.device().info().prefill_chunk, shape.max_slots);
+}
+
+InputOps InputOps::plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
+                        const Gathered &gathered, const keel_rope_tables *tables) {
+    InputOps ops;
+    const Planner planner(executor, shape, needs);
+    planner.from_cache(ops, tables);
+    planner.in_steps(ops, gathered);
+    return ops;
+}
+
+std::vector<const PlannedOp *> InputOps::list() const {
+    std::vector<const PlannedOp *> out;
+    for (const OpHandle *op : {&key_norms, &value_norms, &key_sum, &key_anchor, &key_project, &keys,
+                               &window_scores, &read_sums, &keep_queries, &shift_queries, &place_queries,
+                               &query_stats, &piece_scores, &head_scores, &clear_sums}) {
+        if (*op) out.push_back(op->get());
+    }
+    return out;
+}
+
+} // namespace keel

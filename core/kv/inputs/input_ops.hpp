@@ -1,0 +1,42 @@
+#pragma once
+
+#include "kv/inputs/policy_needs.hpp"
+#include "kv/store/kv_shape.hpp"
+
+#include <vector>
+
+namespace keel {
+
+// The ops that policy inputs are made with, planned for what a policy needs; the others are none.
+struct InputOps {
+    // `tables`: a template of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
+    static InputOps plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
+                         const Gathered &gathered, const keel_rope_tables *tables);
+
+    // When slots go, from the cache.
+    OpHandle key_norms, value_norms;
+    OpHandle key_sum;           // of normalized keys
+    OpHandle key_anchor;        // attention_scores of one query per KV head, logits
+    OpHandle key_project, keys; // times the policy's matrix; as they are
+    OpHandle window_scores;     // attention_scores of the last queries
+    OpHandle read_sums;         // copies the part of the sums that is in use, so that one read gets it
+    // In steps.
+    OpHandle keep_queries;  // copies the last queries of a prefill step
+    OpHandle shift_queries; // moves queries to the front, all layers at once
+    OpHandle place_queries; // and a decode step's to their place; only where steps are recorded
+    OpHandle query_stats;
+    OpHandle piece_scores; // attention_scores over slot ranges, of a step's queries: chunk scores, replay
+    OpHandle head_scores;  // the same of one KV head, where heads differ in length
+    OpHandle clear_sums;   // zeroes
+
+    std::vector<const PlannedOp *> list() const;
+
+    static constexpr int64_t stats_rows = 32;   // decoded queries that are added up at a time
+    static constexpr int64_t clear_slots = 256; // slots that are zeroed at a time
+    static constexpr int64_t most_ranges = 3;
+};
+
+// Tokens of a prefill step at most.
+int64_t step_tokens(Executor &executor, const KvShape &shape);
+
+} // namespace keel

@@ -1,0 +1,63 @@
+#include "kv/inputs/key_turns.hpp"
+
+#include "device/device.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace keel {
+
+const keel_kv_view *KeyTurns::prepare(const KvCache &cache, uint32_t layer) {
+    const KvShape &s = plan_.shape();
+    const std::vector<double> &frequencies = plan_.config().rope_frequencies_of(layer);
+    Device &device = plan_.executor().device();
+    wanted_.clear();
+    for (uint32_t h = 0; h < s.kv_heads; ++h) {
+        const auto positions = cache.positions(layer, h);
+        wanted_.insert(wanted_.end(), positions.begin(), positions.end());
+    }
+    std::sort(wanted_.begin(), wanted_.end());
+    wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
+    const auto half = static_cast<int64_t>(frequencies.size());
+    if (wanted_ != distinct_ || frequencies_ != &frequencies) { // layers hold the same ones, as a rule
+        distinct_ = wanted_;
+        frequencies_ = &frequencies;
+        const auto n = std::max<int64_t>(1, std::ssize(distinct_));
+        if (cos_.empty() || cos_.dim(0) < n) {
+            cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {n, half}, placement_);
+            sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {n, half}, placement_);
+        }
+        std::vector<float> cos, sin;
+        for (const int32_t position : distinct_) {
+            for (const double frequency : frequencies) {
+                cos.push_back(static_cast<float>(std::cos(position * frequency)));
+                sin.push_back(static_cast<float>(std::sin(position * frequency)));
+            }
+        }
+        if (!distinct_.empty()) {
+            cos_.rows(0, std::ssize(distinct_)).write(cos.data());
+            sin_.rows(0, std::ssize(distinct_)).write(sin.data());
+        }
+        tables_.cos = cos_.c();
+        tables_.sin = sin_.c();
+        tables_.mode = plan_.config().rope_mode;
+        tables_.rot = static_cast<uint32_t>(2 * half);
+    }
+    const int64_t slots = s.blocks_per_head() * s.block_slots;
+    if (rows_.empty()) rows_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
+    std::vector<int32_t> rows(s.kv_heads * static_cast<size_t>(slots), 0);
+    for (uint32_t h = 0; h < s.kv_heads; ++h) {
+        auto at = distinct_.begin(); // positions of a head rise
+        auto out = rows.begin() + static_cast<std::ptrdiff_t>(h * static_cast<size_t>(slots));
+        for (const int32_t position : cache.positions(layer, h)) {
+            at = std::lower_bound(at, distinct_.end(), position);
+            *out++ = static_cast<int32_t>(at - distinct_.begin());
+        }
+    }
+    rows_.write(rows.data());
+    view_ = *cache.view(layer);
+    view_.positions = rows_.c();
+    return &view_;
+}
+
+} // namespace keel

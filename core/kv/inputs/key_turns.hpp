@@ -1,0 +1,32 @@
+#pragma once
+
+#include "kv/evict/cache_plan.hpp"
+#include "kv/store/held_bytes.hpp"
+
+#include <vector>
+
+namespace keel {
+
+// Undoes the rotation of cached keys for ops that want them as they were before RoPE. The graph's tables hold the newest positions only,
+// and the oldest keys of a cache may lie much further back: so this makes tables of just the positions that a layer holds, in float64.
+class KeyTurns {
+  public:
+    KeyTurns(CachePlan &plan, keel_buffer_kind placement) : plan_(plan), placement_(placement) {}
+
+    // The layer's view with rows of tables() in the place of positions. Both valid until the next call.
+    const keel_kv_view *prepare(const KvCache &cache, uint32_t layer);
+    uint64_t bytes() const { return held_bytes(cos_) + held_bytes(sin_) + held_bytes(rows_); }
+    const keel_rope_tables *tables() const { return &tables_; }
+
+  private:
+    CachePlan &plan_;
+    keel_buffer_kind placement_;
+    Tensor cos_, sin_; // f32 [positions, rot / 2]
+    Tensor rows_;      // i32 [kv_heads, slots]
+    keel_rope_tables tables_ = {KEEL_HEADER(keel_rope_tables)};
+    keel_kv_view view_ = {KEEL_HEADER(keel_kv_view)};
+    std::vector<int32_t> distinct_, wanted_; // positions in the tables, rising
+    const std::vector<double> *frequencies_ = nullptr;
+};
+
+} // namespace keel

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "kv/inputs/input_ops.hpp"
+#include "kv/inputs/query_ring.hpp"
+#include "kv/store/state_io.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace keel {
+
+// Sums and second moments of a sequence's un-rotated queries, per layer and query head. Queries of decoded tokens are added up some at a
+// time: a matrix per head would otherwise be read and written for every token.
+class QueryStats {
+  public:
+    // `op` is KEEL_OP_QUERY_STATS; `skip`: queries at the start of the sequence that stay out. They outlive this.
+    QueryStats(Executor &executor, const KvShape &shape, PlannedOp *op, uint32_t skip,
+               keel_buffer_kind placement);
+
+    // A step of n tokens begins, the first of which has the number `first`.
+    void begin(int64_t first, int64_t n);
+    // Where the step's queries go, f32 [n, heads, head_dim]; NULL: none of them counts.
+    const Tensor *place(uint32_t layer);
+    // The layer's queries were written: of a step of several tokens they are added up now.
+    void written(uint32_t layer);
+
+    int64_t count() const { return count_; } // queries that count so far
+    // Adds up what is waiting. To be called before the sums are read.
+    void settle();
+    const Tensor &sum() const { return sum_; }       // f32 [layers * heads, head_dim]
+    const Tensor &second() const { return second_; } // f32 [layers * heads, head_dim, head_dim]
+
+    uint64_t bytes() const {
+        return held_bytes(sum_) + held_bytes(second_) + held_bytes(step_queries_) + held_bytes(waiting_rows_);
+    }
+
+    // How many of the last tokens can be taken back; `seen` tokens by now.
+    int64_t revocable(int64_t seen) const;
+    void drop(int64_t n, int64_t seen);
+    void clear();
+    void copy_from(QueryStats &other);
+    void save(StateWriter &out);
+    void load(StateReader &in, int64_t seen);
+
+  private:
+    void add(uint32_t layer, const Tensor &queries);
+    void make();
+
+    Executor &executor_;
+    KvShape shape_;
+    PlannedOp *op_;
+    int64_t skip_, count_ = 0, step_ = 0, left_out_ = 0;
+    keel_buffer_kind placement_;
+    Tensor sum_, second_,
+        step_queries_; // step_queries_ f32 [step tokens, heads, head_dim], one layer's at a time
+    Tensor place_;
+    int64_t waiting_ = 0; // rows of waiting_rows_ in use
+    Tensor waiting_rows_; // f32 [layers, stats_rows * heads * head_dim]
+};
+
+} // namespace keel

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "kv/evict/cache_plan.hpp"
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace keel {
+
+// Queues attention_scores of a step's queries over slot ranges of one layer, added to what is there: in one call where all heads have
+// the same slots in the ranges, else head by head.
+struct RangeScores {
+    using Ranges =
+        std::vector<std::pair<int64_t, int64_t>>; // begin, end; disjoint, at most InputOps::most_ranges
+
+    // `room`: i32 [most_ranges, 2] on the device, for the ranges.
+    RangeScores(CachePlan &plan, const KvCache &cache, uint32_t layer, const Tensor &room)
+        : plan_(plan), cache_(cache), layer_(layer), room_(room) {}
+
+    Tensor q;   // A [m, heads, head_dim]
+    Tensor out; // f32 [kv_heads, slots]
+    keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
+    uint64_t features = 0; // KEEL_SCORES_CAUSAL, or not
+
+    // of: the ranges of a KV head.
+    void run(const std::function<Ranges(uint32_t head)> &of);
+
+  private:
+    void queue(PlannedOp *op, const keel_tensor *queries_of, const keel_kv_view *view, const Tensor &sums,
+               const Ranges &ranges);
+
+    CachePlan &plan_;
+    const KvCache &cache_;
+    uint32_t layer_;
+    const Tensor &room_;
+};
+
+} // namespace keel

@@ -1,0 +1,81 @@
+#include "kv/inputs/replay.hpp"
+
+#include "base/error.hpp"
+#include "device/device.hpp"
+#include "kv/inputs/range_scores.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace keel {
+
+Replay::Replay(CachePlan &plan, KvCache &cache, Replayer &replayer, Numbers numbers, const Tensor &out,
+               keel_buffer_kind placement)
+    : plan_(plan), cache_(cache), replayer_(replayer), numbers_(std::move(numbers)), out_(out),
+      ranges_(Tensor::allocate(plan.executor().device(), KEEL_DTYPE_I32, {InputOps::most_ranges, 2},
+                               placement)) {}
+
+int64_t Replay::room(const CachePlan &plan, const Replayer &replayer, int64_t tokens) {
+    const keel_policy_needs &n = plan.needs();
+    const int64_t first = std::ssize(replayer.instruction(false)),
+                  next = std::ssize(replayer.instruction(true));
+    const int64_t piece = std::min<int64_t>(n.replay_chunk, tokens);
+    return std::max(first, tokens > n.replay_chunk ? next + n.replay_lead : 0) + piece;
+}
+
+bool Replay::run(int64_t seen) {
+    const auto total = std::ssize(replayer_.tokens());
+    for (int64_t begin = 0; begin < total; begin += plan_.needs().replay_chunk) {
+        if (!run_piece(begin, std::min<int64_t>(total, begin + plan_.needs().replay_chunk), seen))
+            return false;
+    }
+    return true;
+}
+
+bool Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
+    const auto tokens = replayer_.tokens();
+    const auto instruction = replayer_.instruction(begin > 0);
+    const int64_t lead = begin > 0 ? std::min<int64_t>(begin, plan_.needs().replay_lead) : 0;
+    ids_.assign(instruction.begin(), instruction.end());
+    ids_.insert(ids_.end(), tokens.begin() + (begin - lead), tokens.begin() + end);
+    begin_ = begin;
+    end_ = end;
+    appended_ = 0;
+    const int64_t step = step_tokens(plan_.executor(), plan_.shape());
+    try {
+        for (int64_t done = 0; done < std::ssize(ids_) && !plan_.host()->cancelled(); done += step) {
+            const int64_t n = std::min(step, std::ssize(ids_) - done);
+            positions_.resize(static_cast<size_t>(n));
+            std::iota(positions_.begin(), positions_.end(), static_cast<int32_t>(seen + done));
+            cache_.append(positions_, n);
+            appended_ += n;
+            peak_bytes_ = std::max(peak_bytes_, cache_.bytes_in_use());
+            replayer_.forward(std::span(ids_).subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
+                              positions_, *this);
+        }
+    } catch (...) {
+        cache_.truncate(appended_);
+        throw;
+    }
+    cache_.truncate(appended_);
+    return appended_ == std::ssize(ids_);
+}
+
+void Replay::after_attention(uint32_t layer, const Tensor &q) {
+    RangeScores job(plan_, cache_, layer, ranges_);
+    job.q = q;
+    job.out = out_.rows(int64_t{layer} * plan_.shape().kv_heads, plan_.shape().kv_heads);
+    job.queries = job.group = KEEL_REDUCE_MAX;
+    job.features = KEEL_SCORES_CAUSAL;
+    job.run([&](uint32_t head) {
+        const auto numbers = numbers_(layer, head);
+        const int64_t length = cache_.length(layer, head), frozen = length - appended_;
+        const auto all_end = numbers.begin() + frozen;
+        const int64_t from = std::lower_bound(numbers.begin(), all_end, begin_) - numbers.begin();
+        const int64_t to = std::lower_bound(numbers.begin(), all_end, end_) - numbers.begin();
+        const int64_t sinks = std::min<int64_t>(plan_.needs().replay_sinks, from);
+        return RangeScores::Ranges{{0, sinks}, {from, to}, {frozen, length}};
+    });
+}
+
+} // namespace keel

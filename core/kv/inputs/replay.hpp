@@ -1,0 +1,62 @@
+#pragma once
+
+#include "graph/step_tap.hpp"
+#include "kv/evict/cache_plan.hpp"
+
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Who can run forward passes for a cache's policy: a Session.
+class Replayer {
+  public:
+    // The tokens that the sequence has taken in, in order.
+    virtual std::span<const int32_t> tokens() const = 0;
+    // What asks the model to repeat its context: all of it, or from given words on, which follow. Throws Error(input) if there is
+    // nothing to ask with (a model without a tokenizer).
+    virtual std::span<const int32_t> instruction(bool from_words) const = 0;
+    // One forward pass without logits; the slots are there.
+    virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions, StepTap &tap) = 0;
+
+  protected:
+    ~Replayer() = default;
+};
+
+// Lets the model repeat its context against the cache, piece by piece, and notes for each slot the largest attention that a repeating
+// query paid to it (KVzip). Each repetition sees the first slots, its own piece and itself, which is its own normalizer. Afterwards the
+// cache is what it was.
+class Replay final : public StepTap {
+  public:
+    // number(layer, head): which token is in each slot, rising.
+    using Numbers = std::function<std::span<const int32_t>(uint32_t layer, uint32_t head)>;
+    // `out` f32 [layers * kv_heads, slots], zeroes; all outlive this.
+    Replay(CachePlan &plan, KvCache &cache, Replayer &replayer, Numbers numbers, const Tensor &out,
+           keel_buffer_kind placement);
+
+    // Slots beyond `tokens` that a replay needs for a while.
+    static int64_t room(const CachePlan &plan, const Replayer &replayer, int64_t tokens);
+    // `seen`: the position of the next token. False: it was cancelled (HostServices::request_cancel) before it was through.
+    bool run(int64_t seen);
+    uint64_t peak_bytes() const { return peak_bytes_; } // that the cache's blocks had while it ran
+
+    Places places(uint32_t) override { return {}; }
+    void after_attention(uint32_t layer, const Tensor &q) override;
+
+  private:
+    bool run_piece(int64_t begin, int64_t end, int64_t seen);
+
+    CachePlan &plan_;
+    KvCache &cache_;
+    Replayer &replayer_;
+    Numbers numbers_;
+    const Tensor &out_;
+    Tensor ranges_;
+    int64_t begin_ = 0, end_ = 0,
+            appended_ = 0; // of the piece: its tokens, and slots of the repetition so far
+    uint64_t peak_bytes_ = 0;
+    std::vector<int32_t> ids_, positions_;
+};
+
+} // namespace keel

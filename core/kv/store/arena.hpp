@@ -1,0 +1,84 @@
+#pragma once
+
+#include "kv/store/kv_shape.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace keel {
+
+// The blocks of all layers of a cache and its forks: for each layer a K and a V arena of [blocks, block_slots, head_dim], and how many
+// owners each block has. Block ids are per layer; K and V share them. Where the backend can reserve address space a free block holds
+// no memory; elsewhere an arena grows by copying, and shrinks when blocks at its end are free.
+class KvArena {
+  public:
+    // `seats`: see seats().
+    KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement, uint32_t seats = 0);
+
+    const KvShape &shape() const { return shape_; }
+    Executor &executor() const { return executor_; }
+    keel_buffer_kind placement() const { return placement_; }
+    const Tensor &keys(uint32_t layer) const { return layers_[layer].k; }
+    const Tensor &values(uint32_t layer) const { return layers_[layer].v; }
+    // Rises when a layer's tensors were exchanged: views made before are stale.
+    uint64_t generation(uint32_t layer) const { return layers_[layer].generation; }
+
+    // Could `blocks` more blocks be taken, in all, without passing max_bytes?
+    bool can_take(uint64_t blocks) const;
+    // How many more blocks a layer has ids for.
+    uint64_t free_blocks(uint32_t layer) const {
+        return static_cast<uint64_t>(shape_.capacity_blocks()) - layers_[layer].in_use;
+    }
+    // A block with one owner; the one with the lowest free id. Throws Error(resource) when nothing is left.
+    int32_t take(uint32_t layer);
+    void retain(uint32_t layer, int32_t block) { ++layers_[layer].owners[static_cast<size_t>(block)]; }
+    void release(uint32_t layer, int32_t block); // its memory goes back when nobody owns it any more
+    void abandon(uint32_t layer,
+                 int32_t block) noexcept; // release that never exchanges an arena and never throws
+    bool is_shared(uint32_t layer, int32_t block) const {
+        return layers_[layer].owners[static_cast<size_t>(block)] > 1;
+    }
+    void copy_block(uint32_t layer, int32_t from, int32_t to);
+
+    // Places for caches' books beside each other, for steps that take them together. A seat's block tables, lengths and positions
+    // are layers * kv_heads rows of these, i32 [seats * layers * kv_heads, blocks], [...] and [..., slots].
+    uint32_t seats() const { return static_cast<uint32_t>(seat_taken_.size()); }
+    int32_t take_seat(); // -1: none is free
+    void leave_seat(int32_t seat) noexcept { seat_taken_[static_cast<size_t>(seat)] = false; }
+    const Tensor &seat_tables() const { return seat_tables_; }
+    const Tensor &seat_lengths() const { return seat_lengths_; }
+    const Tensor &seat_positions() const { return seat_positions_; }
+
+    uint64_t bytes_in_use() const {
+        return blocks_in_use_ * shape_.block_bytes() + extra_bytes_;
+    } // shared blocks counted once, and what is kept beside blocks
+    // What a sequence keeps beside its blocks is `now` bytes and was `before`: they count as cache memory.
+    void count_extra(uint64_t now, uint64_t before) noexcept;
+    uint64_t bytes_resident() const; // memory behind the arenas
+    uint64_t peak_bytes() const { return peak_bytes_; }
+
+  private:
+    struct Layer {
+        Tensor k, v;
+        std::vector<uint32_t> owners; // [capacity]; 0: free
+        size_t first_free = 0;        // no free id is below
+        size_t in_use = 0;
+        uint64_t generation = 0;
+    };
+    bool let_go(Layer &layer, size_t block) noexcept;
+    void resize(Layer &layer, size_t blocks);
+    void decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t block_bytes);
+    void queue_copy(const Tensor &from, const Tensor &to);
+
+    Executor &executor_;
+    KvShape shape_;
+    keel_buffer_kind placement_;
+    bool reserved_ = false;
+    std::vector<Layer> layers_;
+    uint64_t blocks_in_use_ = 0, extra_bytes_ = 0, peak_bytes_ = 0;
+    OpHandle copy_k_, copy_v_; // planned when first needed
+    std::vector<bool> seat_taken_;
+    Tensor seat_tables_, seat_lengths_, seat_positions_;
+};
+
+} // namespace keel

@@ -1,0 +1,60 @@
+#include "kv/store/kv_shape.hpp"
+
+#include "base/error.hpp"
+
+namespace keel {
+
+uint64_t KvShape::bytes_per_token() const {
+    return uint64_t{layers} * kv_heads *
+           (keel_dtype_row_bytes(key_dtype, head_dim) + keel_dtype_row_bytes(value_dtype, head_dim));
+}
+
+uint64_t KvShape::book_bytes() const {
+    const uint64_t heads_in_all = uint64_t{layers} * kv_heads;
+    const auto blocks = static_cast<uint64_t>(blocks_per_head());
+    // Positions and the block table: each once on the device, once on the host.
+    const uint64_t per_head =
+        2 * sizeof(int32_t) * static_cast<uint64_t>(max_slots) + 3 * sizeof(int32_t) * blocks;
+    const uint64_t gather = kv_heads * sizeof(int32_t) * (static_cast<uint64_t>(max_slots) + blocks);
+    const uint64_t owners = layers * sizeof(uint32_t) * static_cast<uint64_t>(capacity_blocks());
+    return heads_in_all * per_head + gather + owners;
+}
+
+void KvShape::check() const {
+    for (const auto &[key, dtype] :
+         {std::pair{"kv.key_dtype", key_dtype}, std::pair{"kv.value_dtype", value_dtype}}) {
+        const uint32_t block = keel_dtype_block(dtype);
+        if (block == 0) throw_error(ErrorKind::input, "{}: unknown dtype {}", key, dtype);
+        if (head_dim % block != 0) {
+            throw_error(ErrorKind::input,
+                        "{}: {} stores {} values in a block, this model's heads have {}; use f16 or bf16",
+                        key, keel_dtype_name(dtype), block, head_dim);
+        }
+    }
+    if (max_slots <= 0 || max_slots > most_slots) {
+        throw_error(ErrorKind::input, "model.context: expected 1 to {} tokens, found {}; {}", most_slots,
+                    max_slots, max_slots > 0 ? "lower it" : "raise it");
+    }
+    if (layers == 0 || kv_heads == 0 || (block_slots & (block_slots - 1)) != 0 || block_slots == 0) {
+        throw_error(ErrorKind::internal, "a KV cache of {} layers, {} heads, {} slots in blocks of {}",
+                    layers, kv_heads, max_slots, block_slots);
+    }
+}
+
+KvTemplate::KvTemplate(const KvShape &s)
+    : k_(Tensor::shape(s.key_dtype, {s.capacity_blocks(), s.block_slots, s.head_dim})),
+      v_(Tensor::shape(s.value_dtype, {s.capacity_blocks(), s.block_slots, s.head_dim})),
+      table_(Tensor::shape(KEEL_DTYPE_I32, {s.kv_heads, s.blocks_per_head()})),
+      lengths_(Tensor::shape(KEEL_DTYPE_I32, {s.kv_heads})),
+      positions_(Tensor::shape(KEEL_DTYPE_I32, {s.kv_heads, s.blocks_per_head() * s.block_slots})) {
+    view_.k = k_.c();
+    view_.v = v_.c();
+    view_.block_table = table_.c();
+    view_.lengths = lengths_.c();
+    view_.positions = positions_.c();
+    view_.block_slots = s.block_slots;
+    view_.kv_heads = s.kv_heads;
+    view_.max_length = s.max_slots;
+}
+
+} // namespace keel

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "ops/executor.hpp"
+
+#include <keel/kv.h>
+
+#include <cstdint>
+
+namespace keel {
+
+// What a cache holds. The same for all layers.
+struct KvShape {
+    uint32_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0; // heads: query heads, for scores
+    keel_dtype key_dtype = KEEL_DTYPE_F16, value_dtype = KEEL_DTYPE_F16;
+    uint32_t block_slots = 64; // a power of two
+    int64_t max_slots = 0;     // of a head; tables hold whole blocks
+    uint64_t max_bytes = 0;    // cap on blocks in use, K and V, all layers and forks; 0: none. Never passed
+    uint32_t sequences = 1;    // the cache and the forks that may live at once
+
+    bool operator==(const KvShape &) const = default;
+
+    int64_t blocks_per_head() const { return (max_slots + block_slots - 1) / block_slots; }
+    int64_t capacity_blocks() const { return blocks_per_head() * kv_heads * sequences; } // of a layer
+    uint64_t key_block_bytes() const { return block_slots * keel_dtype_row_bytes(key_dtype, head_dim); }
+    uint64_t value_block_bytes() const { return block_slots * keel_dtype_row_bytes(value_dtype, head_dim); }
+    uint64_t block_bytes() const { return key_block_bytes() + value_block_bytes(); } // K and V
+    uint64_t bytes_per_token() const; // of all layers and heads, blocks' slack not counted
+
+    // Memory that the books of one sequence take besides keys and values once it is full: block tables and positions on the device and
+    // on the host, the lists of an eviction, the owners of the arenas' blocks. Grows with max_slots, not with what is in use.
+    uint64_t book_bytes() const;
+
+    static constexpr int64_t most_slots = int64_t{1} << 30; // so that slots and positions are int32
+
+    // Throws Error(input), naming the config key, if a dtype does not fit head_dim or a number is absurd.
+    void check() const;
+};
+
+// A view without memory, for planning ops before a cache exists: the largest arenas, tables and lengths.
+class KvTemplate {
+  public:
+    explicit KvTemplate(const KvShape &shape);
+    KvTemplate(const KvTemplate &) = delete;
+    KvTemplate &operator=(const KvTemplate &) = delete;
+
+    const keel_kv_view *view() const { return &view_; }
+
+  private:
+    Tensor k_, v_, table_, lengths_, positions_;
+    keel_kv_view view_ = {KEEL_HEADER(keel_kv_view)};
+};
+
+} // namespace keel

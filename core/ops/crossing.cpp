@@ -1,0 +1,171 @@
+#include "ops/crossing.hpp"
+
+#include "ops/executor.hpp"
+#include "platform/memory.hpp"
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+constexpr uint64_t staged_align = 64; // a staged region keeps the source's offset modulo this
+
+} // namespace
+
+Crossing::Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to)
+    : from_(std::move(from)), to_(std::move(to)) {
+    may_share_ =
+        from_->table().buffer_map != nullptr && (to_->device_info().flags & KEEL_DEVICE_IMPORTS_HOST) != 0;
+    from_->add_watch(this);
+}
+
+Crossing::~Crossing() {
+    from_->remove_watch(this);
+}
+
+bool Crossing::shares(bool whole_pages) {
+    if (!may_share_) return false;
+    std::optional<bool> &known = shares_[whole_pages ? 1 : 0];
+    if (!known) {
+        const uint64_t bytes = 4 * page_size() + (whole_pages ? 0 : staged_align);
+        known = import_all(*from_->allocate(bytes, KEEL_BUFFER_HOST_VISIBLE)) != nullptr;
+    }
+    return *known;
+}
+
+// The same bytes as a buffer of the other device, or NULL where that cannot be.
+BufferPtr Crossing::import_all(const Buffer &buffer) {
+    void *host = buffer.map();
+    const bool fits = host != nullptr && reinterpret_cast<uintptr_t>(host) % to_->info().buffer_align == 0;
+    return fits ? to_->import_host(host, buffer.size()) : nullptr;
+}
+
+BufferPtr Crossing::import(keel_buffer *handle) {
+    if (!may_share_) return nullptr;
+    const auto found = imports_.find(handle);
+    if (found != imports_.end()) return found->second;
+    const Buffer *buffer = from_->find(handle);
+    if (buffer == nullptr) return nullptr;
+    BufferPtr imported = import_all(*buffer);
+    imports_.emplace(handle, imported);
+    return imported;
+}
+
+// What has to be copied: the tensors that the other device cannot import, overlapping ones together.
+std::vector<Crossing::Region> Crossing::regions_of(const ArgsCopy &copy) {
+    std::vector<Region> regions;
+    for (size_t i = 0; i < copy.tensors().size(); ++i) {
+        const ArgsCopy::Slot &slot = copy.tensors()[i];
+        const keel_tensor &t = **slot.tensor;
+        const uint64_t extent = extent_bytes(t);
+        if (extent == 0) continue;
+        if (t.buffer == nullptr ? shares(extent % page_size() == 0) : import(t.buffer) != nullptr) continue;
+        Region region{t.buffer, t.offset, t.offset + extent, false, slot.role != ArgsCopy::Role::in, {i}, &t};
+        // What lies in the gaps between an output's rows has to survive the way back.
+        region.fill = slot.role != ArgsCopy::Role::out || !is_contiguous(t);
+        const auto joins = [&](const Region &r) {
+            if (r.source == nullptr || region.source == nullptr)
+                return r.source == region.source && r.same == region.same;
+            return r.source == region.source && r.begin < region.end && region.begin < r.end;
+        };
+        for (auto r = regions.begin(); r != regions.end();) {
+            if (!joins(*r)) {
+                ++r;
+                continue;
+            }
+            region.fill = region.fill || r->fill || r->begin != region.begin || r->end != region.end;
+            region.back = region.back || r->back;
+            region.begin = std::min(region.begin, r->begin);
+            region.end = std::max(region.end, r->end);
+            region.tensors.insert(region.tensors.end(), r->tensors.begin(), r->tensors.end());
+            r = regions.erase(r);
+        }
+        regions.push_back(std::move(region));
+    }
+    return regions;
+}
+
+uint64_t Crossing::bytes(keel_op op, const keel_op_args *args) {
+    const ArgsCopy copy(op, args);
+    uint64_t bytes = 0;
+    for (const Region &r : regions_of(copy)) {
+        uint64_t held = r.end - r.begin;
+        if (const Buffer *source = from_->find(r.source)) {
+            held = 0;
+            for (const auto &[begin, end] : source->resident(r.begin, r.end))
+                held += end - begin;
+        }
+        bytes += held * ((r.fill ? 1u : 0u) + (r.back ? 1u : 0u));
+    }
+    return bytes;
+}
+
+void Crossing::copy_over(const Region &r, Buffer &target, uint64_t pad) {
+    const Buffer *source = from_->find(r.source);
+    std::vector<std::byte> host;
+    for (const auto &[begin, end] : source->resident(r.begin, r.end)) {
+        host.resize(end - begin);
+        source->read(begin, host.data(), host.size());
+        target.write(pad + begin - r.begin, host.data(), host.size());
+        copied_ += host.size();
+    }
+}
+
+void Crossing::copy_back(const Region &r, const Buffer &staged, uint64_t pad) {
+    Buffer *source = from_->find(r.source);
+    std::vector<std::byte> host;
+    for (const auto &[begin, end] : source->resident(r.begin, r.end)) {
+        host.resize(end - begin);
+        staged.read(pad + begin - r.begin, host.data(), host.size());
+        source->write(begin, host.data(), host.size());
+        copied_ += host.size();
+    }
+}
+
+keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *weight, keel_plan *plan) {
+    ArgsCopy copy(op, args);
+    const auto slots = copy.tensors();
+    for (const ArgsCopy::Slot &slot : slots) {
+        if (extent_bytes(**slot.tensor) > 0 && from_->find((*slot.tensor)->buffer) == nullptr)
+            throw_error(ErrorKind::internal, "{}: {} lies in no buffer of backend {}", op_name(op), slot.name,
+                        from_->plugin());
+    }
+    from_->stream().wait();
+    const std::vector<Region> regions = regions_of(copy);
+    std::vector<keel_tensor> moved(slots.size());
+    BufferPtr nothing; // a tensor without elements needs a buffer all the same
+    for (size_t i = 0; i < slots.size(); ++i) {
+        moved[i] = **slots[i].tensor;
+        *slots[i].tensor = &moved[i];
+        if (extent_bytes(moved[i]) == 0) {
+            if (!nothing) nothing = to_->allocate(1);
+            moved[i].buffer = nothing->handle();
+            moved[i].offset = 0;
+        } else if (const BufferPtr imported = import(moved[i].buffer)) {
+            moved[i].buffer = imported->handle();
+        }
+    }
+    std::vector<BufferPtr> staged;
+    for (const Region &r : regions) {
+        const uint64_t pad = r.begin % staged_align;
+        staged.push_back(to_->allocate(pad + r.end - r.begin));
+        if (r.fill) copy_over(r, *staged.back(), pad);
+        for (const size_t i : r.tensors) {
+            moved[i].buffer = staged.back()->handle();
+            moved[i].offset += pad - r.begin;
+        }
+    }
+    copy.args()->plan = plan;
+    set_weight(op, copy.args(), weight, *to_);
+    to_->require_alive(op_name(op));
+    const keel_status status = call_op(to_->table(), op, to_->ctx(), copy.args());
+    if (status != KEEL_OK) return status;
+    to_->stream().op_queued(op_name(op));
+    to_->stream().wait();
+    for (size_t i = 0; i < regions.size(); ++i) {
+        if (regions[i].back) copy_back(regions[i], *staged[i], regions[i].begin % staged_align);
+    }
+    return KEEL_OK;
+}
+
+} // namespace keel

@@ -1,0 +1,243 @@
+#include "run/conversation.hpp"
+
+#include "base/display.hpp"
+#include "base/suggest.hpp"
+#include "run/session_file.hpp"
+#include "text/text_stream.hpp"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+
+namespace keel {
+namespace {
+
+constexpr const char *note_name = "chat/1";
+constexpr uint64_t most_turns = 1000000;
+
+class TextWriter final : public StateWriter {
+  public:
+    void write(const void *data, size_t bytes) override {
+        text.append(static_cast<const char *>(data), bytes);
+    }
+    std::string text;
+};
+
+} // namespace
+
+ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name,
+                                  const ChatWays &ways) {
+    const std::vector<std::string> names = ChatTemplate::names();
+    if (!name.empty()) {
+        if (auto chat = ChatTemplate::by_name(name)) return *std::move(chat);
+        throw_error(ErrorKind::usage, "there is no chat template '{}'{}; there are {}", printable(name, 60),
+                    did_you_mean(std::string(name), names), fmt::join(names, ", "));
+    }
+    FoundChatTemplate found = load_chat_template(model);
+    if (found.known) return *std::move(found.known);
+    if (found.jinja.empty()) {
+        throw_error(
+            ErrorKind::usage,
+            "{}: the model names no chat template, so it was made to go on with a text rather than to answer "
+            "({} does that); {} chats all the same, with one of {}",
+            printable(model.string(), 400), ways.plain, ways.chosen, fmt::join(names, ", "));
+    }
+    throw_error(ErrorKind::usage,
+                "{}: the model's chat template writes turns as none that Keel knows; choose the nearest with "
+                "{}: {}",
+                printable(model.string(), 400), ways.chosen, fmt::join(names, ", "));
+}
+
+Conversation::Conversation(Session &session, ChatTemplate chat, std::optional<std::string> system)
+    : session_(session), chat_(std::move(chat)), system_(std::move(system)) {
+    reset();
+}
+
+void Conversation::reset() {
+    session_.reset();
+    turns_.clear();
+    random_.reset();
+    question_from_ = question_to_ = 0;
+    protect_system();
+}
+
+// How many tokens at the front are the system prompt's, whatever the question behind it.
+int64_t Conversation::system_tokens() const {
+    if (!system_ && !chat_.format().default_system) return 0;
+    const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
+    const auto with = [&](std::string_view question) {
+        std::vector<ChatPiece> pieces = chat_.begin(system_);
+        for (ChatPiece &piece : chat_.user_turn(question, true))
+            pieces.push_back(std::move(piece));
+        return chat_.encode(tokenizer, pieces, false);
+    };
+    // Tokens may reach across the border: those that a question behind it leaves as they are.
+    const std::vector<int32_t> begin = chat_.encode(tokenizer, chat_.begin(system_), false),
+                               question = with("Q");
+    const auto [a, b] = std::mismatch(begin.begin(), begin.end(), question.begin(), question.end());
+    return a - begin.begin();
+}
+
+void Conversation::protect_system() {
+    const CachePlan &plan = session_.cache().plan();
+    if (!plan.config().protect_system_prompt || plan.keeps_all()) return;
+    session_.protect_prefix(system_tokens(), "the system prompt");
+}
+
+void Conversation::take_over(std::vector<ChatMessage> turns) {
+    reset();
+    turns_ = std::move(turns);
+}
+
+std::vector<int32_t> Conversation::encode_question(std::string_view question) const {
+    const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
+    if (session_.tokens() > 0) {
+        std::vector<ChatPiece> pieces = chat_.end_of_answer();
+        for (ChatPiece &piece : chat_.user_turn(question, false))
+            pieces.push_back(std::move(piece));
+        return chat_.encode(tokenizer, pieces, true);
+    }
+    std::vector<ChatMessage> all;
+    if (system_) all.push_back({ChatRole::system, *system_});
+    all.insert(all.end(), turns_.begin(), turns_.end());
+    all.push_back({ChatRole::user, std::string(question)});
+    return chat_.encode(tokenizer, chat_.conversation(all), false);
+}
+
+// Back to so many tokens. What was evicted meanwhile cannot come back: then all is read again with the next question.
+void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
+    try {
+        session_.truncate(session_.tokens() - tokens);
+        session_.set_pending(pending);
+    } catch (const Error &) {
+        read_anew();
+    }
+}
+
+// The same conversation, on an empty cache; draws go on where they were.
+void Conversation::read_anew() {
+    const std::optional<Rng::State> random = random_;
+    take_over(std::vector<ChatMessage>(turns_));
+    random_ = random;
+}
+
+// Of a stop string (an end mark that the tokenizer has no token for), the tokens are in the cache and not in the text.
+void Conversation::drop_stop_string(const GenerateResult &result, size_t text_bytes, int64_t before) {
+    const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
+    size_t kept = result.ids.size();
+    while (kept > 0 &&
+           tokenizer.decode(std::span(result.ids).first(kept), TextStream::behind_prompt).size() > text_bytes)
+        --kept;
+    const int64_t wanted = before + static_cast<int64_t>(kept);
+    if (wanted < session_.tokens()) {
+        take_back(wanted, std::nullopt);
+    } else {
+        session_.set_pending(std::nullopt);
+    }
+}
+
+GenerateResult Conversation::ask(std::string_view question, const GenerateOptions &given) {
+    const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
+    GenerateOptions options = given;
+    options.pin.clear(); // parts of a prompt, not of each question
+    options.end_ids = chat_.end_ids(tokenizer);
+    for (std::string &mark : chat_.stop_strings(tokenizer))
+        options.stop.push_back(std::move(mark));
+    if (random_) options.random = random_;
+    // What an answer begins with in this template is not part of it.
+    const std::string &lead = chat_.format().answer_lead;
+    bool at_start = true;
+    if (given.on_text && !lead.empty()) {
+        options.on_text = [&](std::string_view text) {
+            if (at_start && text.starts_with(lead)) text.remove_prefix(lead.size());
+            at_start = false;
+            if (!text.empty()) given.on_text(text);
+        };
+    }
+    const int64_t before = session_.tokens();
+    const std::optional<int32_t> pending = session_.pending();
+    const std::vector<int32_t> ids = encode_question(question);
+    GenerateResult result;
+    try {
+        result = generate(session_, ids, options);
+    } catch (...) { // it did not fit, or on_text threw: as if it had not been asked
+        take_back(before, pending);
+        throw;
+    }
+    if (result.reason == StopReason::device_lost) throw_error(ErrorKind::runtime, "{}", result.detail);
+    if (result.ids.empty()) {
+        take_back(before, pending);
+        result.detail.clear(); // nothing stays
+        return result;
+    }
+    random_ = result.random;
+    const size_t text_bytes = result.text.size();
+    if (!lead.empty() && result.text.starts_with(lead)) result.text.erase(0, lead.size());
+    question_from_ = before + (pending ? 1 : 0);
+    question_to_ = question_from_ + std::ssize(ids);
+    turns_.push_back({ChatRole::user, std::string(question)});
+    turns_.push_back({ChatRole::assistant, result.text});
+    if (result.reason == StopReason::end_token) session_.set_pending(std::nullopt); // the template writes it
+    if (result.reason == StopReason::stop_string)
+        drop_stop_string(result, text_bytes, before + std::ssize(ids) + (pending ? 1 : 0));
+    return result;
+}
+
+int64_t Conversation::pin_question() {
+    if (question_from_ == question_to_ || session_.tokens() < question_to_)
+        throw_error(ErrorKind::usage, "there is no question in the cache that could be pinned");
+    session_.pin(question_from_, question_to_, "/pin");
+    return session_.cache().pinned_tokens();
+}
+
+void Conversation::save(const std::filesystem::path &path) {
+    TextWriter note;
+    note.put_text(chat_.name());
+    note.put(static_cast<uint32_t>(system_ ? 1 : 0));
+    note.put_text(system_.value_or(""));
+    note.put(static_cast<uint64_t>(turns_.size()));
+    for (const ChatMessage &turn : turns_)
+        note.put_text(turn.content);
+    save_session(session_, path, {random_, {{note_name, std::move(note.text)}}});
+}
+
+void Conversation::read_note(const std::string &note, std::vector<ChatMessage> &turns,
+                             std::optional<std::string> &system, const std::string &file) const {
+    StateReader in(std::as_bytes(std::span(note)), file);
+    const std::string name = in.get_text("the chat template");
+    if (name != chat_.name()) {
+        in.fail("the chat was written in the template {}, this one has {}; begin this one with that template",
+                printable(name, 60), chat_.name());
+    }
+    const bool has_system = in.get<uint32_t>("the system prompt") != 0;
+    std::string text = in.get_text("the system prompt");
+    if (has_system) system = std::move(text);
+    const auto count = in.get<uint64_t>("the turns");
+    if (count > most_turns || count % 2 != 0) in.fail("a chat of {} turns", count);
+    for (uint64_t i = 0; i < count; ++i)
+        turns.push_back({i % 2 == 0 ? ChatRole::user : ChatRole::assistant, in.get_text("a turn")});
+}
+
+void Conversation::load(const std::filesystem::path &path) {
+    std::vector<ChatMessage> turns;
+    std::optional<std::string> system;
+    const std::string file = printable(path.string(), 400);
+    const auto check = [&](const SessionExtras &found) {
+        const auto note = found.notes.find(note_name);
+        if (note == found.notes.end()) {
+            throw_error(ErrorKind::input,
+                        "{}: a saved session, but of no chat; 'keel run --load-session' takes it", file);
+        }
+        read_note(note->second, turns, system, file);
+    };
+    try {
+        random_ = load_session(session_, path, check).random;
+    } catch (...) {
+        if (session_.tokens() == 0) read_anew(); // with the next question
+        throw;
+    }
+    turns_ = std::move(turns);
+    system_ = std::move(system);
+    question_from_ = question_to_ = 0;
+}
+
+} // namespace keel

@@ -1,0 +1,45 @@
+#include "run/engine.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace keel {
+
+uint32_t Engine::prefill_chunk() const {
+    return static_cast<uint32_t>(std::min<int64_t>(device().info().prefill_chunk, kv_shape.max_slots));
+}
+
+bool uses_system_memory(const Device &device) {
+    const keel_device_info &info = device.device_info();
+    return info.type == KEEL_DEVICE_CPU || (info.flags & KEEL_DEVICE_UNIFIED) != 0;
+}
+
+MemoryInfo memory_of(const Device &device) {
+    if (uses_system_memory(device)) return memory_info();
+    const keel_device_info &info = device.device_info();
+    const keel_mem_info own = device.mem_info();
+    const uint64_t total = own.total != 0 ? own.total : info.total_bytes;
+    const std::string name = fmt::format("device '{}'", info.name);
+    if (own.free != 0) return {std::max(total, own.free), own.free, name};
+    return {total, total - std::min(total, own.ours), name + ", which does not tell how much is free"};
+}
+
+uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
+    KvShape shape = kv_shape;
+    shape.max_slots = context;
+    return shape.book_bytes() + RopeTables::bytes(context, model.head_dim) * (model.local_rope_theta ? 2 : 1);
+}
+
+std::vector<const PlannedOp *> Engine::ops() const {
+    std::vector<const PlannedOp *> all = graph->decode_ops();
+    for (const auto &more :
+         {graph->prefill_ops(), graph->batch_ops(), graph->taps().ops(), cache_plan->ops()})
+        all.insert(all.end(), more.begin(), more.end());
+    std::set<const PlannedOp *> seen;
+    std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });
+    return all;
+}
+
+} // namespace keel

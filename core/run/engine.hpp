@@ -1,0 +1,52 @@
+#pragma once
+
+#include "graph/graph.hpp"
+#include "graph/weights.hpp"
+#include "kv/evict/cache_plan.hpp"
+#include "kv/store/batch_view.hpp"
+#include "ops/executor.hpp"
+#include "platform/memory.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// Whether what a device allocates is the system's memory, and not its own.
+bool uses_system_memory(const Device &device);
+// Of the memory that a device's weights and caches lie in. A device of its own that does not tell what is free there counts as holding
+// nothing but what this process put there; total == 0 where it tells nothing.
+MemoryInfo memory_of(const Device &device);
+
+// What runs a model, or some of its layers, on one backend: device, weights, planned ops, the plan of its cache. A pipeline owns one,
+// or several; sequences run on them through Session. It is made step by step, in the order of its members, because the memory that a
+// context takes is known before the first weight is read.
+struct Engine {
+    std::string name; // what messages and reports call it: of the hybrid section, else the plugin's
+    LayerRange part;  // layers that it runs
+    std::unique_ptr<Executor> executor;
+    KvShape kv_shape;
+    std::unique_ptr<KvTemplate> kv_template;
+    std::unique_ptr<BatchTemplate> batch_template; // NULL: sequences take steps one by one
+    std::unique_ptr<ModelWeights> weights;
+    std::unique_ptr<Graph> graph;
+    std::unique_ptr<CachePlan> cache_plan;
+
+    Device &device() const { return executor->device(); }
+    keel_buffer_kind placement() const { return executor->placement(); }
+    // Whether its device was lost, or one that its ops fall back to.
+    bool is_lost() const { return executor->lost_device() != nullptr; }
+    // Tokens of a prefill step at most.
+    uint32_t prefill_chunk() const;
+    // Whether what it allocates is the system's memory, and not a device's own.
+    bool uses_system_memory() const { return keel::uses_system_memory(device()); }
+    // Of the memory that its weights and cache lie in: a device's own, or the system's.
+    MemoryInfo memory() const { return memory_of(device()); }
+    // What its books and RoPE tables take for a context, before a single token is there.
+    uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
+    // All ops that were planned, each once: of prefill and decode steps, and of the cache when slots go.
+    std::vector<const PlannedOp *> ops() const;
+};
+
+} // namespace keel

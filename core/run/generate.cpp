@@ -1,0 +1,219 @@
+#include "run/generate.hpp"
+
+#include "base/counted.hpp"
+#include "base/display.hpp"
+#include "run/pin_text.hpp"
+#include "text/text_stream.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace keel {
+
+const char *stop_reason_name(StopReason reason) {
+    switch (reason) {
+    case StopReason::end_token:
+        return "end_token";
+    case StopReason::stop_string:
+        return "stop_string";
+    case StopReason::max_tokens:
+        return "max_tokens";
+    case StopReason::cache_full:
+        return "cache_full";
+    case StopReason::device_lost:
+        return "device_lost";
+    case StopReason::cancelled:
+        break;
+    }
+    return "cancelled";
+}
+
+namespace {
+
+std::span<const float> last_row(Session &session) {
+    return session.logits().last(static_cast<size_t>(session.pipeline().model().vocab_size));
+}
+
+// Before the prompt is taken in: its first token will be number `first`.
+void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
+               const GenerateOptions &options) {
+    const Tokenizer &tokenizer = *session.pipeline().tokenizer();
+    for (const std::string &text : options.pin) {
+        const TokenRun run = find_text(tokenizer, prompt, text, options.pin_key);
+        session.pin(first + run.from, first + run.to, options.pin_key);
+    }
+}
+
+} // namespace
+
+GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
+    GenerateOptions options;
+    options.max_tokens = *config.generation.max_tokens;
+    options.stop = *config.generation.stop;
+    options.pin = *config.generation.pin;
+    if (!config.generation.pin.is_default())
+        options.pin_key = fmt::format("{}: {}", to_string(config.generation.pin.where), options.pin_key);
+    SamplingParams &s = options.sampling;
+    s.temperature = static_cast<float>(*config.sampling.temperature);
+    s.top_k = static_cast<int32_t>(*config.sampling.top_k);
+    s.top_p = static_cast<float>(*config.sampling.top_p);
+    s.min_p = static_cast<float>(*config.sampling.min_p);
+    s.repetition_penalty = static_cast<float>(*config.sampling.repetition_penalty);
+    s.repetition_window = static_cast<int32_t>(*config.sampling.repetition_window);
+    s.seed = static_cast<uint64_t>(*config.sampling.seed);
+    return options;
+}
+
+Generation::Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options)
+    : session_(session), options_(options), start_(std::chrono::steady_clock::now()),
+      sampler_(options.sampling),
+      plain_greedy_(options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1) {
+    if (prompt.empty() && !session.pending())
+        throw_error(ErrorKind::usage, "the prompt is empty and the model has no token that begins a text");
+    if (options.random) sampler_.restore_rng(*options.random);
+    stream_ = std::make_unique<TextStream>(*session.pipeline().tokenizer(), options.stop);
+    if (!prompt.empty()) {
+        take_prompt(prompt);
+    } else if (std::string why; session.can_take(1, &why)) {
+        session.decode(*session.pending());
+    } else {
+        stop(StopReason::cache_full, why);
+    }
+    if (!stopped_ && is_cancelled()) stop(StopReason::cancelled);
+}
+
+Generation::~Generation() = default;
+
+void Generation::take_prompt(std::span<const int32_t> prompt) {
+    std::vector<int32_t> input(prompt.begin(), prompt.end());
+    if (session_.pending()) input.insert(input.begin(), *session_.pending());
+    const int64_t before = session_.tokens();
+    bool is_read = false;
+    try {
+        pin_texts(session_, prompt, before + std::ssize(input) - std::ssize(prompt), options_);
+        is_read = session_.prefill(input, true, 1, options_.progress);
+    } catch (...) {
+        session_.unpin(session_.tokens()); // tokens that never came
+        throw;
+    }
+    if (is_read) return;
+    session_.unpin(session_.tokens());
+    const int64_t stay = session_.tokens() - before;
+    stop(StopReason::cancelled,
+         stay == 0 ? std::string()
+                   : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
+}
+
+bool Generation::is_cancelled() const {
+    return session_.pipeline().host().cancelled();
+}
+
+void Generation::emit(const std::string &text) {
+    result_.text += text;
+    if (options_.on_text && !text.empty()) options_.on_text(text);
+}
+
+void Generation::stop(StopReason reason, std::string detail) {
+    result_.reason = reason;
+    result_.detail = std::move(detail);
+    stopped_ = true;
+}
+
+int32_t Generation::choose() {
+    const bool is_last = std::ssize(result_.ids) + 1 >= options_.max_tokens;
+    const int32_t id = needs_logits() ? sampler_.sample(last_row(session_), session_.history())
+                                      : session_.greedy(runs_ahead_ && !is_last);
+    if (result_.ids.empty()) {
+        result_.first_token_seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    }
+    result_.ids.push_back(id);
+    if (options_.logprobs)
+        result_.logprobs.push_back(token_logprobs(last_row(session_), id, *options_.logprobs));
+    session_.set_pending(id);
+    return id;
+}
+
+std::optional<int32_t> Generation::next() {
+    const auto is_long_enough = [&] { return std::ssize(result_.ids) >= options_.max_tokens; };
+    if (stopped_ || is_long_enough()) return std::nullopt;
+    const int32_t id = choose();
+    const bool ends = session_.pipeline().tokenizer()->ends_generation(id) ||
+                      std::binary_search(options_.end_ids.begin(), options_.end_ids.end(), id);
+    if (ends && !options_.ignore_end) {
+        stop(StopReason::end_token);
+        return std::nullopt;
+    }
+    emit(stream_->push(id));
+    std::string why;
+    if (stream_->stopped()) {
+        stop(StopReason::stop_string, std::string(stream_->stop_string()));
+    } else if (is_cancelled()) {
+        stop(StopReason::cancelled);
+    } else if (!is_long_enough()) { // the last token needs no step of its own
+        if (session_.can_take(1, &why)) return id;
+        stop(StopReason::cache_full, why);
+    }
+    return std::nullopt;
+}
+
+GenerateResult Generation::finish() {
+    session_.drop_ahead();
+    emit(stream_->finish());
+    if (stream_->stopped() && result_.reason != StopReason::stop_string) {
+        result_.reason = StopReason::stop_string;
+        result_.detail = std::string(stream_->stop_string());
+    }
+    result_.stats = session_.stats();
+    result_.random = sampler_.rng_state();
+    return std::move(result_);
+}
+
+GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
+    Generation generation(session, prompt, options);
+    generation.run_ahead();
+    try {
+        while (const auto id = generation.next())
+            session.decode(*id);
+    } catch (const Error &error) { // what was written is there all the same
+        if (!session.is_broken() || !generation.has_text()) throw;
+        generation.stop(StopReason::device_lost, error.what());
+    }
+    return generation.finish();
+}
+
+std::string closing_line(const GenerateResult &r) {
+    const SessionStats &s = r.stats;
+    const double tokens = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
+    std::string line;
+    if (!r.ids.empty()) line = fmt::format("time to first token {:.0f} ms | ", 1000 * r.first_token_seconds);
+    line += fmt::format("prefill {}, {:.1f} tokens/s | decode {}, {:.1f} tokens/s | ",
+                        counted(s.prefill_tokens, "token"), s.prefill_rate(),
+                        counted(s.decode_tokens, "token"), s.decode_rate());
+    line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
+    line += " | " + counted(s.evictions, "eviction");
+    if (s.evictions > 0)
+        line += fmt::format(" of {}, {} freed, {:.1f} ms", counted(s.evicted_tokens, "token"),
+                            format_bytes(s.evicted_bytes), 1000 * s.eviction_seconds);
+    line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
+                        static_cast<double>(s.decode_stream.submits) / tokens,
+                        static_cast<double>(s.decode_stream.waits) / tokens);
+    if (s.ahead_steps + s.vain_steps > 0) {
+        line += fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);
+        if (s.vain_steps > 0) line += fmt::format(", {} more in vain", s.vain_steps);
+    }
+    if ((s.replay_parts > 0 && s.decode_tokens > 0) || s.decode_stream.replays > 0) {
+        // A hybrid's decode steps are more than its tokens: those of a warm-up run twice, on parts that come and go.
+        const uint64_t steps = (s.decode_tokens + s.vain_steps) * s.replay_parts;
+        const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
+                                   ? fmt::format(" of {}", steps)
+                                   : ", on all backends";
+        line += fmt::format(" | decode steps replayed: {}{}{}", s.decode_stream.replays, of,
+                            s.no_replay.empty() ? "" : " (" + s.no_replay + ")");
+    }
+    for (const BackendMove &move : s.moves)
+        line += "\nswitch: " + move_text(move);
+    return line;
+}
+
+} // namespace keel

@@ -1,0 +1,365 @@
+#include "run/session_file.hpp"
+
+#include "base/display.hpp"
+#include "kv/evict/plugin_state.hpp"
+#include "platform/mapped_file.hpp"
+#include "platform/new_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+// The file: magic, version, then facts, session, extras as StateWriter has them, then a checksum of all before it.
+namespace keel {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "session files are little-endian");
+
+constexpr std::array<char, 16> magic = {'k', 'e', 'e', 'l', ' ',  's',  'e', 's',
+                                        's', 'i', 'o', 'n', '\n', 0x1a, 0,   0};
+constexpr uint32_t version = 3;
+constexpr size_t max_facts = 64, max_notes = 64;
+
+// Against damage, not against malice: all that is read is checked anyway.
+class Checksum {
+  public:
+    void add(const void *data, size_t bytes) {
+        const auto *p = static_cast<const unsigned char *>(data);
+        while (bytes > 0) {
+            if (held_ == 0 && bytes >= sizeof word_) {
+                uint64_t word;
+                std::memcpy(&word, p, sizeof word);
+                mix(word);
+                p += sizeof word;
+                bytes -= sizeof word;
+                continue;
+            }
+            word_ |= uint64_t{*p++} << (8 * held_);
+            --bytes;
+            if (++held_ == sizeof word_) {
+                mix(word_);
+                word_ = 0;
+                held_ = 0;
+            }
+        }
+    }
+    uint64_t value() const { // of all that was added, whatever the pieces
+        Checksum last = *this;
+        last.mix(word_);
+        last.mix(held_);
+        return last.sum_;
+    }
+
+  private:
+    void mix(uint64_t word) {
+        sum_ = (sum_ ^ word) * 0x9E3779B97F4A7C15u;
+        sum_ ^= sum_ >> 32;
+    }
+    uint64_t sum_ = 0x6B65656Cu, word_ = 0;
+    size_t held_ = 0;
+};
+
+class FileWriter final : public StateWriter {
+  public:
+    explicit FileWriter(NewFile &file) : file_(file) { buffer_.reserve(chunk); }
+    void write(const void *data, size_t bytes) override {
+        checksum_.add(data, bytes);
+        const auto *p = static_cast<const std::byte *>(data);
+        while (bytes > 0) {
+            const size_t n = std::min(bytes, chunk - buffer_.size());
+            buffer_.insert(buffer_.end(), p, p + n);
+            p += n;
+            bytes -= n;
+            if (buffer_.size() == chunk) flush();
+        }
+    }
+    void finish() {
+        const uint64_t sum = checksum_.value();
+        write(&sum, sizeof sum);
+        flush();
+        file_.publish();
+    }
+
+  private:
+    static constexpr size_t chunk = size_t{1} << 18;
+    void flush() {
+        file_.write(buffer_);
+        buffer_.clear();
+    }
+    NewFile &file_;
+    std::vector<std::byte> buffer_;
+    Checksum checksum_;
+};
+
+// Names, types, shapes, and a few bytes of each tensor: enough to tell a model from another that has its shape.
+std::string weights_fingerprint(const ModelSource &source) {
+    constexpr size_t piece = 64, pieces = 4;
+    std::vector<const TensorInfo *> tensors;
+    for (const TensorInfo &tensor : source.tensors())
+        tensors.push_back(&tensor);
+    std::sort(tensors.begin(), tensors.end(),
+              [](const TensorInfo *a, const TensorInfo *b) { return a->name < b->name; });
+    Checksum sum;
+    for (const TensorInfo *tensor : tensors) {
+        sum.add(tensor->name.data(), tensor->name.size());
+        sum.add(tensor->dtype_name.data(), tensor->dtype_name.size());
+        sum.add(tensor->shape.data(), tensor->shape.size() * sizeof tensor->shape[0]);
+        const auto bytes = source.bytes(*tensor);
+        if (bytes.size() <= piece * pieces) {
+            sum.add(bytes.data(), bytes.size());
+            continue;
+        }
+        for (size_t i = 0; i < pieces; ++i)
+            sum.add(bytes.data() + (bytes.size() - piece) * i / (pieces - 1), piece);
+    }
+    return fmt::format("{:016x}", sum.value());
+}
+
+// All that a tokenizer's ids stand for.
+std::string tokenizer_fingerprint(const Tokenizer *tokenizer) {
+    if (tokenizer == nullptr) return "none";
+    Checksum sum;
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+        const std::string_view piece = tokenizer->piece(id);
+        const auto kind = static_cast<uint32_t>(tokenizer->kind(id));
+        const auto bytes = static_cast<uint64_t>(piece.size());
+        sum.add(&kind, sizeof kind);
+        sum.add(&bytes, sizeof bytes);
+        sum.add(piece.data(), piece.size());
+    }
+    return fmt::format("{} tokens, {:016x}", tokenizer->vocab_size(), sum.value());
+}
+
+std::string rope_text(const ModelConfig &m) {
+    const RopeScaling &r = m.rope_scaling;
+    Checksum factors;
+    factors.add(r.factors.data(), r.factors.size() * sizeof(double));
+    return fmt::format("theta {}, scaling {} {} {} {} {}, factors {:016x}, trained to {}", m.rope_theta,
+                       static_cast<int>(r.kind), r.factor, r.low_freq_factor, r.high_freq_factor,
+                       r.original_context, factors.value(), m.max_positions);
+}
+
+std::string window_text(const ModelConfig &m) {
+    if (!m.sliding_window) return "none";
+    Checksum layers;
+    for (const bool slides : m.sliding_layers) {
+        const char letter = slides ? 's' : 'f';
+        layers.add(&letter, 1);
+    }
+    return fmt::format("{} in layers {:016x}, theta {}", *m.sliding_window, layers.value(),
+                       m.local_rope_theta ? fmt::format("{}", *m.local_rope_theta) : "as elsewhere");
+}
+
+std::string params_text(const BoundPlugin &plugin) {
+    std::string text;
+    for (const keel_param &param : plugin.params.rows()) {
+        if (!text.empty()) text += ", ";
+        switch (param.type) {
+        case KEEL_PARAM_FLOAT:
+            text += fmt::format("{}: {}", param.key, param.f);
+            break;
+        case KEEL_PARAM_BOOL:
+            text += fmt::format("{}: {}", param.key, param.i != 0);
+            break;
+        case KEEL_PARAM_INT:
+            text += fmt::format("{}: {}", param.key, param.i);
+            break;
+        default:
+            text += fmt::format("{}: {}", param.key, param.s != nullptr ? param.s : "");
+        }
+    }
+    return "{" + text + "}";
+}
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+// What has to agree between the pipeline that saved and the one that goes on, with the names that users know.
+Facts facts_of(Pipeline &pipeline) {
+    const ModelConfig &m = pipeline.model();
+    const CachePlan &plan = pipeline.cache_plan();
+    const KvShape &kv = pipeline.kv_shape();
+    constexpr std::array<const char *, 3> modes = {"absolute", "rerotated", "auto"};
+    Facts facts;
+    facts.emplace_back("architecture", std::string(m.architecture->name));
+    facts.emplace_back("layers", std::to_string(m.layers));
+    facts.emplace_back("hidden size", std::to_string(m.hidden_size));
+    facts.emplace_back("attention heads",
+                       fmt::format("{} of {}, {} for keys", m.heads, m.head_dim, m.kv_heads));
+    facts.emplace_back("vocabulary", std::to_string(m.vocab_size));
+    facts.emplace_back("feed-forward",
+                       fmt::format("{}, activation {}", m.intermediate_size, static_cast<int>(m.activation)));
+    facts.emplace_back("norms", fmt::format("eps {}, offset {}, of queries and keys {}, behind {}",
+                                            m.rms_norm_eps, m.norm_offset, m.qk_norm, m.post_norms));
+    facts.emplace_back("biases", fmt::format("qkv {}, attention {}, feed-forward {}", m.qkv_bias,
+                                             m.attention_out_bias, m.mlp_bias));
+    facts.emplace_back("embeddings", fmt::format("tied {}, scale {}", m.tied_embeddings, m.embedding_scale));
+    facts.emplace_back("attention scale",
+                       fmt::format("{}, query scalar {}", m.attention_scale(),
+                                   m.query_scalar ? fmt::format("{}", *m.query_scalar) : "of head_dim"));
+    facts.emplace_back("soft caps",
+                       fmt::format("attention {}, logits {}", m.attention_softcap, m.logit_softcap));
+    facts.emplace_back("sliding window", window_text(m));
+    facts.emplace_back("RoPE", rope_text(m));
+    facts.emplace_back("tokenizer", tokenizer_fingerprint(pipeline.tokenizer()));
+    facts.emplace_back("weights of type", pipeline.weights().dtype_name());
+    facts.emplace_back("weights with fingerprint", weights_fingerprint(pipeline.source()));
+    facts.emplace_back("kv.key_dtype", keel_dtype_name(kv.key_dtype));
+    facts.emplace_back("kv.value_dtype", keel_dtype_name(kv.value_dtype));
+    facts.emplace_back("policy.plugin", plan.config().policy.name);
+    facts.emplace_back("policy.params", params_text(pipeline.policy()));
+    facts.emplace_back("policy.seed", plan.keeps_all() ? "none" : std::to_string(plan.config().seed));
+    facts.emplace_back("policy.positions", plan.may_move_keys()
+                                               ? modes[static_cast<size_t>(plan.config().positions)]
+                                               : "absolute");
+    return facts;
+}
+
+void check_facts(StateReader &in, Pipeline &pipeline) {
+    const auto count = in.get<uint32_t>("facts");
+    if (count > max_facts) in.fail("{} facts about the pipeline, at most {} are read", count, max_facts);
+    Facts saved;
+    for (uint32_t i = 0; i < count; ++i) {
+        std::string name = in.get_text("a fact"), value = in.get_text("a fact");
+        saved.emplace_back(std::move(name), std::move(value));
+    }
+    const Facts mine = facts_of(pipeline);
+    for (size_t i = 0; i < std::max(saved.size(), mine.size()); ++i) {
+        if (i >= saved.size() || i >= mine.size() || saved[i].first != mine[i].first)
+            in.fail("saved by a version of Keel that describes pipelines in another way");
+        if (saved[i].second != mine[i].second) {
+            in.fail("saved with {} {}, this pipeline has {}; a session goes on with what it was saved with",
+                    mine[i].first, printable(saved[i].second, 100), printable(mine[i].second, 100));
+        }
+    }
+}
+
+void write_extras(StateWriter &out, const SessionExtras &extras) {
+    out.put(static_cast<uint32_t>(extras.random ? 1 : 0));
+    if (extras.random) out.put_all<uint64_t>(*extras.random);
+    out.put(static_cast<uint32_t>(extras.notes.size()));
+    for (const auto &[name, text] : extras.notes) {
+        out.put_text(name);
+        out.put_text(text);
+    }
+}
+
+SessionExtras read_extras(StateReader &in) {
+    SessionExtras extras;
+    if (in.get<uint32_t>("the sampler") != 0) {
+        Rng::State state;
+        for (uint64_t &word : state)
+            word = in.get<uint64_t>("the sampler");
+        extras.random = state;
+    }
+    const auto notes = in.get<uint32_t>("notes");
+    if (notes > max_notes) in.fail("{} notes, at most {} are read", notes, max_notes);
+    for (uint32_t i = 0; i < notes; ++i) {
+        std::string name = in.get_text("a note");
+        extras.notes[std::move(name)] = in.get_text("a note");
+    }
+    return extras;
+}
+
+} // namespace
+
+namespace {
+
+// The file tells the pipeline's policy.
+void check_policy(Session &session) {
+    if (session.pipeline().is_own(session.cache().plan())) return;
+    throw_error(ErrorKind::usage,
+                "a session under policy {}, which was added to its pipeline, is neither saved nor read; make "
+                "a pipeline with that policy",
+                session.cache().plan().config().policy.name);
+}
+
+} // namespace
+
+void check_savable(const Pipeline &pipeline) {
+    if (pipeline.mode() == pipeline::HybridMode::by_layers)
+        throw_error(
+            ErrorKind::input,
+            "{}: a session whose layers lie on several backends cannot be saved in this version; name one "
+            "backend, or backends that take turns",
+            to_string(pipeline.config().hybrid.layers.where));
+    for (const auto &engine : pipeline.engines()) {
+        const KvShape &own = engine->kv_shape, &first = pipeline.engines().front()->kv_shape;
+        if (own.key_dtype != first.key_dtype || own.value_dtype != first.value_dtype)
+            throw_error(
+                ErrorKind::input,
+                "{}: a session whose backends keep keys and values in different types cannot be saved in "
+                "this version; remove kv from 'hybrid.backends'",
+                to_string(pipeline.config().hybrid.backends.where));
+    }
+    PolicyState::check_savable(pipeline.cache_plan().config().policy);
+}
+
+void check_replaceable(const std::filesystem::path &path) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return; // NewFile has its own word on the rest
+    std::array<char, magic.size()> begin{};
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(begin.data(), begin.size()) && begin == magic) return;
+    throw_error(
+        ErrorKind::input,
+        "{}: is there already and is no saved session; it is not replaced: give another name, or remove it",
+        printable(path.string(), 400));
+}
+
+void save_session(Session &session, const std::filesystem::path &path, const SessionExtras &extras) {
+    check_policy(session);
+    check_savable(session.pipeline());
+    check_replaceable(path);
+    NewFile file(path);
+    FileWriter out(file);
+    out.write(magic.data(), magic.size());
+    out.put(version);
+    const Facts facts = facts_of(session.pipeline());
+    out.put(static_cast<uint32_t>(facts.size()));
+    for (const auto &[name, value] : facts) {
+        out.put_text(name);
+        out.put_text(value);
+    }
+    write_extras(out, extras);
+    session.save_state(out);
+    out.finish();
+}
+
+SessionExtras load_session(Session &session, const std::filesystem::path &path,
+                           const std::function<void(const SessionExtras &)> &check) {
+    check_policy(session);
+    const MappedFile file(path);
+    const auto bytes = file.bytes();
+    StateReader head(bytes, printable(path.string(), 400));
+    if (bytes.size() < magic.size() || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0)
+        head.fail(
+            "not a saved session; 'keel run --save-session FILE' and '/save FILE' of 'keel chat' write them");
+    head.take(magic.size(), "the beginning");
+    const auto found = head.get<uint32_t>("the version");
+    if (found != version)
+        head.fail("a saved session of version {}; this Keel reads version {}", found, version);
+    uint64_t sum = 0;
+    if (head.left() < sizeof sum) head.fail("the session ends within its checksum");
+    const auto content = bytes.first(bytes.size() - sizeof sum);
+    std::memcpy(&sum, bytes.data() + content.size(), sizeof sum);
+    Checksum checksum;
+    checksum.add(content.data(), content.size());
+    if (checksum.value() != sum)
+        head.fail("the session is damaged or cut short: its checksum is another; save it anew");
+
+    StateReader in(content.subspan(magic.size() + sizeof version), head.name());
+    check_facts(in, session.pipeline());
+    SessionExtras extras = read_extras(in);
+    if (check) check(extras);
+    session.load_state(in);
+    if (in.left() != 0) {
+        session.reset();
+        in.fail("{} bytes behind the session's end", in.left());
+    }
+    return extras;
+}
+
+} // namespace keel

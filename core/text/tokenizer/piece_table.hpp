@@ -1,0 +1,36 @@
+#pragma once
+
+#include "text/tokenizer/tokenizer.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// The bytes and the kind of every id: one string and an offset per id, so that a vocabulary costs little more than its
+// letters.
+class PieceTable {
+  public:
+    struct Entry {
+        std::int32_t id = 0;
+        std::string bytes;
+        TokenKind kind = TokenKind::ordinary;
+    };
+    // Ids must be >= 0 and differ from each other.
+    void assign(std::vector<Entry> entries);
+
+    std::int32_t size() const noexcept { return static_cast<std::int32_t>(kinds_.size()); }
+    std::string_view bytes(std::int32_t id) const noexcept;
+    TokenKind kind(std::int32_t id) const noexcept;
+    // Counts the kinds into `info`.
+    void count(TokenizerInfo &info) const noexcept;
+
+  private:
+    std::string blob_;
+    std::vector<std::size_t> begin_; // one more than ids
+    std::vector<TokenKind> kinds_;
+};
+
+} // namespace keel

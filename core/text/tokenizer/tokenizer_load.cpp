@@ -1,0 +1,198 @@
+// Finding a tokenizer's files, choosing the implementation, and the marks that the side files name.
+#include "format/gguf.hpp"
+#include "text/text_file.hpp"
+#include "text/tokenizer/tokenizer.hpp"
+#include "text/tokenizer/tokenizer_json.hpp"
+#include "text/tokenizer/tokenizer_parsers.hpp"
+
+#include <charconv>
+#include <system_error>
+#include <unordered_set>
+
+namespace keel {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Json = nlohmann::json;
+
+std::string file_name(const std::string &folder, const char *name) {
+    return folder.empty() ? std::string(name) : (fs::path(folder) / name).string();
+}
+
+// A side file: its tree, or null if there is none. Its top must be an object.
+Json parse_side_file(std::string_view text, const std::string &name) {
+    if (text.empty()) return nullptr;
+    Json tree = parse_untrusted_json(text, name);
+    if (!tree.is_object()) JsonNode(tree, name).expected("an object");
+    return tree;
+}
+
+// The id of a token that tokenizer_config.json names, as a string or as an object with "content".
+std::optional<std::int32_t> named_token(const JsonNode &config, const char *key, const Tokenizer &tokenizer) {
+    const auto node = config.find(key);
+    if (!node) return std::nullopt;
+    const JsonNode content = node->raw().is_object() ? node->at("content") : *node;
+    if (auto id = tokenizer.find_token(content.text())) return id;
+    content.fail(fmt::format("the tokenizer has no added token {}", quote_text(content.text())));
+}
+
+// eos_token_id and its like: an integer or a list of integers. A model's vocabulary may be larger than the tokenizer's.
+std::vector<std::int32_t> token_ids(const JsonNode &config, const char *key) {
+    const auto node = config.find(key);
+    if (!node) return {};
+    constexpr std::int64_t high = INT32_MAX;
+    if (!node->raw().is_array()) {
+        if (node->raw() == -1) return {}; // some exporters write "none" so
+        return {static_cast<std::int32_t>(node->integer(0, high))};
+    }
+    if (node->array_size() > 1024) node->fail("more than 1024 ids");
+    std::vector<std::int32_t> ids;
+    for (std::size_t i = 0; i < node->array_size(); ++i)
+        ids.push_back(static_cast<std::int32_t>(node->element(i).integer(0, high)));
+    return ids;
+}
+
+void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
+    // what the tokenizer's own file says counts where no other says otherwise
+    std::optional<std::int32_t> bos;
+    std::optional<std::int32_t> eos;
+    std::vector<std::int32_t> ends;
+    const std::string name = file_name(files.folder, "tokenizer_config.json");
+    if (const Json tree = parse_side_file(files.tokenizer_config_json, name); !tree.is_null()) {
+        const JsonNode config(tree, name);
+        bos = named_token(config, "bos_token", tokenizer);
+        eos = named_token(config, "eos_token", tokenizer);
+        if (eos) ends.push_back(*eos);
+    }
+    const std::pair<const char *, std::string_view> side_files[] = {
+        {"generation_config.json", files.generation_config_json}, {"config.json", files.config_json}};
+    for (const auto &[file, text] : side_files) {
+        const std::string side_name = file_name(files.folder, file);
+        const Json tree = parse_side_file(text, side_name);
+        if (tree.is_null()) continue;
+        const JsonNode config(tree, side_name);
+        const std::vector<std::int32_t> bos_ids = token_ids(config, "bos_token_id");
+        const std::vector<std::int32_t> eos_ids = token_ids(config, "eos_token_id");
+        if (!bos && !bos_ids.empty()) bos = bos_ids.front();
+        if (!eos && !eos_ids.empty()) eos = eos_ids.front();
+        ends.insert(ends.end(), eos_ids.begin(), eos_ids.end());
+    }
+    if (!bos) bos = tokenizer.bos_id();
+    if (!eos && tokenizer.eos_id()) ends.push_back(*(eos = tokenizer.eos_id()));
+    tokenizer.set_marks(bos, eos, std::move(ends));
+}
+
+// Tokens that stand beside a tokenizer.model: {"<x>": 32000} in added_tokens.json, {"32000": {"content": ...}} in
+// tokenizer_config.json, which knows more of them.
+void read_model_added_tokens(const TokenizerFiles &files, const Json &config_tree,
+                             const std::string &config_name, SpmVocab &vocab) {
+    std::unordered_set<std::int32_t> seen;
+    const auto add = [&](AddedToken token, std::int64_t id) {
+        token.id = static_cast<std::int32_t>(id);
+        token.normalized = false; // SentencePiece would have to know them
+        if (seen.insert(token.id).second) vocab.added.push_back(std::move(token));
+    };
+    if (!config_tree.is_null()) {
+        const JsonNode config(config_tree, config_name);
+        if (const auto decoder = config.find("added_tokens_decoder")) {
+            if (!decoder->raw().is_object()) decoder->expected("an object of ids and tokens");
+            for (const auto &[key, value] : decoder->raw().items()) {
+                std::int64_t id = -1;
+                const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+                if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > max_token_id)
+                    decoder->fail(
+                        fmt::format("expected ids from 0 to {}, found {}", max_token_id, quote_text(key)));
+                add(read_added_token_flags(decoder->at(key.c_str())), id);
+            }
+        }
+    }
+    const std::string name = file_name(files.folder, "added_tokens.json");
+    const Json tree = parse_side_file(files.added_tokens_json, name);
+    if (tree.is_null()) return;
+    const JsonNode root(tree, name);
+    for (const auto &[content, value] : tree.items()) {
+        const std::int64_t id = root.at(content.c_str()).integer(0, max_token_id);
+        AddedToken token;
+        token.content = content;
+        if (content.empty() || content.size() > AddedTokens::max_content_bytes)
+            root.fail(fmt::format("an added token must have 1 to {} bytes, found {}",
+                                  AddedTokens::max_content_bytes, content.size()));
+        add(std::move(token), id);
+    }
+}
+
+SpmVocab read_model_file(const TokenizerFiles &files) {
+    SpmVocab vocab = parse_spm_model(files.tokenizer_model, file_name(files.folder, "tokenizer.model"));
+    const std::string name = file_name(files.folder, "tokenizer_config.json");
+    const Json tree = parse_side_file(files.tokenizer_config_json, name);
+    read_model_added_tokens(files, tree, name, vocab);
+    bool add_bos = true; // as Hugging Face's LlamaTokenizer
+    bool add_eos = false;
+    if (!tree.is_null()) {
+        const JsonNode config(tree, name);
+        add_bos = config.flag_or("add_bos_token", true);
+        add_eos = config.flag_or("add_eos_token", false);
+        // "legacy" is Hugging Face's word for a space behind every special token, and its default
+        vocab.prefix_everywhere = config.flag_or("legacy", true);
+        vocab.prefix_space = vocab.prefix_space && config.flag_or("add_prefix_space", true);
+    }
+    if (add_bos && vocab.bos) vocab.prefix.push_back(*vocab.bos);
+    if (add_eos && vocab.eos) vocab.suffix.push_back(*vocab.eos);
+    return vocab;
+}
+
+std::unique_ptr<Tokenizer> parse_model_file(const TokenizerFiles &files) {
+    SpmVocab vocab = read_model_file(files);
+    const auto bos = vocab.bos;
+    const auto eos = vocab.eos;
+    std::unique_ptr<Tokenizer> tokenizer = make_spm_bpe(std::move(vocab));
+    tokenizer->set_marks(bos, eos, {});
+    return tokenizer;
+}
+
+} // namespace
+
+std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files) {
+    if (files.tokenizer_json.empty() && !files.tokenizer_model.empty()) {
+        std::unique_ptr<Tokenizer> tokenizer = parse_model_file(files);
+        read_marks(files, *tokenizer);
+        return tokenizer;
+    }
+    const std::string name = file_name(files.folder, "tokenizer.json");
+    const Json tree = parse_untrusted_json(files.tokenizer_json, name);
+    const JsonNode root(tree, name);
+    if (!tree.is_object()) root.expected("an object, as Hugging Face tokenizers write it");
+    std::unique_ptr<Tokenizer> tokenizer = parse_tokenizer_json(root);
+    read_marks(files, *tokenizer);
+    return tokenizer;
+}
+
+SpmVocab load_spm_vocab(const std::filesystem::path &folder, std::string &bytes) {
+    bytes = read_text_file(folder / "tokenizer.model", true);
+    const std::string config = read_text_file(folder / "tokenizer_config.json", false);
+    const std::string added = read_text_file(folder / "added_tokens.json", false);
+    return read_model_file({{}, config, {}, {}, folder.string(), bytes, added});
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &path) {
+    std::error_code ignored;
+    const bool is_file = fs::is_regular_file(path, ignored);
+    if (is_file && is_gguf_file(path)) return parse_gguf_tokenizer(GgufFile(path));
+    const fs::path home = is_file ? path.parent_path() : path;
+    const bool wants_model = is_file && path.extension() == ".model";
+    std::string json;
+    std::string model;
+    if (!wants_model)
+        json = read_text_file(home / "tokenizer.json", !fs::exists(home / "tokenizer.model", ignored));
+    if (json.empty()) model = read_text_file(wants_model ? path : home / "tokenizer.model", true);
+    const std::string tokenizer_config = read_text_file(home / "tokenizer_config.json", false);
+    const std::string generation_config = read_text_file(home / "generation_config.json", false);
+    const std::string config = read_text_file(home / "config.json", false);
+    const std::string added =
+        json.empty() ? read_text_file(home / "added_tokens.json", false) : std::string();
+    return parse_tokenizer({json, tokenizer_config, generation_config, config, home.string(), model, added});
+}
+
+} // namespace keel

@@ -1,0 +1,418 @@
+#include "eval/ab/plan/config.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "eval/ab/plan/yaml_reader.hpp"
+#include "platform/paths.hpp"
+#include "run/pipeline.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace keel {
+namespace {
+
+using pipeline::describe;
+using pipeline::YamlEntry;
+using pipeline::YamlNode;
+using namespace ab_yaml;
+
+constexpr int64_t most_tokens = int64_t{1} << 24;
+constexpr int64_t most_items = 1'000'000;
+constexpr int64_t most_seed = int64_t{1} << 53; // other tools read it from JSON
+
+const std::vector<std::string> top_keys = {"title", "base",  "arms",  "reference",  "budgets",   "protocol",
+                                           "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
+
+const YamlEntry &need(const YamlNode &map, std::string_view key, std::string_view in,
+                      std::string_view example) {
+    const YamlEntry *entry = map.find(key);
+    if (entry == nullptr || entry->value.is_null())
+        fail(map.where(),
+             fmt::format("expected the key '{}' in {}, found none; for example '{}'", key, in, example));
+    return *entry;
+}
+
+std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64_t low, int64_t high,
+                              size_t most) {
+    std::vector<int64_t> out;
+    for (const YamlNode *item : items(node, what, most)) {
+        out.push_back(integer(*item, what, low, high));
+        if (std::count(out.begin(), out.end(), out.back()) > 1)
+            fail(item->where(), fmt::format("{} {} twice", what, out.back()));
+    }
+    return out;
+}
+
+// ---- arms, budgets, protocol ---------------------------------------------------------------------------------------
+
+AbBudget read_budget(const YamlNode &node) {
+    static const std::vector<std::string> units = {"tokens", "ratio", "mib"};
+    if (!node.is_map() || node.entries.size() != 1)
+        fail(node.where(),
+             fmt::format("expected one of {{tokens: N}}, {{ratio: X}}, {{mib: X}} as a budget, found {}",
+                         describe(node)));
+    check_keys(node, "a budget", units);
+    const YamlEntry &entry = node.entries.front();
+    AbBudget b;
+    b.where = entry.value.where();
+    if (entry.key == "tokens") {
+        b.unit = AbBudgetUnit::tokens;
+        b.value = static_cast<double>(integer(entry.value, "tokens of a budget", 1, most_tokens));
+    } else {
+        const bool ratio = entry.key == "ratio";
+        b.unit = ratio ? AbBudgetUnit::ratio : AbBudgetUnit::mib;
+        b.value = ratio ? number(entry.value, "a ratio", 0.001, 1)
+                        : number(entry.value, "MiB of a budget", 0.001, 16777216);
+    }
+    return b;
+}
+
+std::vector<AbBudget> read_budget_list(const YamlNode &node) {
+    std::vector<AbBudget> budgets;
+    for (const YamlNode *item : items(node, "budgets", AbConfig::most_budgets)) {
+        AbBudget budget = read_budget(*item);
+        for (const AbBudget &other : budgets) {
+            if (other.label() == budget.label())
+                fail(item->where(), fmt::format("the budget {} twice", budget.label()));
+        }
+        budgets.push_back(std::move(budget));
+    }
+    return budgets;
+}
+
+void read_arms(const YamlNode &root, AbConfig &c) {
+    const YamlEntry &arms = need(root, "arms", "an experiment", "arms: {full: {policy: none}}");
+    if (!arms.value.is_map() || arms.value.entries.empty())
+        fail(arms.value.where(),
+             fmt::format("expected a map of names and what they change for 'arms', found {}",
+                         describe(arms.value)));
+    if (arms.value.entries.size() > AbConfig::most_arms)
+        fail(arms.value.where(),
+             fmt::format("{} arms, at most {} are compared", arms.value.entries.size(), AbConfig::most_arms));
+    for (const YamlEntry &entry : arms.value.entries) {
+        check_name(entry.key, entry.where, "an arm's name");
+        if (!entry.value.is_map() && !entry.value.is_null())
+            fail(entry.value.where(), fmt::format("expected keys of a pipeline for the arm '{}', found {}",
+                                                  entry.key, describe(entry.value)));
+        AbArmEntry arm = {entry.key, entry.value, {}, entry.where};
+        if (const YamlEntry *budgets = arm.overrides.find("budgets")) {
+            arm.budgets = read_budget_list(budgets->value);
+            arm.overrides.erase("budgets");
+        }
+        c.arms.push_back(std::move(arm));
+    }
+}
+
+std::vector<std::string> arm_names(const AbConfig &c) {
+    std::vector<std::string> names;
+    for (const AbArmEntry &arm : c.arms)
+        names.push_back(arm.name);
+    return names;
+}
+
+std::string arm_name(const YamlNode &node, const AbConfig &c, std::string_view what) {
+    const std::string &name = scalar(node, what);
+    const std::vector<std::string> names = arm_names(c);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+        fail(node.where(),
+             fmt::format("expected {}, found {}{}", what, describe(node), did_you_mean(name, names)));
+    return name;
+}
+
+void read_protocols(const YamlNode &root, AbConfig &c) {
+    const YamlEntry *entry = root.find("protocol");
+    if (entry == nullptr) {
+        c.protocols = {AbProtocol::question_blind};
+        return;
+    }
+    for (const YamlNode *item : items(entry->value, "protocol", 2)) {
+        const auto p =
+            static_cast<AbProtocol>(choice(*item, "a protocol", {"question_blind", "query_aware"}));
+        if (std::count(c.protocols.begin(), c.protocols.end(), p) != 0)
+            fail(item->where(), fmt::format("the protocol {} twice", ab_protocol_name(p)));
+        c.protocols.push_back(p);
+    }
+}
+
+// ---- tasks ---------------------------------------------------------------------------------------------------------
+
+// The keys of one task; each is asked for once, and what was not asked for is unknown.
+class TaskReader {
+  public:
+    explicit TaskReader(const YamlNode &node) : node_(node) {}
+
+    int64_t integer_or(const char *key, std::string_view what, int64_t low, int64_t high, int64_t otherwise) {
+        const YamlEntry *entry = take(key);
+        return entry == nullptr ? otherwise : integer(entry->value, what, low, high);
+    }
+    int64_t integer_of(const char *key, std::string_view what, int64_t low, int64_t high) {
+        return integer(need_key(key, "256").value, what, low, high);
+    }
+    std::vector<int64_t> integers_of(const char *key, std::string_view what, int64_t low, int64_t high) {
+        return integers(need_key(key, "[512, 1024]").value, what, low, high, 1000);
+    }
+    std::filesystem::path path_of(const char *key) { return path(need_key(key, "text.txt").value); }
+    std::filesystem::path path_or_none(const char *key) {
+        const YamlEntry *entry = take(key);
+        return entry == nullptr ? std::filesystem::path{} : path(entry->value);
+    }
+    const YamlEntry *take(const char *key) {
+        known_.emplace_back(key);
+        const YamlEntry *entry = node_.find(key);
+        return entry != nullptr && entry->value.is_null() ? nullptr : entry;
+    }
+    void finish(std::string_view kind) const {
+        check_keys(node_, fmt::format("a task of kind {}", kind), known_);
+    }
+
+  private:
+    const YamlEntry &need_key(const char *key, const char *example) {
+        known_.emplace_back(key);
+        return need(node_, key, "this task", fmt::format("{}: {}", key, example));
+    }
+
+    const YamlNode &node_;
+    std::vector<std::string> known_ = {"kind", "name"};
+};
+
+void read_continuation(TaskReader &r, AbTask &t) {
+    t.text = r.path_of("text");
+    t.prefix = r.integer_of("prefix", "tokens of a prefix", 1, most_tokens);
+    t.score = r.integer_of("score", "tokens to score", 1, most_tokens);
+    t.documents = r.integer_or("documents", "documents", 1, most_items, 20);
+}
+
+void read_generated(TaskReader &r, AbTask &t) {
+    t.lengths = r.integers_of("lengths", "a length in tokens", 1, most_tokens);
+    t.items = r.integer_or("items", "items", 1, most_items, 10);
+    t.filler = r.path_or_none("filler");
+    t.seed = static_cast<uint64_t>(r.integer_or("seed", "a seed", 0, most_seed, 1));
+    if (t.kind == AbTaskKind::passkey) {
+        t.depths = r.integer_or("depths", "places of the needle", 1, 1000, 5);
+    } else {
+        t.questions = r.integer_or("questions", "questions of a document", 1, 6, 0);
+    }
+}
+
+void read_jsonl(TaskReader &r, AbTask &t) {
+    t.path = r.path_of("path");
+    t.items = r.integer_or("items", "lines", 1, most_items, 0);
+    t.max_tokens = r.integer_or("max_tokens", "tokens of an answer", 1, 65536, 64);
+    if (const YamlEntry *entry = r.take("metric"))
+        t.metric = static_cast<AbAnswerMetric>(
+            choice(entry->value, "a metric", {"substring_all", "substring_any", "exact", "f1"}));
+    t.prompt = "{context}\n{input}";
+    if (const YamlEntry *entry = r.take("prompt")) {
+        t.prompt = scalar(entry->value, "a prompt with {context} and, behind it, {input}");
+        const size_t context = t.prompt.find("{context}"), input = t.prompt.find("{input}");
+        if (context == std::string::npos || input == std::string::npos || input < context)
+            fail(entry->value.where(),
+                 fmt::format("expected a prompt with {{context}} and, behind it, {{input}}, found {}",
+                             describe(entry->value)));
+    }
+}
+
+void read_speed(TaskReader &r, AbTask &t) {
+    t.at = r.integers_of("depths", "a depth in tokens", 0, most_tokens);
+    t.repeats = r.integer_or("repeats", "repeats", 1, 10000, 10);
+    t.decode = r.integer_or("decode", "tokens to decode", 1, 1'000'000, 64);
+    t.seed = static_cast<uint64_t>(r.integer_or("seed", "a seed", 0, most_seed, 1));
+}
+
+AbTask read_task(const YamlNode &node) {
+    if (!node.is_map())
+        fail(node.where(),
+             fmt::format("expected a task, as {{kind: passkey, lengths: [512]}}, found {}", describe(node)));
+    const YamlEntry &kind = need(node, "kind", "a task", "kind: passkey");
+    AbTask t;
+    t.where = node.where();
+    t.kind = static_cast<AbTaskKind>(
+        choice(kind.value, "a task's kind", {"continuation", "passkey", "facts", "jsonl", "speed"}));
+    t.name = ab_task_kind_name(t.kind);
+    if (const YamlEntry *name = node.find("name")) {
+        t.name = scalar(name->value, "a task's name");
+        check_name(t.name, name->value.where(), "a task's name");
+    }
+    TaskReader r(node);
+    switch (t.kind) {
+    case AbTaskKind::continuation:
+        read_continuation(r, t);
+        break;
+    case AbTaskKind::passkey:
+    case AbTaskKind::facts:
+        read_generated(r, t);
+        break;
+    case AbTaskKind::jsonl:
+        read_jsonl(r, t);
+        break;
+    case AbTaskKind::speed:
+        read_speed(r, t);
+        break;
+    }
+    r.finish(ab_task_kind_name(t.kind));
+    return t;
+}
+
+void read_tasks(const YamlNode &root, AbConfig &c) {
+    const YamlEntry &entry = need(root, "tasks", "an experiment", "tasks: [{kind: passkey, lengths: [512]}]");
+    for (const YamlNode *item : items(entry.value, "tasks", AbConfig::most_tasks)) {
+        c.tasks.push_back(read_task(*item));
+        for (size_t i = 0; i + 1 < c.tasks.size(); ++i) {
+            if (c.tasks[i].name == c.tasks.back().name)
+                fail(item->where(),
+                     fmt::format("the task '{}' twice; give one of them a 'name'", c.tasks[i].name));
+        }
+    }
+}
+
+// ---- the rest ------------------------------------------------------------------------------------------------------
+
+void read_statistics(const YamlNode &root, AbConfig &c) {
+    const YamlEntry *entry = root.find("statistics");
+    if (entry == nullptr || entry->value.is_null()) return;
+    const YamlNode &node = entry->value;
+    if (!node.is_map())
+        fail(node.where(), fmt::format("expected a map for 'statistics', found {}", describe(node)));
+    check_keys(node, "'statistics'", {"confidence", "resamples", "seed", "primary", "margin"});
+    const auto value = [&](const char *key) -> const YamlNode * {
+        const YamlEntry *found = node.find(key);
+        return found == nullptr || found->value.is_null() ? nullptr : &found->value;
+    };
+    if (const YamlNode *v = value("confidence"))
+        c.statistics.confidence = number(*v, "a confidence", 0.5, 0.9999);
+    if (const YamlNode *v = value("resamples"))
+        c.statistics.resamples = static_cast<uint64_t>(integer(*v, "resamples", 100, 1'000'000));
+    if (const YamlNode *v = value("seed"))
+        c.statistics.seed = static_cast<uint64_t>(integer(*v, "a seed", 0, most_seed));
+    if (const YamlNode *v = value("margin")) c.statistics.margin = number(*v, "a margin", 0, 1e6);
+    if (const YamlNode *v = value("primary")) {
+        const std::string &primary = scalar(*v, "the name of a task");
+        std::vector<std::string> names;
+        for (const AbTask &task : c.tasks)
+            names.push_back(task.name);
+        const std::string task = primary.substr(0, primary.find('/'));
+        if (std::find(names.begin(), names.end(), task) == names.end())
+            fail(v->where(),
+                 fmt::format(
+                     "expected the name of a task ({}), or TASK/METRIC, for 'statistics.primary', found {}",
+                     fmt::join(names, ", "), describe(*v)));
+        c.statistics.primary = primary;
+    }
+}
+
+void read_contrasts(const YamlNode &root, AbConfig &c) {
+    const YamlEntry *entry = root.find("contrasts");
+    if (entry == nullptr) return;
+    for (const YamlNode *item : items(entry->value, "contrasts", 10'000)) {
+        if (item->kind != YamlNode::Kind::sequence || item->items.size() != 2)
+            fail(item->where(),
+                 fmt::format("expected the names of two arms, as [one, other], found {}", describe(*item)));
+        std::pair<std::string, std::string> pair = {arm_name(item->items[0], c, "an arm"),
+                                                    arm_name(item->items[1], c, "an arm")};
+        if (pair.first == pair.second)
+            fail(item->where(), fmt::format("the arm '{}' against itself", pair.first));
+        c.contrasts.push_back(std::move(pair));
+    }
+}
+
+void read_seeds(const YamlNode &root, AbConfig &c) {
+    c.seeds = {1};
+    const YamlEntry *entry = root.find("seeds");
+    if (entry == nullptr) return;
+    c.seeds.clear();
+    if (entry->value.items.empty() && entry->value.kind == YamlNode::Kind::sequence)
+        fail(entry->value.where(),
+             "expected at least one seed in 'seeds', found an empty list; without the key it is 1");
+    for (const int64_t seed : integers(entry->value, "a seed", 0, most_seed, AbConfig::most_seeds))
+        c.seeds.push_back(static_cast<uint64_t>(seed));
+}
+
+void read_output(const YamlNode &root, const std::string &name, AbConfig &c) {
+    const std::string stem = std::filesystem::path(name).stem().string();
+    c.output = absolute_path((stem.empty() ? std::string("ab") : stem) + "-results");
+    const YamlEntry *entry = root.find("output");
+    if (entry == nullptr || entry->value.is_null()) return;
+    const YamlNode &node = entry->value;
+    if (!node.is_map()) {
+        c.output = path(node);
+        return;
+    }
+    check_keys(node, "'output'", {"directory", "eviction_logs", "maps"});
+    if (const YamlEntry *e = node.find("directory")) c.output = path(e->value);
+    if (const YamlEntry *e = node.find("eviction_logs"))
+        c.eviction_logs = boolean(e->value, "output.eviction_logs");
+    if (const YamlEntry *e = node.find("maps")) c.maps = integer(e->value, "items with maps", 0, 1000);
+}
+
+AbConfig read_config(const YamlNode &root, const std::string &name) {
+    if (!root.is_map())
+        throw_error(ErrorKind::input,
+                    "{}: expected an experiment (base, arms, tasks; see docs/ab.md), found {}", name,
+                    describe(root));
+    check_keys(root, "an experiment", top_keys);
+    AbConfig c;
+    if (const YamlEntry *title = root.find("title"))
+        c.title = printable(scalar(title->value, "a title"), 200);
+    const YamlEntry &base = need(root, "base", "an experiment", "base: pipeline.yaml");
+    c.base = path(base.value);
+    c.base_where = base.value.where();
+    read_arms(root, c);
+    c.reference = c.arms.front().name;
+    if (const YamlEntry *entry = root.find("reference"))
+        c.reference = arm_name(entry->value, c, "the name of an arm");
+    if (const YamlEntry *entry = root.find("budgets")) c.budgets = read_budget_list(entry->value);
+    read_protocols(root, c);
+    read_tasks(root, c);
+    read_seeds(root, c);
+    if (const YamlEntry *entry = root.find("batch"))
+        c.batch = static_cast<uint32_t>(
+            integer(entry->value, "documents at once for 'batch'", 1, Pipeline::most_batch));
+    read_statistics(root, c);
+    read_contrasts(root, c);
+    read_output(root, name, c);
+    return c;
+}
+
+} // namespace
+
+std::string AbBudget::key() const {
+    return unit == AbBudgetUnit::tokens ? "tokens" : unit == AbBudgetUnit::ratio ? "ratio" : "mib";
+}
+
+std::string AbBudget::text() const {
+    return unit == AbBudgetUnit::tokens ? fmt::format("{}", static_cast<int64_t>(value))
+                                        : fmt::format("{}", value);
+}
+
+std::string AbBudget::label() const {
+    return key() + ":" + text();
+}
+
+const char *ab_protocol_name(AbProtocol protocol) {
+    return protocol == AbProtocol::question_blind ? "question_blind" : "query_aware";
+}
+
+const char *ab_task_kind_name(AbTaskKind kind) {
+    static constexpr const char *names[] = {"continuation", "passkey", "facts", "jsonl", "speed"};
+    return names[static_cast<size_t>(kind)];
+}
+
+const char *ab_answer_metric_name(AbAnswerMetric metric) {
+    static constexpr const char *names[] = {"substring_all", "substring_any", "exact", "f1"};
+    return names[static_cast<size_t>(metric)];
+}
+
+AbConfig load_ab_config(const std::filesystem::path &file) {
+    AbConfig c = read_config(pipeline::load_yaml(file), file.string());
+    c.file = file;
+    return c;
+}
+
+AbConfig parse_ab_config(std::string_view text, const std::string &name,
+                         const std::filesystem::path &folder) {
+    return read_config(pipeline::parse_yaml(text, {name, folder}), name);
+}
+
+} // namespace keel

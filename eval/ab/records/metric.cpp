@@ -1,0 +1,30 @@
+#include "eval/ab/records/metric.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace keel {
+namespace {
+
+// Is one of the words, between underscores, of the name?
+bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
+    while (!name.empty()) {
+        const size_t end = std::min(name.find('_'), name.size());
+        if (std::find(words.begin(), words.end(), name.substr(0, end)) != words.end()) return true;
+        name.remove_prefix(std::min(end + 1, name.size()));
+    }
+    return false;
+}
+
+} // namespace
+
+AbMetric ab_metric(std::string_view name) {
+    if (name.ends_with("_per_second")) return {AbMetric::Kind::speed, true, true};
+    if (has_word(name, {"ms", "us", "ns", "seconds"})) return {AbMetric::Kind::speed, false, true};
+    if (has_word(name, {"bytes", "kib", "mib"})) return {AbMetric::Kind::memory, false, true};
+    if (has_word(name, {"ppl", "perplexity"})) return {AbMetric::Kind::divergence, false, true};
+    if (has_word(name, {"nll", "kld"})) return {AbMetric::Kind::divergence, false, false};
+    return {};
+}
+
+} // namespace keel

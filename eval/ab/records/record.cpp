@@ -1,0 +1,237 @@
+#include "eval/ab/records/record.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "eval/ab/records/record_json.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CloseFile {
+    void operator()(std::FILE *file) const noexcept {
+        if (file != nullptr) std::fclose(file);
+    }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+std::string shown(const fs::path &path) {
+    return printable(path.string(), 300);
+}
+
+// Whole lines of a file, none longer than its bound, without holding more than one of them.
+class Lines {
+  public:
+    explicit Lines(const fs::path &path) : name_(shown(path)), chunk_(size_t{1} << 16) {
+        std::error_code error;
+        if (!fs::is_regular_file(path, error))
+            throw_error(ErrorKind::input, "{}: expected a results file of an experiment, found {}", name_,
+                        fs::exists(path, error) ? "something that is not a file" : "nothing");
+        file_.reset(std::fopen(path.c_str(), "rb"));
+        if (!file_) throw_error(ErrorKind::input, "{}: {}", name_, std::strerror(errno));
+    }
+
+    // False at the end. What stands behind the last end of line is not a line.
+    bool next(std::string &line) {
+        line.clear();
+        for (;;) {
+            if (at_ == end_) {
+                end_ = std::fread(chunk_.data(), 1, chunk_.size(), file_.get());
+                at_ = 0;
+                if (end_ == 0) {
+                    if (std::ferror(file_.get()) != 0)
+                        throw_error(ErrorKind::input, "{}: cannot be read", name_);
+                    tail_ = !line.empty();
+                    return false;
+                }
+            }
+            const char *from = chunk_.data() + at_;
+            const auto *stop = static_cast<const char *>(std::memchr(from, '\n', end_ - at_));
+            const size_t count = stop == nullptr ? end_ - at_ : static_cast<size_t>(stop - from);
+            if (line.size() + count > ab_longest_line)
+                throw_error(ErrorKind::input, "{}:{}: a line of more than {} bytes", name_, number_ + 1,
+                            ab_longest_line);
+            line.append(from, count);
+            at_ += count;
+            if (stop == nullptr) continue;
+            ++at_;
+            ++number_;
+            bytes_ += line.size() + 1;
+            return true;
+        }
+    }
+
+    const std::string &name() const noexcept { return name_; }
+    uint64_t number() const noexcept { return number_; } // of the line read last, from 1
+    uint64_t bytes() const noexcept { return bytes_; }   // of all whole lines so far
+    bool tail() const noexcept { return tail_; }
+
+  private:
+    std::string name_;
+    File file_;
+    std::vector<char> chunk_;
+    size_t at_ = 0, end_ = 0;
+    uint64_t number_ = 0, bytes_ = 0;
+    bool tail_ = false;
+};
+
+AbHeader header_of(Lines &lines) {
+    std::string line;
+    if (!lines.next(line))
+        throw_error(ErrorKind::input,
+                    "{}: expected the header of an experiment's results, found {}; the run that wrote it "
+                    "may have ended early",
+                    lines.name(), lines.tail() ? "half a line" : "an empty file");
+    return parse_ab_header(line, fmt::format("{}:1", lines.name()));
+}
+
+void append_line(std::FILE *file, const fs::path &path, std::string line) {
+    line += '\n';
+    if (std::fwrite(line.data(), 1, line.size(), file) != line.size() || std::fflush(file) != 0)
+        throw_error(ErrorKind::runtime, "{}: cannot be written: {}", shown(path), std::strerror(errno));
+}
+
+// What tells two experiments apart, as far as their headers show it.
+std::string difference(const AbHeader &there, const AbHeader &wanted) {
+    const std::string builds[] = {there.version + " " + there.commit, wanted.version + " " + wanted.commit};
+    if (there.model != wanted.model)
+        return fmt::format("of the model {}, this one is of {}", printable(there.model, 200),
+                           printable(wanted.model, 200));
+    if (builds[0] != builds[1])
+        return fmt::format("made by Keel {}, this is {}", printable(builds[0], 100),
+                           printable(builds[1], 100));
+    if (there.batch != wanted.batch)
+        return fmt::format("made with batch {}, this is {}; a step of several documents may round otherwise",
+                           there.batch, wanted.batch);
+    const std::string library = ab_other_library(there, wanted);
+    if (!library.empty())
+        return fmt::format("made with another {}, which was built anew or exchanged since", library);
+    return fmt::format("other arms, budgets, tasks or texts, as the resolved.yaml beside it says: config "
+                       "hash {}, this one's is {}",
+                       printable(there.config_hash, 40), printable(wanted.config_hash, 40));
+}
+
+void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
+    require_same_experiment(path, there, wanted);
+    if (there.shard != wanted.shard || there.shards != wanted.shards)
+        throw_error(ErrorKind::input,
+                    "{}: holds shard {}/{}, this run is {}/{}; a shard needs an output of "
+                    "its own",
+                    shown(path), there.shard, there.shards, wanted.shard, wanted.shards);
+}
+
+// The same records below another header.
+void replace_header(const fs::path &path, const std::string &header) {
+    const fs::path half = path.string() + ".part";
+    {
+        const File out(std::fopen(half.c_str(), "wb"));
+        if (!out) throw_error(ErrorKind::runtime, "{}: {}", shown(half), std::strerror(errno));
+        append_line(out.get(), half, header);
+        Lines lines(path);
+        std::string line;
+        lines.next(line); // the header that goes
+        while (lines.next(line))
+            append_line(out.get(), half, line);
+    }
+    std::error_code error;
+    fs::rename(half, path, error);
+    if (error) throw_error(ErrorKind::runtime, "{}: {}", shown(path), error.message());
+}
+
+} // namespace
+
+AbReadResult read_ab_records(const fs::path &path,
+                             const std::function<void(AbRecord &&, uint64_t line)> &take) {
+    Lines lines(path);
+    AbReadResult result;
+    result.header = header_of(lines);
+    std::string line;
+    while (lines.next(line)) {
+        if (++result.records > ab_most_records)
+            throw_error(ErrorKind::input, "{}:{}: more than {} records", lines.name(), lines.number(),
+                        ab_most_records);
+        take(parse_ab_record(line, lines.name(), lines.number()), lines.number());
+    }
+    result.bytes = lines.bytes();
+    result.dropped_tail = lines.tail();
+    return result;
+}
+
+std::string ab_other_library(const AbHeader &a, const AbHeader &b) {
+    for (const auto &[name, file] : b.libraries) {
+        bool is_there = false, is_same = false;
+        for (const auto &[other_name, other_file] : a.libraries) {
+            is_there = is_there || other_name == name;
+            is_same = is_same || (other_name == name && other_file == file);
+        }
+        if (is_there && !is_same)
+            return fmt::format("{} ({})", printable(name, 60),
+                               printable(file.substr(0, file.rfind(' ')), 60));
+    }
+    return {};
+}
+
+void require_same_experiment(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
+    if (there.config_hash != wanted.config_hash)
+        throw_error(ErrorKind::input,
+                    "{}: holds another experiment's results ({}); choose another output or remove it",
+                    shown(path), difference(there, wanted));
+}
+
+AbHeader read_ab_header(const fs::path &path) {
+    Lines lines(path);
+    return header_of(lines);
+}
+
+void AbWriter::Close::operator()(std::FILE *file) const noexcept {
+    if (file != nullptr) std::fclose(file);
+}
+
+AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : path_(path) {
+    const std::string line = ab_header_line(header);
+    std::error_code error;
+    if (fs::exists(path, error) && mode == Mode::create)
+        throw_error(ErrorKind::input, "{}: is there already; resume it or choose another output",
+                    shown(path));
+    bool has_header = false;
+    if (fs::exists(path, error)) {
+        // A run that was killed while it wrote the header left no line at all: there is nothing to lose.
+        std::string first;
+        uint64_t whole = 0;
+        Lines lines(path);
+        if (lines.next(first)) {
+            const AbReadResult there = read_ab_records(path, [](AbRecord &&, uint64_t) {});
+            check_same(path, there.header, header);
+            whole = there.bytes;
+            has_header = true;
+            AbHeader wanted = header;
+            wanted.date = there.header.date; // of the beginning
+            if (ab_header_line(wanted) != ab_header_line(there.header)) {
+                replace_header(path, ab_header_line(wanted));
+                whole = whole - first.size() + ab_header_line(wanted).size();
+            }
+        }
+        if (whole != fs::file_size(path)) {
+            fs::resize_file(path, whole, error);
+            if (error) throw_error(ErrorKind::runtime, "{}: {}", shown(path), error.message());
+        }
+    }
+    file_.reset(std::fopen(path.c_str(), "ab"));
+    if (!file_) throw_error(ErrorKind::runtime, "{}: {}", shown(path), std::strerror(errno));
+    if (!has_header) append_line(file_.get(), path_, line);
+}
+
+AbWriter::~AbWriter() = default;
+
+void AbWriter::write(const AbRecord &record) {
+    const std::string line = ab_record_line(record);
+    const std::lock_guard lock(mutex_);
+    append_line(file_.get(), path_, line);
+}
+
+} // namespace keel

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "eval/ab/records/record.hpp"
+
+#include <string>
+#include <string_view>
+
+// Between records and the lines of a results file. Errors begin with the place that is handed in.
+namespace keel {
+
+AbHeader parse_ab_header(std::string_view line, const std::string &place);
+AbRecord parse_ab_record(std::string_view line, const std::string &file, uint64_t number);
+
+} // namespace keel

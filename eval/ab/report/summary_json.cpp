@@ -1,0 +1,168 @@
+#include "eval/ab/verdicts/summary.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace keel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::optional<double> &value) {
+    return value ? Json(*value) : Json();
+}
+
+Json or_null(const std::optional<Interval> &i) {
+    return i ? Json::array({i->low, i->high}) : Json();
+}
+
+const char *kind_name(AbContrast::Kind kind) {
+    switch (kind) {
+    case AbContrast::Kind::reference:
+        return "reference";
+    case AbContrast::Kind::pair:
+        return "pair";
+    case AbContrast::Kind::equal_bytes:
+        return "equal_bytes";
+    case AbContrast::Kind::rerun:
+        return "rerun";
+    case AbContrast::Kind::runs:
+        break;
+    }
+    return "runs";
+}
+
+Json key_json(const AbCellKey &key) {
+    Json j;
+    j["arm"] = key.arm;
+    j["budget"] = key.budget;
+    j["protocol"] = key.protocol;
+    j["task"] = key.task;
+    j["metric"] = key.metric;
+    return j;
+}
+
+Json cell_json(const AbCellSummary &one) {
+    const AbCell &cell = *one.cell;
+    Json j = key_json(cell);
+    j["higher_is_better"] = cell.kind.higher_is_better;
+    j["items"] = one.items;
+    j["documents"] = one.clusters;
+    j["records"] = cell.records;
+    j["mean"] = one.mean;
+    j["interval"] = or_null(one.interval);
+    j["median"] = one.median;
+    j["p25"] = one.p25;
+    j["p75"] = one.p75;
+    j["p99"] = one.p99;
+    j["kv_bytes"] = cell.kv_bytes;
+    j["full_kv_bytes"] = cell.full_kv_bytes;
+    j["own_full_kv_bytes"] = cell.own_full_kv_bytes;
+    j["policy_bytes"] = cell.policy_bytes;
+    j["peak_kv_bytes"] = cell.peak_kv_bytes;
+    j["kept_slots"] = cell.kept_slots;
+    j["seen"] = cell.seen;
+    j["evictions"] = cell.evictions;
+    j["eviction_us"] = cell.eviction_us;
+    j["on_front"] = one.on_front;
+    return j;
+}
+
+Json contrast_json(const AbContrast &c) {
+    Json j;
+    j["kind"] = kind_name(c.kind);
+    j["a"] = c.a;
+    j["a_budget"] = c.a_budget;
+    j["b"] = c.b;
+    j["b_budget"] = c.b_budget;
+    if (c.kind == AbContrast::Kind::equal_bytes) j["kv_bytes"] = c.at_bytes;
+    j["protocol"] = c.protocol;
+    j["task"] = c.task;
+    j["metric"] = c.metric;
+    if (c.length >= 0) j["length"] = c.length;
+    j["higher_is_better"] = c.meaning.higher_is_better;
+    j["verdict"] = ab_verdict_name(c.verdict);
+    j["within_margin"] = c.within_margin;
+    if (c.kind == AbContrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
+    j["beyond_margin"] = c.beyond_margin;
+    j["effect"] = c.items > 0 ? Json(c.effect) : Json();
+    j["effect_is"] = c.ratio ? "ratio" : "difference";
+    j["interval"] = or_null(c.interval);
+    j["interval_method"] = c.interval_method;
+    j["percentile"] = or_null(c.percentile);
+    j["bca"] = or_null(c.bca);
+    j["standard_error"] = or_null(c.standard_error);
+    j["p"] = or_null(c.p);
+    j["test"] = c.test;
+    j["p_adjusted"] = c.p ? Json(c.p_adjusted) : Json();
+    j["family"] = c.family;
+    j["family_size"] = c.family_size;
+    j["detectable"] = or_null(c.detectable);
+    j["noise"] = c.noise;
+    j["mean_a"] = c.items > 0 ? Json(c.mean_a) : Json();
+    j["mean_b"] = c.items > 0 ? Json(c.mean_b) : Json();
+    j["b_is_implied"] = c.implied;
+    j["items"] = c.items;
+    j["documents"] = c.clusters;
+    j["identical"] = c.identical;
+    j["only_a"] = c.only_a;
+    j["only_b"] = c.only_b;
+    j["text"] = verdict_line(c);
+    return j;
+}
+
+Json contrasts_json(const std::vector<AbContrast> &contrasts) {
+    Json list = Json::array();
+    for (const AbContrast &c : contrasts)
+        list.push_back(contrast_json(c));
+    return list;
+}
+
+} // namespace
+
+Json ab_contrasts_json(const std::vector<AbContrast> &contrasts) {
+    return contrasts_json(contrasts);
+}
+
+Json ab_summary_json(const AbSummary &s) {
+    Json j;
+    j["format"] = "keel-ab-summary/1";
+    // The header as it stands in the results.
+    j["header"] = Json::parse(ab_header_line(s.header));
+    j["records"] = s.records;
+    j["cells"] = Json::array();
+    for (const AbCellSummary &cell : s.cells)
+        j["cells"].push_back(cell_json(cell));
+    j["contrasts"] = contrasts_json(s.contrasts);
+    j["equal_bytes"] = contrasts_json(s.equal_bytes);
+    j["bytes_apart"] = Json::array();
+    for (const AbApart &one : s.apart)
+        j["bytes_apart"].push_back({{"a", one.a},
+                                    {"b", one.b},
+                                    {"protocol", one.protocol},
+                                    {"task", one.task},
+                                    {"a_bytes", {one.a_bytes.low, one.a_bytes.high}},
+                                    {"b_bytes", {one.b_bytes.low, one.b_bytes.high}}});
+    j["noise"] = contrasts_json(s.noise);
+    j["speeds"] = Json::array();
+    for (const AbSpeedRow &row : s.speeds) {
+        Json one = key_json(row.key);
+        one["length"] = row.length;
+        one["items"] = row.items;
+        one["median"] = row.median;
+        one["p25"] = row.p25;
+        one["p75"] = row.p75;
+        one["p99"] = row.p99;
+        j["speeds"].push_back(std::move(one));
+    }
+    j["warnings"] = Json::array();
+    for (const AbWarning &w : s.warnings)
+        j["warnings"].push_back({{"arm", w.arm},
+                                 {"budget", w.budget},
+                                 {"protocol", w.protocol},
+                                 {"task", w.task},
+                                 {"text", w.text}});
+    j["notes"] = s.notes;
+    return j;
+}
+
+} // namespace keel

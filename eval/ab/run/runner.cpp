@@ -1,0 +1,230 @@
+#include "eval/ab/run/runner.hpp"
+
+#include "base/error.hpp"
+#include "eval/ab/run/runner_parts.hpp"
+
+#include <algorithm>
+
+namespace keel {
+
+AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
+    : experiment_(experiment), options_(options) {
+    const AbConfig &c = experiment.config;
+    const bool logs = c.eviction_logs && !options.cost_only;
+    if (logs) lock_folder(); // before plans look whether their logs can be written
+    AbArms::Options of_arms;
+    of_arms.host = options.host;
+    of_arms.progress = options.loading;
+    if (logs) of_arms.log_folder = c.output;
+    const AbShard &shard = options.shard;
+    if (shard.count > 1) of_arms.log_suffix = fmt::format("-shard-{}-of-{}", shard.index, shard.count);
+    of_arms.resume = options.resume;
+    of_arms.share_prefill = options.share_prefill;
+    arms_ = std::make_unique<AbArms>(experiment, std::move(of_arms));
+    plan();
+}
+
+AbRunner::~AbRunner() = default;
+
+void AbRunner::plan() {
+    const AbConfig &c = experiment_.config;
+    const bool one_by_one = std::any_of(experiment_.runs.begin(), experiment_.runs.end(),
+                                        [](const AbRun &run) { return run.acts_in_decode; });
+    for (const AbTask &task : c.tasks) {
+        Task t;
+        t.task = &task;
+        if (task.kind != AbTaskKind::speed) {
+            t.items = make_task_items(task, arms_->tokenizer(), *experiment_.reference().config.model.path);
+            t.documents = t.items->documents();
+            t.last_metric = t.items->has_question() ? t.items->score_name() : "top1";
+        } else {
+            t.documents = task.at.size() * static_cast<size_t>(task.repeats);
+            t.last_metric = "decode_ms_p99";
+        }
+        if (options_.items > 0) t.documents = std::min(t.documents, static_cast<size_t>(options_.items));
+        t.one_by_one = one_by_one;
+        if (t.items && (t.items->has_question() || one_by_one)) t.at_once = c.batch;
+        if (t.items) {
+            t.longest = t.items->longest(t.documents);
+            const int64_t context = arms_->pipeline(0).context();
+            const std::string &at = t.longest.whole_at;
+            if (t.longest.whole > context)
+                throw_error(ErrorKind::input,
+                            "{}: task '{}': {}prompts with their answers have up to {} tokens, the full "
+                            "cache holds {} (model.context); ask for shorter ones",
+                            to_string(task.where), task.name, at.empty() ? at : at + ": ", t.longest.whole,
+                            context);
+        }
+        tasks_.push_back(std::move(t));
+    }
+    plan_batch();
+}
+
+// A batch is for tokens that are taken in one by one: refused where no task has any, said where one has none.
+void AbRunner::plan_batch() {
+    const AbConfig &c = experiment_.config;
+    if (c.batch == 1) return;
+    std::vector<std::string> others;
+    for (const Task &t : tasks_) {
+        if (t.at_once > 1) continue;
+        others.push_back(t.items ? fmt::format("'{}' takes in many tokens at a time, which reads the weights "
+                                               "once for all of them already",
+                                               t.task->name)
+                                 : fmt::format("'{}' measures one sequence", t.task->name));
+    }
+    if (others.size() == tasks_.size())
+        throw_error(ErrorKind::input,
+                    "{}batch: {} documents at once are for tasks that take in tokens one by one (answers; "
+                    "continuations where an arm evicts while text is written), and there is none: {}; leave "
+                    "it out",
+                    c.file.empty() ? "" : c.file.string() + ": ", c.batch, fmt::join(others, "; "));
+    if (!options_.say) return;
+    for (const std::string &other : others)
+        options_.say(fmt::format("batch: {}: it takes one document at a time", other));
+}
+
+// `runs` of those of the part at hand are done.
+void AbRunner::step(uint64_t runs) {
+    if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+    const uint64_t here = share_.documents * (share_.part * per_document_ + runs) / share_.parts;
+    if (!options_.steps) return;
+    const uint64_t done = std::min(share_.before + here, total_);
+    options_.steps(done, total_, std::min(done, static_cast<uint64_t>(found_)));
+}
+
+// That a prompt is too long for an arm is known before the first item. What keeps all has to hold the answer, too.
+void AbRunner::check_lengths() {
+    for (const Task &task : tasks_) {
+        if (task.items && !task.items->has_question()) at_task(*task.task, [&] { check_logits(task); });
+        const int64_t at = task.items ? 0 : *std::max_element(task.task->at.begin(), task.task->at.end());
+        const int64_t longest = task.items ? task.longest.prompt : std::max<int64_t>(at, 1),
+                      whole = task.items ? task.longest.whole : longest + task.task->decode;
+        for (size_t r = 0; r < experiment_.runs.size(); ++r)
+            at_task(*task.task, [&] {
+                const bool keeps_all = experiment_.runs[r].keeps_all;
+                const std::string &place = keeps_all ? task.longest.whole_at : task.longest.prompt_at;
+                try {
+                    arms_->check_prompt(r, keeps_all ? whole : longest, keeps_all);
+                } catch (const Error &e) {
+                    if (place.empty()) throw;
+                    throw Error(e.kind(), fmt::format("{}: {}", place, e.what()));
+                }
+            });
+    }
+}
+
+void AbRunner::run() {
+    lock_folder();
+    check_lengths();
+    open_results();
+    for (const AbRun &run : experiment_.runs)
+        per_document_ += run.seeds.size();
+    for (const Task &task : tasks_) {
+        const uint64_t protocols =
+            task.items && task.items->has_question() ? experiment_.config.protocols.size() : 1;
+        if (task.items) {
+            for (size_t d = 0; d < task.documents; ++d)
+                total_ += options_.shard.takes(d / task.at_once) ? protocols * per_document_ : 0;
+        } else if (options_.shard.index == 1) {
+            total_ += task.documents * per_document_;
+        }
+    }
+    for (const Task &task : tasks_) {
+        if (task.items) {
+            run_task(task);
+        } else if (options_.shard.index ==
+                   1) { // arms take turns on one machine, or times could not be compared
+            run_speed(task);
+        }
+    }
+}
+
+void AbRunner::run_task(const Task &task) {
+    const bool asks = task.items->has_question();
+    arms_->keep_prompts(task.at_once);
+    const std::vector<AbProtocol> one = {AbProtocol::question_blind};
+    for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
+        if (asks && protocol == AbProtocol::query_aware && options_.shard.takes(0))
+            warn_of_short_answers(task);
+        for (size_t first = 0; first < task.documents; first += task.at_once) {
+            if (options_.shard.takes(first / task.at_once))
+                run_documents(task, protocol, first, std::min(task.at_once, task.documents - first));
+        }
+        if (options_.say)
+            options_.say(fmt::format("{}{}: {} documents", task.task->name,
+                                     asks ? fmt::format(" ({})", ab_protocol_name(protocol)) : "",
+                                     task.documents));
+    }
+}
+
+// Documents from `first` on, side by side: of their units so many at a time as there are documents in a batch.
+void AbRunner::run_documents(const Task &task, AbProtocol protocol, size_t first, size_t count) {
+    const std::string name = task.items->has_question() ? ab_protocol_name(protocol) : "";
+    const uint64_t before = done_;
+    std::vector<Member> members;
+    for (size_t d = first; d < first + count; ++d) {
+        for (AbUnit &unit : task.items->units(d, protocol))
+            members.push_back({members.size() % task.at_once, d, first, std::move(unit)});
+    }
+    const size_t parts = (members.size() + task.at_once - 1) / task.at_once;
+    for (size_t p = 0; p < parts; ++p) {
+        share_ = {before, p, parts, count};
+        const size_t begin = p * task.at_once;
+        run_members(task, name,
+                    std::span(members).subspan(begin, std::min(task.at_once, members.size() - begin)));
+    }
+    done_ = before + count * per_document_;
+}
+
+void AbRunner::run_members(const Task &task, const std::string &protocol, std::span<const Member> members) {
+    for (const Member &member : members) {
+        if (member.unit.split_changes_tokens && member.document == 0)
+            write_once(AbWarning{"", "", protocol, task.task->name,
+                                 "context and question have other tokens apart than together; they are "
+                                 "taken apart"});
+    }
+    reference_logits_.clear();
+    uint64_t done = 0;
+    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
+        const AbRun &run = experiment_.runs[r];
+        for (const uint64_t seed : run.seeds) {
+            const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
+            if (run.is_rerun && !reruns(place, members.front().first)) continue;
+            const uint64_t written = written_;
+            if (task.items->has_question()) {
+                ask_questions(task, place, r, members);
+            } else {
+                score_continuations(task, place, r, members);
+            }
+            if (written_ == written)
+                found_ += static_cast<double>(share_.documents) / static_cast<double>(share_.parts);
+            step(++done);
+        }
+    }
+}
+
+// Under query_aware an answer of one token was read before anything was evicted.
+void AbRunner::warn_of_short_answers(const Task &task) {
+    constexpr size_t sampled = 8;
+    const Tokenizer &tokenizer = arms_->tokenizer();
+    const EncodeOptions plain{.add_special = false, .parse_special = false, .continues = true};
+    const auto is_short = [&](const AbQuestion &q) {
+        return q.max_tokens == 1 ||
+               std::any_of(q.expected.begin(), q.expected.end(), [&](const std::string &e) {
+                   return tokenizer.encode(" " + e, plain).size() <= 1;
+               });
+    };
+    for (size_t d = 0; d < std::min(task.documents, sampled); ++d) {
+        for (const AbUnit &unit : task.items->units(d, AbProtocol::query_aware)) {
+            if (std::none_of(unit.questions.begin(), unit.questions.end(), is_short)) continue;
+            write_once(
+                AbWarning{"", "", ab_protocol_name(AbProtocol::query_aware), task.task->name,
+                          "there are expected answers of one token: under query_aware the first token was "
+                          "read before anything was evicted, so these say nothing about a policy; ask them "
+                          "under question_blind"});
+            return;
+        }
+    }
+}
+
+} // namespace keel

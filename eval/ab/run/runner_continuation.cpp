@@ -1,0 +1,208 @@
+// Continuations: how an arm predicts the text that goes on, of one document after the other or of several side by side.
+#include "eval/ab/run/runner_parts.hpp"
+
+#include "eval/scoring/logits.hpp"
+
+namespace keel {
+namespace {
+
+constexpr uint64_t most_logits = uint64_t{1} << 30; // bytes of reference logits at a time
+
+double mean(const std::vector<double> &values) {
+    double sum = 0;
+    for (const double v : values)
+        sum += v;
+    return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// `texts`: that are scored side by side.
+void require_room_for_logits(const std::string &task, size_t tokens, size_t vocab, size_t texts) {
+    if (tokens * vocab * sizeof(float) > most_logits)
+        throw_error(ErrorKind::input,
+                    "task '{}': {} scored tokens of a vocabulary of {} take more than {} MiB of logits; "
+                    "lower 'score'{}",
+                    task, tokens, vocab, most_logits >> 20, texts > 1 ? " or 'batch'" : "");
+}
+
+// All but the last: what it expects there is behind the text.
+std::span<const int32_t> feed_of(const AbUnit &unit) {
+    return std::span(unit.continuation).first(unit.continuation.size() - 1);
+}
+
+} // namespace
+
+// A text that is being scored.
+struct AbRunner::Scored {
+    Scored(AbArms &arms, size_t run, const Member &of, AbArms::Opened behind)
+        : member(of), opened(std::move(behind)), session(*opened.session), feed(feed_of(of.unit)),
+          notes(opened.notes, session), measured(arms, run, session, opened) {}
+
+    const Member &member;
+    AbArms::Opened opened;
+    Session &session;
+    std::span<const int32_t> feed;
+    size_t at = 0; // of it were taken in
+    bool draws = false;
+    std::optional<AbKeepMap> map;
+    AbTimelineNotes notes;
+    Measured measured;
+    std::vector<double> nll, kld, top1;
+};
+
+// Whether any run is still to come that is held against the reference's logits.
+bool AbRunner::wants_logits(const AbPlace &place, std::span<const Member> members) const {
+    return std::any_of(experiment_.runs.begin(), experiment_.runs.end(), [&](const AbRun &other) {
+        return std::any_of(other.seeds.begin(), other.seeds.end(), [&](uint64_t seed) {
+            const AbPlace there = {other.arm, other.budget, place.protocol, place.task, seed};
+            if (other.is_rerun && !reruns(there, members.front().first)) return false;
+            return std::any_of(members.begin(), members.end(), [&](const Member &member) {
+                return !is_finished(there, member.unit.document);
+            });
+        });
+    });
+}
+
+// Before anything is measured: a later batch that is too large would end an experiment of hours, and another 'batch' is another experiment.
+void AbRunner::check_logits(const Task &task) const {
+    const auto vocab = static_cast<size_t>(arms_->pipeline(0).model().vocab_size);
+    for (size_t first = 0; first < task.documents; first += task.at_once) {
+        size_t tokens = 0;
+        for (size_t d = first; d < std::min<size_t>(first + task.at_once, task.documents); ++d)
+            for (const AbUnit &unit : task.items->units(d, AbProtocol::question_blind))
+                tokens += feed_of(unit).size();
+        require_room_for_logits(task.task->name, tokens, vocab, task.at_once);
+    }
+}
+
+// Of the reference; for another run, whether what it left fits.
+void AbRunner::make_room_for_logits(const AbPlace &place, size_t run, std::span<const Member> members) {
+    const auto vocab = static_cast<size_t>(arms_->pipeline(run).model().vocab_size);
+    size_t tokens = 0;
+    for (const Member &member : members) {
+        tokens += feed_of(member.unit).size();
+        const size_t wanted = feed_of(member.unit).size() * vocab;
+        if (run != 0 &&
+            (reference_logits_.size() != members.size() || reference_logits_[member.index].size() != wanted))
+            throw_error(ErrorKind::input, "arm '{}': its model has {} tokens, the reference's another number",
+                        place.arm, vocab);
+    }
+    require_room_for_logits(place.task, tokens, vocab, members.size());
+    if (run == 0) reference_logits_.assign(members.size(), {});
+}
+
+void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_t run,
+                                   std::span<const Member> members) {
+    const bool is_reference = run == 0;
+    const bool finished = std::all_of(members.begin(), members.end(), [&](const Member &member) {
+        return is_finished(place, member.unit.document);
+    });
+    if (finished && !(is_reference && wants_logits(place, members))) return;
+    make_room_for_logits(place, run, members);
+    std::vector<std::unique_ptr<Scored>> texts;
+    for (const Member &member : members) {
+        texts.push_back(std::make_unique<Scored>(
+            *arms_, run, member, arms_->open(run, place.seed, member.document, member.unit.prompt)));
+        Scored &text = *texts.back();
+        text.draws = draws(place, run, member.document);
+        if (text.draws && text.session.cache().evictions() > 0)
+            text.map = ab_keep_map(text.session, std::ssize(member.unit.prompt));
+    }
+    std::vector<Session *> sessions;
+    std::vector<int32_t> ids;
+    std::vector<const std::string *> items;
+    for (;;) {
+        std::vector<Scored *> taking;
+        sessions.clear();
+        ids.clear();
+        items.clear();
+        for (const auto &text : texts) {
+            if (text->at == text->feed.size()) continue;
+            taking.push_back(text.get());
+            sessions.push_back(&text->session);
+            ids.push_back(text->feed[text->at]);
+            items.push_back(&text->member.unit.document);
+        }
+        if (taking.empty()) break;
+        size_t n = 1;
+        if (task.one_by_one) {
+            take_in(task, place, run, sessions, ids, items, SessionBatch::Read::logits);
+        } else { // one text at a time
+            Scored &text = *taking.front();
+            n = std::min<size_t>(
+                text.feed.size() - text.at,
+                std::min<size_t>(AbArms::logit_rows, text.session.pipeline().graph().max_tokens()));
+            ab_at_arm(place, text.member.unit.document, [&] {
+                if (!text.session.prefill(text.feed.subspan(text.at, n), false, static_cast<uint32_t>(n)))
+                    throw_error(ErrorKind::runtime, "cancelled");
+            });
+        }
+        for (Scored *text : taking)
+            take_rows(*text, n, is_reference);
+    }
+    for (const auto &text : texts) {
+        if (!is_finished(place, text->member.unit.document)) write_scores(place, *text);
+    }
+}
+
+// The logits of the last n tokens.
+void AbRunner::take_rows(Scored &s, size_t n, bool is_reference) {
+    const auto vocab = static_cast<size_t>(s.session.pipeline().model().vocab_size);
+    const std::span<const float> rows = s.session.logits();
+    if (rows.size() != n * vocab)
+        throw_error(ErrorKind::internal, "expected {} rows of logits, found {} numbers", n, rows.size());
+    s.measured.sample();
+    if (s.draws) s.notes.add();
+    std::vector<float> &reference = reference_logits_[s.member.index];
+    for (size_t i = 0; i < n; ++i) {
+        const std::span<const float> row = rows.subspan(i * vocab, vocab);
+        const int32_t truth = s.member.unit.continuation[s.at + i + 1];
+        if (is_reference) {
+            s.nll.push_back(-log_probability(row, truth));
+            s.kld.push_back(0);
+            s.top1.push_back(1);
+        } else {
+            const RowDifference d =
+                compare_rows(row, std::span(reference).subspan((s.at + i) * vocab, vocab), truth);
+            s.nll.push_back(-d.log_p);
+            s.kld.push_back(d.kl);
+            s.top1.push_back(d.same_top ? 1 : 0);
+        }
+    }
+    if (is_reference) reference.insert(reference.end(), rows.begin(), rows.end());
+    s.at += n;
+}
+
+void AbRunner::write_scores(const AbPlace &place, Scored &s) {
+    const AbUnit &unit = s.member.unit;
+    if (s.map) {
+        static_cast<AbPlace &>(*s.map) = place;
+        s.map->item = unit.document;
+        writer_->write(*s.map);
+    }
+    if (s.draws) writer_->write(s.notes.timeline(place, unit.document));
+    const std::pair<const char *, const std::vector<double> *> metrics[] = {
+        {"nll", &s.nll}, {"kld", &s.kld}, {"top1", &s.top1}};
+    for (const auto &[name, values] : metrics) {
+        if (name != std::string_view("top1")) {
+            AbCurve curve;
+            static_cast<AbPlace &>(curve) = place;
+            curve.metric = name;
+            curve.item = unit.document;
+            curve.values = *values;
+            writer_->write(curve);
+        }
+    }
+    for (const auto &[name, values] : metrics) {
+        AbItem item;
+        static_cast<AbPlace &>(item) = place;
+        item.metric = name;
+        item.document = unit.document;
+        item.item = unit.document;
+        item.value = mean(*values);
+        item.length = std::ssize(unit.prompt);
+        s.measured.fill(item);
+        write_item(item);
+    }
+}
+
+} // namespace keel

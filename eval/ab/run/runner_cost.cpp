@@ -1,0 +1,156 @@
+// What an experiment will cost.
+#include "eval/ab/run/runner_parts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <system_error>
+
+namespace keel {
+namespace {
+
+// What documents take that stand for all, and what only the first documents take: the reference's second run.
+struct Sum {
+    double each = 0, once = 0;
+    void add(double of_each, double of_first) {
+        each += of_each;
+        once += of_first;
+    }
+    uint64_t total(double scale) const { return static_cast<uint64_t>(std::llround(each * scale + once)); }
+};
+
+} // namespace
+
+// Tokens per second of a batch of the reference's sequences behind a prompt.
+double AbRunner::batch_rate(std::span<const int32_t> prompt, int64_t steps) {
+    SessionBatch &batch = *arms_->batch(0);
+    std::vector<std::unique_ptr<Session>> owned;
+    std::vector<Session *> sessions;
+    for (uint32_t i = 0; i < experiment_.config.batch; ++i) {
+        owned.push_back(batch.make_session());
+        if (!owned.back()->prefill(prompt)) throw_error(ErrorKind::runtime, "cancelled");
+        sessions.push_back(owned.back().get());
+    }
+    const std::vector<int32_t> ids(sessions.size(), 1);
+    batch.decode(sessions, ids, SessionBatch::Read::greedy); // warms up
+    const SessionBatch::Stats before = batch.stats();
+    for (int64_t i = 1; i < steps; ++i)
+        batch.decode(sessions, ids, SessionBatch::Read::greedy);
+    const double seconds = batch.stats().seconds - before.seconds;
+    return seconds > 0 ? static_cast<double>(batch.stats().tokens - before.tokens) / seconds : 0;
+}
+
+// What a task takes under all runs; of tasks with items `sampled` documents are counted and taken for all.
+AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sampled) const {
+    uint64_t per_document = 0, capped = 0; // capped: under a cap on the cache's bytes
+    for (const AbRun &run : experiment_.runs) {
+        per_document += run.is_rerun ? 0 : run.seeds.size();
+        capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();
+    }
+    AbCost::Row row;
+    row.task = task.task->name;
+    row.protocol = task.items && task.items->has_question() ? ab_protocol_name(protocol) : "";
+    row.documents = task.documents;
+    row.runs = per_document;
+    if (!task.items) {
+        for (size_t d = 0; d < task.documents; ++d) {
+            row.prefill_tokens +=
+                static_cast<uint64_t>(task.task->at[d % task.task->at.size()]) * (per_document + 1);
+            row.decode_tokens += static_cast<uint64_t>(task.task->decode) * (per_document + 1);
+        }
+        row.decode_steps = row.decode_tokens;
+        return row;
+    }
+    Sum prefill, decode, steps, questions;
+    double together = 0, longest = 0; // tokens of those that take steps together
+    size_t members = 0;
+    const auto runs = static_cast<double>(per_document);
+    for (size_t d = 0; d < sampled; ++d) {
+        const double again = d / task.at_once * task.at_once < ab_first_reruns ? 1 : 0;
+        // A seat that an answer leaves is taken by the next one; the longest goes on alone.
+        const auto part = [&] {
+            const double n = std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
+            steps.add(n * runs, n * again);
+            together = longest = 0;
+            members = 0;
+        };
+        for (const AbUnit &unit : task.items->units(d, protocol)) {
+            // Each further question reads the prompt again where copies would take memory from each other.
+            const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
+            const auto prompt = static_cast<double>(unit.prompt.size());
+            prefill.add(prompt * static_cast<double>(arms_->prefills() + capped * further), prompt * again);
+            const auto answer = [&](double tokens) {
+                together += tokens;
+                longest = std::max(longest, tokens);
+                decode.add(tokens * runs, tokens * again);
+            };
+            answer(static_cast<double>(unit.continuation.size()));
+            for (const AbQuestion &q : unit.questions) {
+                const auto ask = static_cast<double>(q.ask.size());
+                prefill.add(ask * runs, ask * again);
+                answer(static_cast<double>(q.max_tokens));
+            }
+            questions.add(static_cast<double>(unit.questions.size()), 0);
+            if (++members == task.at_once) part();
+        }
+        if ((d + 1) % task.at_once == 0 || d + 1 == sampled) part();
+    }
+    const double scale =
+        static_cast<double>(task.documents) / static_cast<double>(std::max<size_t>(sampled, 1));
+    row.prefill_tokens = prefill.total(scale);
+    row.decode_tokens = decode.total(scale);
+    row.decode_steps = steps.total(scale);
+    row.questions = questions.total(scale);
+    return row;
+}
+
+AbCost AbRunner::cost() {
+    constexpr size_t few = 8;
+    AbCost cost;
+    fill_header();
+    if (std::error_code error;
+        options_.resume && std::filesystem::exists(results(), error)) // what a run would refuse
+        require_same_experiment(results(), read_ab_header(results()), options_.header);
+    check_items();
+    for (const Task &task : tasks_) {
+        const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once, // batches
+            sampled = std::min(task.documents, whole);
+        cost.counted_by_sample = cost.counted_by_sample || (task.items && sampled < task.documents);
+        const bool asks = task.items && task.items->has_question();
+        const std::vector<AbProtocol> one = {AbProtocol::question_blind};
+        for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
+            const AbCost::Row row = count(task, protocol, sampled);
+            cost.prefill_tokens += row.prefill_tokens;
+            cost.decode_tokens += row.decode_tokens;
+            cost.rows.push_back(row);
+        }
+    }
+    Pipeline &p = arms_->pipeline(0);
+    const int64_t tokens = std::min<int64_t>(256, std::max<int64_t>(1, p.context() / 2));
+    const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
+    const int64_t steps = std::min<int64_t>(16, p.context() - tokens);
+    cost.batch = experiment_.config.batch;
+    for (int round = 0; round < 2; ++round) { // the first warms up
+        Session session(p);
+        if (!session.prefill(ids)) throw_error(ErrorKind::runtime, "cancelled");
+        for (int64_t i = 0; i < steps; ++i) {
+            session.decode(1);
+            session.greedy();
+        }
+        cost.prefill_rate = session.stats().prefill_rate();
+        cost.decode_rate = session.stats().decode_rate();
+    }
+    if (cost.batch > 1) cost.batch_rate = batch_rate(ids, steps);
+    if (cost.prefill_rate > 0) cost.seconds += static_cast<double>(cost.prefill_tokens) / cost.prefill_rate;
+    for (size_t t = 0, row = 0; t < tasks_.size(); ++t) {
+        const bool batched = tasks_[t].at_once > 1;
+        const double rate = batched ? cost.batch_rate / cost.batch : cost.decode_rate; // steps per second
+        for (; row < cost.rows.size() && cost.rows[row].task == tasks_[t].task->name; ++row) {
+            const uint64_t due = batched ? cost.rows[row].decode_steps : cost.rows[row].decode_tokens;
+            cost.seconds += rate > 0 ? static_cast<double>(due) / rate : 0;
+        }
+    }
+    cost.seconds /= options_.shard.count;
+    return cost;
+}
+
+} // namespace keel

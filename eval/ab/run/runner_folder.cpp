@@ -1,0 +1,252 @@
+// Where results go, and what of them is there already.
+#include "eval/ab/run/runner_parts.hpp"
+
+#include "base/display.hpp"
+#include "platform/new_file.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string item_key(const AbPlace &place, const std::string &item) {
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", place.arm, place.budget, place.protocol, place.task,
+                       place.seed, item);
+}
+
+std::string task_key(const AbPlace &place) {
+    return place.task + "\n" + place.protocol;
+}
+
+// A folder with files, none of which is an experiment's: somebody's own.
+bool is_foreign(const fs::path &folder) {
+    bool has_files = false;
+    std::error_code error;
+    for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
+        const std::string name = i->path().filename().string();
+        has_files = true;
+        for (const std::string_view ours : {"results.jsonl", "resolved.yaml", "shard-", "evictions-",
+                                            "merge.lock", ".results.jsonl", ".shard-", ".evictions-"}) {
+            if (name.starts_with(ours)) return false;
+        }
+    }
+    return has_files;
+}
+
+} // namespace
+
+fs::path AbRunner::results() const {
+    return experiment_.config.output / options_.shard.file_name();
+}
+
+void AbRunner::make_folder() const {
+    const fs::path &folder = experiment_.config.output;
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error || !fs::is_directory(folder, error))
+        throw_error(ErrorKind::usage, "{}: cannot be made a folder: {}", printable(folder.string(), 300),
+                    error ? error.message() : "there is something else of that name");
+    if (is_foreign(folder))
+        throw_error(
+            ErrorKind::usage,
+            "{}: holds files, but no experiment's results; choose a new or empty folder with --output",
+            printable(folder.string(), 300));
+}
+
+// Two that write the same items would each find those of the other missing, and one's logs are not the other's to remove.
+void AbRunner::lock_folder() {
+    if (lock_) return;
+    make_folder();
+    lock_ = std::make_unique<AbFileLock>(
+        experiment_.config.output / ("." + options_.shard.file_name() + ".lock"), false);
+}
+
+void AbRunner::fill_header() {
+    AbHeader &h = options_.header;
+    h.config_hash = experiment_.hash;
+    h.libraries = experiment_.libraries;
+    h.experiment_hash = experiment_.experiment_hash;
+    const AbRun &reference = experiment_.reference();
+    h.model =
+        fmt::format("{} ({})", reference.config.model.path->filename().string(), experiment_.model_hash);
+    h.title = experiment_.config.title;
+    h.reference = experiment_.config.reference;
+    for (size_t i = 0; i < experiment_.config.arms.size(); ++i)
+        h.arms.push_back({experiment_.config.arms[i].name, experiment_.differences[i]});
+    h.contrasts = experiment_.config.contrasts;
+    for (const AbArmEntry &arm : experiment_.config.arms) {
+        if (arm.budgets.size() > 1) h.sweeps.push_back(arm.name);
+    }
+    h.items = options_.items > 0 ? static_cast<uint64_t>(options_.items) : 0;
+    h.batch = experiment_.config.batch;
+    h.statistics = experiment_.config.statistics;
+    h.shard = options_.shard.index;
+    h.shards = options_.shard.count;
+    Pipeline &p = arms_->pipeline(0);
+    const KvShape &shape = p.kv_shape();
+    h.facts = {{"backend", fmt::format("{} on {}", p.device().plugin(), p.device().device_info().name)},
+               {"kernels", p.device().info().description},
+               {"weights", p.weights().dtype_name()},
+               {"KV cache", fmt::format("keys {}, values {}", keel_dtype_name(shape.key_dtype),
+                                        keel_dtype_name(shape.value_dtype))},
+               {"tokenizer", p.tokenizer()->info().kind},
+               {"context", fmt::format("{}", p.context())},
+               {"decoding", "greedy"}};
+    for (const Task &t : tasks_) {
+        if (t.items && !t.items->has_question())
+            h.facts.emplace_back(t.task->name,
+                                 t.one_by_one ? "scored token by token" : "scored many tokens at a time");
+    }
+    if (h.batch > 1) h.facts.emplace_back("documents at once", fmt::format("{}", h.batch));
+}
+
+// How many documents of each task the run took whose results are there; 0: all, or there is none. Throws Error(usage) where this one would
+// compute a part of a batch of which numbers may be there already.
+uint64_t AbRunner::check_items() const {
+    std::error_code error;
+    if (!options_.resume || experiment_.config.batch == 1 || !fs::exists(results(), error)) return 0;
+    uint64_t before = 0;
+    try {
+        before = read_ab_header(results()).items;
+    } catch (const Error &) {
+        return 0; // whoever opens it says what is wrong, or that it holds nothing yet
+    }
+    const auto now = static_cast<uint64_t>(options_.items);
+    for (const Task &t : tasks_) {
+        const bool is_cut = t.at_once > 1 && now > 0 && now < t.items->documents() && now % t.at_once != 0;
+        if (is_cut && (before == 0 || before > now))
+            throw_error(ErrorKind::usage,
+                        "--items {}: {} holds results of more documents, and a part of a batch may round "
+                        "otherwise than the whole; expected a multiple of {}, or another output",
+                        now, printable(results().string(), 300), t.at_once);
+    }
+    return before;
+}
+
+// Items of a last batch that `--items` cut short when they were measured, and that has more documents now: what stood beside them decides how
+// their numbers are rounded.
+std::set<std::string> AbRunner::cut_short(uint64_t items_before) const {
+    std::set<std::string> names; // "TASK\nITEM"
+    for (const Task &t : tasks_) {
+        const size_t first = t.at_once * (items_before / t.at_once), end = first + t.at_once;
+        if (t.at_once == 1 || first == items_before || std::min(end, t.documents) == items_before ||
+            items_before >= t.items->documents())
+            continue;
+        for (const AbProtocol protocol : experiment_.config.protocols) {
+            for (size_t d = first; d < std::min<size_t>(end, t.items->documents()); ++d) {
+                for (const AbUnit &unit : t.items->units(d, protocol)) {
+                    if (unit.questions.empty()) names.insert(t.task->name + "\n" + unit.document);
+                    for (const AbQuestion &question : unit.questions)
+                        names.insert(t.task->name + "\n" + question.item);
+                }
+            }
+        }
+    }
+    return names;
+}
+
+// What stands there, less items whose numbers were not all written, or in a batch that was cut short: they are computed again.
+std::set<std::string> AbRunner::finished_items(uint64_t items_before) {
+    const std::set<std::string> cut = cut_short(items_before);
+    std::set<std::string> all, whole;
+    const auto each = [&](const auto &take) {
+        read_ab_records(results(), [&](AbRecord &&record, uint64_t) {
+            std::visit(
+                [&](const auto &r) {
+                    if constexpr (requires { r.item; }) {
+                        take(record, item_key(r, r.item));
+                    } else {
+                        take(record, std::string{});
+                    }
+                },
+                record);
+        });
+    };
+    each([&](const AbRecord &record, const std::string &key) {
+        if (!key.empty()) all.insert(key);
+        if (std::holds_alternative<AbWarning>(record)) warnings_.insert(ab_record_line(record));
+        const auto *item = std::get_if<AbItem>(&record);
+        if (item == nullptr || cut.contains(item->task + "\n" + item->item)) return;
+        note_value(*item);
+        const auto task = std::find_if(tasks_.begin(), tasks_.end(),
+                                       [&](const Task &t) { return t.task->name == item->task; });
+        if (task != tasks_.end() && task->last_metric == item->metric) whole.insert(key);
+    });
+    if (whole.size() == all.size()) return whole;
+    std::string text = ab_header_line(read_ab_header(results())) + "\n";
+    each([&](const AbRecord &record, const std::string &key) {
+        if (key.empty() || whole.contains(key)) text += ab_record_line(record) + "\n";
+    });
+    write_whole_file(results(), text);
+    return whole;
+}
+
+void AbRunner::open_results() {
+    fill_header();
+    std::error_code error;
+    if (options_.shard.count > 1) {
+        // The last shard puts the merged results there: it is known now whether it may.
+        const fs::path whole = experiment_.config.output / AbShard{}.file_name();
+        if (fs::exists(whole, error)) require_same_experiment(whole, read_ab_header(whole), options_.header);
+        reopen_ab_shard(experiment_.config.output, options_.shard);
+    }
+    const bool exists = fs::exists(results(), error);
+    const uint64_t items_before = check_items(); // of a header that the writer replaces
+    if (exists && !options_.resume) {
+        read_ab_header(results()); // what is no results file is not replaced
+        fs::remove(results(), error);
+    }
+    // Until the items of a batch that was cut short are gone, the header says that it was: whoever goes on after a crash in between has
+    // to find them.
+    AbHeader header = options_.header;
+    if (experiment_.config.batch > 1 && exists && options_.resume) header.items = items_before;
+    writer_ = std::make_unique<AbWriter>(results(), header, AbWriter::Mode::resume);
+    if (exists && options_.resume) {
+        finished_ = finished_items(items_before);
+        if (options_.say && !finished_.empty())
+            options_.say(fmt::format("going on in {}: {} items were measured before",
+                                     printable(experiment_.config.output.string(), 200), finished_.size()));
+        // finished_items() may have replaced the file, and now the header is this run's.
+        writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
+    }
+    if (options_.shard.index == 1)
+        write_whole_file(experiment_.config.output / "resolved.yaml", experiment_.resolved);
+    arms_->begin_logs();
+}
+
+bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const {
+    return finished_.contains(item_key(place, item));
+}
+
+// A few documents tell whether the reference repeats itself; where it does not, all of them tell by how much.
+bool AbRunner::reruns(const AbPlace &place, size_t document) const {
+    return document < ab_first_reruns || differing_.contains(task_key(place));
+}
+
+// Compares what the reference gives the second time with what it gave.
+void AbRunner::note_value(const AbItem &item) {
+    const bool again = item.arm == experiment_.config.reference + std::string(ab_rerun_suffix);
+    if (!again && item.arm != experiment_.config.reference) return;
+    const std::string key = fmt::format("{}\n{}\n{}", task_key(item), item.item, item.metric);
+    if (!again) {
+        reference_values_[key] = item.value;
+        return;
+    }
+    const auto first = reference_values_.find(key);
+    if (first != reference_values_.end() && first->second != item.value) differing_.insert(task_key(item));
+}
+
+void AbRunner::write_item(const AbItem &item) {
+    writer_->write(item);
+    ++written_;
+    note_value(item);
+}
+
+void AbRunner::write_once(const AbWarning &warning) {
+    if (warnings_.insert(ab_record_line(warning)).second) writer_->write(warning);
+}
+
+} // namespace keel

@@ -1,0 +1,203 @@
+// Questions: an arm's answers, of one document after the other or of several side by side.
+#include "eval/ab/run/runner_parts.hpp"
+
+namespace keel {
+namespace {
+
+// The most likely token behind it.
+int32_t read_question(Session &session, std::span<const int32_t> ids) {
+    if (!session.prefill(ids, false)) throw_error(ErrorKind::runtime, "cancelled");
+    return session.greedy();
+}
+
+} // namespace
+
+std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
+    const CachePlan &plan = session.cache().plan();
+    if (plan.may_move_keys() || prompt_tokens < 1) return std::nullopt;
+    const KvCache &cache = session.cache().cache();
+    AbKeepMap map;
+    map.layers = cache.shape().layers;
+    map.kv_heads = cache.shape().kv_heads;
+    constexpr int64_t n = AbKeepMap::bin_count;
+    for (uint32_t l = 0; l < map.layers; ++l) {
+        for (uint32_t h = 0; h < map.kv_heads; ++h) {
+            std::array<double, n> kept{};
+            for (const int32_t position : cache.positions(l, h)) {
+                if (position < prompt_tokens) kept[static_cast<size_t>(position * n / prompt_tokens)] += 1;
+            }
+            for (int64_t b = 0; b < n; ++b) {
+                // Positions p with p * n / tokens == b.
+                const int64_t begin = (b * prompt_tokens + n - 1) / n,
+                              end = ((b + 1) * prompt_tokens + n - 1) / n;
+                map.bins.push_back(end > begin ? static_cast<float>(kept[static_cast<size_t>(b)] /
+                                                                    static_cast<double>(end - begin))
+                                               : 0.0F);
+            }
+        }
+    }
+    return map;
+}
+
+// Of which documents maps and timelines are recorded.
+bool AbRunner::draws(const AbPlace &place, size_t run, size_t document) const {
+    const AbRun &r = experiment_.runs[run];
+    return static_cast<int64_t>(document) < experiment_.config.maps && place.seed == r.seeds.front() &&
+           !r.is_rerun;
+}
+
+// A decode step of each of these sessions; `items`: what they are at.
+void AbRunner::take_in(const Task &task, const AbPlace &place, size_t run, std::span<Session *const> sessions,
+                       std::span<const int32_t> ids, std::span<const std::string *const> items,
+                       SessionBatch::Read read) {
+    if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+    if (task.at_once == 1) {
+        ab_at_arm(place, *items.front(), [&] { sessions.front()->decode(ids.front()); });
+        return;
+    }
+    const auto outcomes = arms_->batch(run)->decode(sessions, ids, read);
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+        const SessionBatch::Outcome &outcome = outcomes[i];
+        if (outcome.kind == SessionBatch::Outcome::Kind::done) continue;
+        throw ab_error_at(place, *items[i], outcome.error().kind(), outcome.detail);
+    }
+}
+
+// A question that is being answered.
+struct AbRunner::Asked {
+    Asked(AbArms &arms, size_t run, const Member &of, const AbQuestion &asked,
+          const std::shared_ptr<AbArms::Opened> &opened, std::unique_ptr<Session> own)
+        : member(of), question(asked), original(own ? nullptr : opened), copy(std::move(own)),
+          session(copy ? *copy : *opened->session), notes(opened->notes, session),
+          measured(arms, run, session, *opened), id(opened->next) {}
+
+    const Member &member;
+    const AbQuestion &question;
+    // NULL where the question is asked in a copy, which lives by itself.
+    std::shared_ptr<AbArms::Opened> original;
+    std::unique_ptr<Session> copy;
+    Session &session;
+    std::optional<AbKeepMap> map;
+    AbTimelineNotes notes;
+    Measured measured;
+    bool draws = false;
+    int32_t id; // the most likely token behind what was taken in
+    std::vector<int32_t> ids;
+    std::string text;
+};
+
+// Each question finds the cache as the prompt left it: in a copy of it, or, under a cap on its bytes, which copies would take from each
+// other, in one that read the prompt again. Those of documents side by side are answered together, as many at once as documents.
+void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
+                             std::span<const Member> members) {
+    struct Wanted {
+        const Member *member;
+        const AbQuestion *question;
+    };
+    std::vector<Wanted> wanted;
+    bool is_pending = false;
+    for (const Member &member : members) {
+        for (const AbQuestion &question : member.unit.questions) {
+            const bool finished = is_finished(place, question.item);
+            is_pending = is_pending || !finished;
+            // Side by side: what stands beside an answer decides how its products are rounded.
+            if (!finished || task.at_once > 1) wanted.push_back({&member, &question});
+        }
+    }
+    if (!is_pending) return;
+    const bool copies = !experiment_.runs[run].config.kv.max_bytes();
+    std::shared_ptr<AbArms::Opened> opened;
+    size_t next = 0;
+    const auto begin = [&] {
+        const Wanted w = wanted[next++];
+        const bool more = next < wanted.size() && wanted[next].member == w.member;
+        if (!copies) opened.reset();
+        if (!opened)
+            opened = std::make_shared<AbArms::Opened>(
+                arms_->open(run, place.seed, w.member->document, w.member->unit.prompt));
+        std::unique_ptr<Asked> asked = ask(place, run, *w.member, *w.question, opened, copies && more);
+        if (!more) opened.reset();
+        return asked;
+    };
+    std::vector<std::unique_ptr<Asked>> seats;
+    std::vector<Session *> sessions;
+    std::vector<int32_t> ids;
+    std::vector<const std::string *> items;
+    for (;;) {
+        while (seats.size() < task.at_once && next < wanted.size()) {
+            seats.push_back(begin());
+            if (look_at_answer(task, *seats.back())) continue;
+            write_answer(task, place, *seats.back());
+            seats.pop_back();
+        }
+        if (seats.empty()) return;
+        sessions.clear();
+        ids.clear();
+        items.clear();
+        for (const auto &seat : seats) {
+            sessions.push_back(&seat->session);
+            ids.push_back(seat->id);
+            items.push_back(&seat->question.item);
+        }
+        take_in(task, place, run, sessions, ids, items, SessionBatch::Read::greedy);
+        for (size_t i = 0; i < seats.size();) {
+            seats[i]->id = seats[i]->session.greedy();
+            if (look_at_answer(task, *seats[i])) {
+                ++i;
+                continue;
+            }
+            write_answer(task, place, *seats[i]);
+            seats.erase(seats.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+    }
+}
+
+std::unique_ptr<AbRunner::Asked> AbRunner::ask(const AbPlace &place, size_t run, const Member &member,
+                                               const AbQuestion &question,
+                                               const std::shared_ptr<AbArms::Opened> &opened, bool copy) {
+    auto asked = std::make_unique<Asked>(*arms_, run, member, question, opened,
+                                         copy ? opened->session->fork() : nullptr);
+    asked->draws = draws(place, run, member.document) && &question == &member.unit.questions.front();
+    if (asked->draws && opened->session->cache().evictions() > 0)
+        asked->map = ab_keep_map(asked->session, std::ssize(member.unit.prompt));
+    if (!question.ask.empty())
+        asked->id =
+            ab_at_arm(place, question.item, [&] { return read_question(asked->session, question.ask); });
+    return asked;
+}
+
+// Takes what came last into the answer; false: that is complete.
+bool AbRunner::look_at_answer(const Task &task, Asked &a) const {
+    a.measured.sample();
+    if (a.draws) a.notes.add();
+    const Tokenizer &tokenizer = arms_->tokenizer();
+    if (tokenizer.ends_generation(a.id)) return false;
+    a.ids.push_back(a.id);
+    a.text = tokenizer.decode(a.ids, DecodeOptions{.skip_special = true, .continues = true});
+    return std::ssize(a.ids) < a.question.max_tokens && !task.items->ends(a.text);
+}
+
+void AbRunner::write_answer(const Task &task, const AbPlace &place, const Asked &a) {
+    if (is_finished(place, a.question.item)) return;
+    if (a.map) {
+        AbKeepMap map = *a.map;
+        static_cast<AbPlace &>(map) = place;
+        map.item = a.question.item;
+        writer_->write(map);
+    }
+    AbItem item;
+    static_cast<AbPlace &>(item) = place;
+    item.metric = task.last_metric;
+    item.document = a.member.unit.document;
+    item.item = a.question.item;
+    item.answer = task.items->clean(a.text);
+    item.expected = fmt::format("{}", fmt::join(a.question.expected, " | "));
+    item.value = task.items->score(item.answer, a.question.expected);
+    item.length = std::ssize(a.member.unit.prompt) + std::ssize(a.question.ask);
+    item.depth = a.question.depth;
+    a.measured.fill(item);
+    if (a.draws) writer_->write(a.notes.timeline(place, a.question.item));
+    write_item(item);
+}
+
+} // namespace keel

@@ -1,0 +1,141 @@
+#pragma once
+
+#include "eval/ab/run/runner.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+// Internal to the runner's files.
+namespace keel {
+
+// Documents of each task that the reference is run on again in any case.
+inline constexpr size_t ab_first_reruns = 8;
+
+// A task with its items made ready.
+struct AbRunner::Task {
+    const AbTask *task = nullptr;
+    std::unique_ptr<AbTaskItems> items; // NULL: speed
+    size_t documents = 0;               // after --items
+    AbLongest longest;                  // of these; not of speed
+    bool one_by_one = true;             // continuation: fed as decode steps, because an arm evicts in them
+    size_t at_once = 1;                 // documents whose steps are taken together
+    std::string last_metric;            // written last of an item: what is there is whole
+};
+
+// A unit of those that are run side by side.
+struct AbRunner::Member {
+    size_t index = 0;               // among them
+    size_t document = 0, first = 0; // first: of the documents that are run side by side
+    AbUnit unit;
+};
+
+// What a session holds while it is measured: means over the steps that give numbers.
+struct AbRunner::Measured {
+    // `session`: that of `opened`, or a copy of it.
+    Measured(AbArms &arms, size_t run, Session &session, const AbArms::Opened &opened)
+        : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes) {
+        // A copy counts from where it was made.
+        const CacheManager &before = opened.session->cache();
+        peak_ = std::max(before.peak_bytes(), opened.peak_bytes) + opened.policy_peak_bytes;
+        if (&session == opened.session.get()) return;
+        evictions_before_ = before.evictions();
+        eviction_us_before_ = before.eviction_us();
+    }
+
+    void sample() {
+        const uint64_t policy = policy_bytes(), bytes = session_.kv_bytes() + policy;
+        bytes_ += static_cast<double>(bytes);
+        policy_ += static_cast<double>(policy);
+        full_ += static_cast<double>(arms_.full_bytes(session_.tokens()));
+        own_full_ += static_cast<double>(arms_.full_bytes(run_, session_.tokens()));
+        kept_ += mean_length(session_.cache().cache());
+        peak_ = std::max(
+            {peak_, bytes,
+             session_.cache().peak_bytes() + std::max(policy, session_.cache().policy_peak_bytes())});
+        ++samples_;
+    }
+    void fill(AbItem &item) const {
+        const double n = std::max<double>(1, static_cast<double>(samples_));
+        item.kv_bytes = static_cast<uint64_t>(bytes_ / n);
+        item.full_kv_bytes = static_cast<uint64_t>(full_ / n);
+        if (own_full_ != full_) item.own_full_kv_bytes = static_cast<uint64_t>(own_full_ / n);
+        item.policy_bytes = static_cast<uint64_t>(policy_ / n);
+        item.kept_slots = kept_ / n;
+        item.peak_kv_bytes = peak_;
+        item.seen = static_cast<uint64_t>(session_.tokens());
+        item.evictions = evictions_before_ + session_.cache().evictions();
+        item.eviction_us = eviction_us_before_ + session_.cache().eviction_us();
+    }
+    static double mean_length(const KvCache &cache) {
+        const KvShape &s = cache.shape();
+        double sum = 0;
+        for (uint32_t l = 0; l < s.layers; ++l) {
+            for (uint32_t h = 0; h < s.kv_heads; ++h)
+                sum += static_cast<double>(cache.length(l, h));
+        }
+        return sum / (static_cast<double>(s.layers) * s.kv_heads);
+    }
+
+  private:
+    uint64_t policy_bytes() const { return std::max(opened_policy_bytes_, session_.cache().policy_bytes()); }
+
+    AbArms &arms_;
+    size_t run_;
+    Session &session_;
+    uint64_t opened_policy_bytes_;
+    double bytes_ = 0, policy_ = 0, full_ = 0, own_full_ = 0, kept_ = 0;
+    uint64_t peak_ = 0, samples_ = 0;
+    uint64_t evictions_before_ = 0;
+    double eviction_us_before_ = 0;
+};
+
+// Notes a session's cache after each step.
+class AbTimelineNotes {
+  public:
+    AbTimelineNotes(std::vector<AbArms::Note> notes, Session &session)
+        : notes_(std::move(notes)), session_(session), evicted_(session.cache().evicted_slots()) {}
+    void add() {
+        const uint64_t gone = session_.cache().evicted_slots();
+        notes_.push_back(
+            {static_cast<uint64_t>(session_.tokens()), ab_held_bytes(session_), gone - evicted_});
+        evicted_ = gone;
+    }
+    AbTimeline timeline(const AbPlace &place, const std::string &item) const {
+        AbTimeline line;
+        static_cast<AbPlace &>(line) = place;
+        line.item = item;
+        for (const AbArms::Note &note : notes_)
+            line.points.push_back({note.tokens, note.kv_bytes, note.evicted_slots});
+        return line;
+    }
+
+  private:
+    std::vector<AbArms::Note> notes_;
+    Session &session_;
+    uint64_t evicted_;
+};
+
+inline Error ab_error_at(const AbPlace &place, const std::string &item, ErrorKind kind,
+                         const std::string &what) {
+    return {kind, fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm, place.budget,
+                              item, what)};
+}
+
+// Behind a prompt an arm is told by its name, too, where it runs out of memory.
+template <typename Action>
+auto ab_at_arm(const AbPlace &place, const std::string &item, Action &&action) {
+    try {
+        return action();
+    } catch (const Error &e) {
+        if (e.kind() != ErrorKind::resource) throw;
+        throw ab_error_at(place, item, e.kind(), e.what());
+    }
+}
+
+// Which of a prompt's positions a cache still holds. Nothing where keys were rotated to other positions: those do not tell.
+std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens);
+
+} // namespace keel

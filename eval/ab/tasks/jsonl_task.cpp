@@ -1,0 +1,176 @@
+#include "eval/ab/tasks/jsonl_task.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "eval/ab/tasks/answers.hpp"
+#include "platform/paths.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace keel {
+namespace {
+
+using Json = nlohmann::json;
+constexpr uint64_t most_bytes = uint64_t{1} << 30;
+constexpr size_t most_answers = 1000;
+
+struct Line {
+    std::string context, question, document, item;
+    std::vector<std::string> expected;
+    size_t number = 0; // in the file, from 1
+};
+
+class JsonlItems : public AbTaskItems {
+  public:
+    JsonlItems(const AbTask &task, const Tokenizer &tokenizer)
+        : task_(task), tokenizer_(tokenizer), begin_(ab_begin_tokens(tokenizer)) {
+        read(read_text_file(task.path, most_bytes));
+    }
+    size_t documents() const override { return lines_.size(); }
+    bool has_question() const override { return true; }
+    AbLongest longest(size_t documents) const override {
+        AbLongest out;
+        for (size_t d = 0; d < std::min(documents, lines_.size()); ++d) {
+            for (const AbUnit &unit : units(d, AbProtocol::query_aware)) {
+                const auto prompt = std::ssize(unit.prompt), whole = prompt + task_.max_tokens;
+                const auto at = [&] {
+                    return fmt::format("{}:{}", printable(task_.path.string(), 200), lines_[d].number);
+                };
+                if (prompt > out.prompt) {
+                    out.prompt = prompt;
+                    out.prompt_at = at();
+                }
+                if (whole > out.whole) {
+                    out.whole = whole;
+                    out.whole_at = at();
+                }
+            }
+        }
+        return out;
+    }
+    std::string score_name() const override { return ab_answer_metric_name(task_.metric); }
+    double score(const std::string &answer, const std::vector<std::string> &expected) const override {
+        return ab_answer_score(task_.metric, answer, expected);
+    }
+    std::vector<AbUnit> units(size_t document, AbProtocol protocol) const override {
+        const Line &line = lines_[document];
+        AbUnit unit;
+        unit.document = line.document;
+        AbQuestion asked;
+        asked.item = line.item;
+        asked.expected = line.expected;
+        asked.max_tokens = task_.max_tokens;
+        std::vector<AbUnit> units;
+        ab_join_prompt(tokenizer_, begin_, line.context, line.question, protocol, unit, std::move(asked),
+                       units);
+        if (!unit.questions.empty()) units.push_back(std::move(unit));
+        return units;
+    }
+
+  private:
+    [[noreturn]] void refuse(size_t number, const std::string &what) const {
+        throw_error(ErrorKind::input, "{}:{}: {}", printable(task_.path.string(), 200), number, what);
+    }
+
+    void read(const std::string &text) {
+        size_t number = 0;
+        for (size_t at = 0; at < text.size();) {
+            const size_t end = std::min(text.find('\n', at), text.size());
+            const std::string_view line = std::string_view(text).substr(at, end - at);
+            at = end + 1;
+            ++number;
+            if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+            if (task_.items > 0 && std::ssize(lines_) >= task_.items) break;
+            add(line, number);
+        }
+        if (lines_.empty())
+            throw_error(ErrorKind::input, "{}: expected a JSON object a line, found none",
+                        printable(task_.path.string(), 200));
+    }
+
+    std::string text_of(const Json &object, const char *key, size_t number) const {
+        const auto found = object.find(key);
+        if (found == object.end()) return {};
+        if (!found->is_string())
+            refuse(number, fmt::format("expected a text for '{}', found {}", key, found->type_name()));
+        return found->get<std::string>();
+    }
+
+    std::vector<std::string> texts_of(const Json &value, const char *key, size_t number) const {
+        std::vector<std::string> out;
+        const Json list = value.is_array() ? value : Json::array({value});
+        if (list.empty() || list.size() > most_answers)
+            refuse(number,
+                   fmt::format("expected 1 to {} answers in '{}', found {}", most_answers, key, list.size()));
+        for (const Json &one : list) {
+            if (one.is_string()) {
+                out.push_back(one.get<std::string>());
+            } else if (one.is_number()) {
+                out.push_back(one.dump());
+            } else {
+                refuse(number, fmt::format("expected texts in '{}', found {}", key, one.type_name()));
+            }
+            if (out.back().empty()) refuse(number, fmt::format("an empty answer in '{}'", key));
+        }
+        return out;
+    }
+
+    void add(std::string_view text, size_t number) {
+        const Json object = Json::parse(text, nullptr, false);
+        if (!object.is_object()) refuse(number, "expected a JSON object");
+        Line line;
+        const bool ruler = object.contains("outputs");
+        const char *answers = ruler ? "outputs" : "answers";
+        if (!object.contains(answers))
+            refuse(number, "expected 'outputs' (RULER's form) or 'answers' (LongBench's), found neither");
+        if (!object.contains("input")) refuse(number, "expected a text for 'input', found none");
+        line.expected = texts_of(object[answers], answers, number);
+        const std::string input = text_of(object, "input", number);
+        if (object.contains("context")) {
+            split_template(text_of(object, "context", number), input, line);
+        } else {
+            split_last_line(input + text_of(object, "answer_prefix", number), line, number);
+        }
+        if (line.question.empty()) refuse(number, "expected a question behind the context, found none");
+        line.item = fmt::format("{}", lines_.size());
+        line.number = number;
+        // Questions over the same context share its luck.
+        line.document = contexts_.emplace(line.context, line.item).first->second;
+        lines_.push_back(std::move(line));
+    }
+
+    // LongBench: the prompt says where context and question go.
+    void split_template(const std::string &context, const std::string &input, Line &line) const {
+        const size_t c = task_.prompt.find("{context}"), behind = c + 9,
+                     i = task_.prompt.find("{input}", behind);
+        line.context = task_.prompt.substr(0, c) + context;
+        line.question = task_.prompt.substr(behind, i - behind) + input + task_.prompt.substr(i + 7);
+    }
+
+    // RULER: the question, with the beginning of the answer, is the last line that is not empty.
+    void split_last_line(const std::string &input, Line &line, size_t number) const {
+        const size_t last = input.find_last_not_of(" \t\r\n");
+        const size_t cut = last == std::string::npos ? last : input.rfind('\n', last);
+        if (cut == std::string::npos)
+            refuse(number, "expected a context and, on a line of its own at the end, the question in "
+                           "'input'; found one line");
+        line.context = input.substr(0, cut + 1);
+        line.question = input.substr(cut + 1);
+    }
+
+    const AbTask task_;
+    const Tokenizer &tokenizer_;
+    const std::vector<int32_t> begin_;
+    std::vector<Line> lines_;
+    std::map<std::string, std::string> contexts_; // the first item of each
+};
+
+} // namespace
+
+std::unique_ptr<AbTaskItems> make_jsonl_items(const AbTask &task, const Tokenizer &tokenizer) {
+    return std::make_unique<JsonlItems>(task, tokenizer);
+}
+
+} // namespace keel

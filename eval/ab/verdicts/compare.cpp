@@ -1,0 +1,304 @@
+#include "eval/ab/verdicts/compare.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "eval/ab/verdicts/noise.hpp"
+#include "eval/ab/verdicts/summary.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string describe(const AbTable &table, const fs::path &path) {
+    const AbHeader &h = table.header;
+    std::string out = printable(path.string(), 100);
+    std::string what;
+    for (const std::string *part : {&h.title, &h.version, &h.commit, &h.date})
+        if (!part->empty()) what += fmt::format("{}{}", what.empty() ? "" : ", ", printable(*part, 60));
+    return what.empty() ? out : fmt::format("{} ({})", out, what);
+}
+
+bool is_wanted(const std::vector<std::string> &list, const std::string &name) {
+    return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
+}
+
+// Options that name nothing would pass everything: that is a mistake, not a wish.
+void check_names(const std::vector<std::string> &wanted, const AbTable &table, const char *option,
+                 std::string AbCellKey::*member) {
+    std::set<std::string> all;
+    for (const AbCell &cell : table.cells)
+        all.insert(cell.*member);
+    for (const std::string &name : wanted) {
+        if (all.contains(name)) continue;
+        const std::vector<std::string> names(all.begin(), all.end());
+        const std::string near = did_you_mean(name, names);
+        throw_error(ErrorKind::input, "{} {}: there are no results of it in the first experiment{}", option,
+                    printable(name, 60),
+                    !near.empty()        ? near
+                    : names.size() <= 20 ? fmt::format(", which has {}", fmt::join(names, ", "))
+                                         : std::string());
+    }
+}
+
+std::string cell_name(const AbCellKey &key) {
+    std::string out;
+    for (const std::string *part : {&key.arm, &key.budget, &key.protocol, &key.task, &key.metric})
+        if (!part->empty()) out += fmt::format("{}{}", out.empty() ? "" : ", ", printable(*part, 60));
+    return out;
+}
+
+bool is_whole(const AbContrast &c) {
+    return c.items > 0 && c.identical == c.items && c.only_a + c.only_b == 0;
+}
+
+using Cells = std::map<AbCellKey, const AbCell *>;
+
+const AbCell *find(const Cells &cells, const AbCellKey &key) {
+    const auto at = cells.find(key);
+    return at == cells.end() ? nullptr : at->second;
+}
+
+// The same items with the same numbers.
+bool is_same(const AbCell &first, const AbCell *second, const AbNames &names) {
+    if (second == nullptr) return false;
+    const AbPairs pairs = pair_points(second->points, first.points, names);
+    return !pairs.a.empty() && pairs.only_a + pairs.only_b == 0 && pairs.a == pairs.b;
+}
+
+// Twenty equal hits prove nothing; equal bits do, where a difference of any size would have shown in them: the other contrasts of the same arm
+// and budget that are equal, too, are then no sample of anything. One experiment run twice by one program is the same wherever all of its
+// numbers are: all that there are, whichever of them are shown.
+void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Cells &after,
+                       const AbNames &names) {
+    if (!comparison.same_experiment) return;
+    bool all = comparison.same_config;
+    using Arm = std::pair<std::string, std::string>;
+    std::map<Arm, bool> fine; // arm and budget: is all that could show a difference equal
+    for (const AbCell &cell : before.cells) {
+        if (!cell.kind.is_quality() || cell.arm.ends_with(ab_rerun_suffix)) continue;
+        const bool same = is_same(cell, find(after, cell), names);
+        all = all && same;
+        // nll, kld and perplexities; not 0 for all, as a reference's distance from itself is.
+        if (cell.kind.kind != AbMetric::Kind::divergence ||
+            std::all_of(cell.points.begin(), cell.points.end(),
+                        [](const AbPoint &p) { return p.value == 0; }))
+            continue;
+        const auto [at, is_new] = fine.try_emplace({cell.arm, cell.budget}, true);
+        at->second = at->second && same;
+    }
+    for (AbContrast &c : comparison.contrasts) {
+        const auto arm = fine.find({c.a, c.a_budget});
+        c.is_equal_rerun =
+            c.meaning.is_quality() && is_whole(c) && (all || (arm != fine.end() && arm->second));
+    }
+}
+
+// Names of items are numbers mostly: the same ones in experiments of other lengths, seeds or texts. How many prompts have another length
+// where that is no fault: another model may write the same text in more tokens.
+uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model, const AbNames &names) {
+    uint64_t other_lengths = 0;
+    for (size_t i = 0, j = 0; i < first.points.size() && j < second.points.size();) {
+        const AbPoint &a = first.points[i], &b = second.points[j];
+        i += a.item <= b.item ? 1 : 0;
+        j += b.item <= a.item ? 1 : 0;
+        if (a.item != b.item) continue;
+        std::string what;
+        if (a.expected != b.expected) {
+            what = fmt::format("'{}' is expected as its answer in the first, '{}' in the second",
+                               printable(names.text(a.expected), 60), printable(names.text(b.expected), 60));
+        } else if (a.cluster != b.cluster || a.depth != b.depth) {
+            what = "it is of another document, or asks for another depth";
+        } else if (a.length != b.length && same_model) {
+            what = fmt::format("its prompt has {} tokens in the first, {} in the second", a.length, b.length);
+        }
+        if (!what.empty())
+            throw_error(ErrorKind::input,
+                        "these are not the same items: task '{}', item {}: {}; compare results of the same "
+                        "tasks, lengths, seeds and texts",
+                        printable(first.task, 60), printable(names.text(a.item), 60), what);
+        other_lengths += a.length != b.length ? 1 : 0;
+    }
+    return other_lengths;
+}
+
+} // namespace
+
+AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbCompareOptions &options) {
+    AbNames names;
+    const AbTable before = load_ab_table(first, names), after = load_ab_table(second, names);
+    check_names(options.arms, before, "--arm", &AbCellKey::arm);
+    check_names(options.tasks, before, "--task", &AbCellKey::task);
+    check_names(options.metrics, before, "--metric", &AbCellKey::metric);
+    AbComparison out;
+    out.strict = options.strict;
+    out.statistics = before.header.statistics;
+    if (options.margin) out.statistics.margin = *options.margin;
+    if (options.confidence) out.statistics.confidence = *options.confidence;
+    out.first = describe(before, first);
+    out.second = describe(after, second);
+    out.same_config = before.header.config_hash == after.header.config_hash;
+    out.same_experiment = out.same_config || (!before.header.experiment_hash.empty() &&
+                                              before.header.experiment_hash == after.header.experiment_hash);
+    for (const auto &[what, a, b] : {std::tuple("models", &before.header.model, &after.header.model),
+                                     std::tuple("machines", &before.header.machine, &after.header.machine)})
+        if (*a != *b)
+            out.notes.push_back(
+                fmt::format("the {} differ: '{}' and '{}'", what, printable(*a, 100), printable(*b, 100)));
+    for (const AbTable *table : {&before, &after})
+        for (const std::string &note : table->notes)
+            out.notes.push_back(fmt::format("{}: {}", table == &before ? "first" : "second", note));
+
+    const AbNoise first_noise(before, names, out.statistics), second_noise(after, names, out.statistics);
+    Cells cells;
+    for (const AbCell &cell : after.cells)
+        cells[cell] = &cell;
+    std::string lost;
+    uint64_t added = 0, other_lengths = 0;
+    for (const AbCell &cell : before.cells) {
+        if (!is_wanted(options.arms, cell.arm) || !is_wanted(options.tasks, cell.task) ||
+            !is_wanted(options.metrics, cell.metric) || cell.arm.ends_with(ab_rerun_suffix))
+            continue;
+        const AbCell *found = find(cells, cell);
+        const bool decides = cell.kind.is_quality() || options.speed;
+        if (found == nullptr) {
+            if (out.lost++ == 0) lost = cell_name(cell);
+            continue;
+        }
+        other_lengths += check_items(cell, *found, before.header.model == after.header.model, names);
+        AbContrast c;
+        c.kind = AbContrast::Kind::runs;
+        c.a = c.b = cell.arm;
+        c.a_budget = c.b_budget = cell.budget;
+        c.protocol = cell.protocol;
+        c.task = cell.task;
+        c.metric = cell.metric;
+        c.meaning = cell.kind;
+        c.family = decides ? "decides" : "shown";
+        for (AbContrast &one : contrast_cells(c, *found, cell, names, out.statistics)) {
+            added += one.only_a;
+            out.lost_items += one.only_b;
+            one.noise = std::max(first_noise.of(one), second_noise.of(one));
+            out.contrasts.push_back(std::move(one));
+        }
+    }
+    if (out.contrasts.empty())
+        throw_error(ErrorKind::input, "{} and {} have no arm, budget, task and metric in common",
+                    printable(first.string(), 200), printable(second.string(), 200));
+    find_equal_reruns(out, before, cells, names);
+    settle_verdicts(out.contrasts, out.statistics);
+    for (const AbContrast &c : out.contrasts) {
+        if (c.family != "decides") continue;
+        ++out.decided;
+        out.worse += c.beyond_margin ? 1 : 0;
+        out.unproven += !c.beyond_margin && !c.within_margin ? 1 : 0;
+    }
+    if (out.lost > 0)
+        out.notes.push_back(fmt::format(
+            "{} of the first experiment's cells are not in the second ({} for one)", out.lost, lost));
+    if (out.lost_items > 0)
+        out.notes.push_back(
+            fmt::format("{} numbers of the first experiment's items are not in the second, and "
+                        "left out of the pairs",
+                        out.lost_items));
+    if (added > 0)
+        out.notes.push_back(fmt::format(
+            "{} numbers of items are in the second experiment alone, and left out of the pairs", added));
+    if (other_lengths > 0)
+        out.notes.push_back(fmt::format("{} numbers are of prompts that have another length in each, of two "
+                                        "models: with another tokenizer it may be another text",
+                                        other_lengths));
+    if (before.header.batch != after.header.batch)
+        out.notes.push_back(fmt::format("made with batch {} and with {}: a step of several documents may "
+                                        "round otherwise than one of another number",
+                                        before.header.batch, after.header.batch));
+    if (!out.same_config) {
+        const std::string library = ab_other_library(before.header, after.header);
+        out.notes.push_back(
+            fmt::format("the config hashes differ: {}{}",
+                        out.same_experiment ? "one experiment, run by two builds"
+                                            : "another commit, model, text or experiment",
+                        library.empty() ? "" : fmt::format("; each was run with another {}", library)));
+    }
+    return out;
+}
+
+std::string ab_comparison_text(const AbComparison &c) {
+    std::string out = fmt::format("A: {}\nB: {}\n\n", c.second, c.first);
+    std::vector<const AbContrast *> differing;
+    uint64_t equal = 0, reruns = 0, shown = 0;
+    for (const AbContrast &one : c.contrasts) {
+        if (one.verdict == AbVerdict::equal) {
+            ++equal;
+            reruns += one.is_equal_rerun ? 1 : 0;
+            shown += one.within_margin ? 1 : 0;
+        } else {
+            differing.push_back(&one);
+        }
+    }
+    constexpr size_t most = 60;
+    // What decides, and is worst, comes first.
+    std::stable_sort(differing.begin(), differing.end(), [](const AbContrast *a, const AbContrast *b) {
+        const auto rank = [](const AbContrast &x) {
+            return (x.beyond_margin                 ? 0
+                    : x.verdict == AbVerdict::worse ? 1
+                    : !x.within_margin              ? 2
+                                                    : 3) +
+                   (x.family == "decides" ? 0 : 4);
+        };
+        return rank(*a) < rank(*b);
+    });
+    const size_t all = differing.size();
+    differing.resize(std::min(all, most));
+    if (!differing.empty()) out += ab_contrast_table(differing);
+    if (all > most) out += fmt::format("... and {} more: --json has them\n", all - most);
+    if (equal > 0)
+        out += fmt::format("{}{} of {} contrasts are equal in every item, {} of these within the margin{}\n",
+                           differing.empty() ? "" : "\n", equal, c.contrasts.size(), shown,
+                           reruns == 0 ? "" : fmt::format(" ({} of a rerun, equal to the bit)", reruns));
+    for (const std::string &note : c.notes)
+        out += fmt::format("note: {}\n", printable(note, 300));
+    out +=
+        fmt::format("\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
+                    "are not shown to "
+                    "be within it{}\n",
+                    c.passed()    ? "passed"
+                    : c.worse > 0 ? "worse"
+                                  : "not passed",
+                    c.decided, c.worse, c.statistics.margin, c.unproven,
+                    !c.strict                    ? ""
+                    : c.lost + c.lost_items == 0 ? " (--strict: these count)"
+                                                 : " (--strict: these count, and so does what is missing)");
+    return out;
+}
+
+nlohmann::ordered_json ab_comparison_json(const AbComparison &c) {
+    nlohmann::ordered_json j;
+    j["format"] = "keel-ab-compare/1";
+    j["a"] = c.second;
+    j["b"] = c.first;
+    j["passed"] = c.passed();
+    j["strict"] = c.strict;
+    j["margin"] = c.statistics.margin;
+    j["confidence"] = c.statistics.confidence;
+    j["same_config"] = c.same_config;
+    j["same_experiment"] = c.same_experiment;
+    j["decided"] = c.decided;
+    j["worse"] = c.worse;
+    j["unproven"] = c.unproven;
+    j["lost"] = c.lost;
+    j["lost_items"] = c.lost_items;
+    j["contrasts"] = ab_contrasts_json(c.contrasts);
+    j["notes"] = c.notes;
+    return j;
+}
+
+} // namespace keel

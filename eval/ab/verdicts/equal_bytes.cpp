@@ -1,0 +1,152 @@
+#include "eval/ab/verdicts/equal_bytes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+namespace keel {
+namespace {
+
+// Sizes this near to each other are one: block ends and tables of indices make the difference.
+constexpr double same_size = 0.005;
+
+bool nearly_equal(double a, double b) {
+    return std::abs(a - b) <= same_size * std::max(std::abs(a), std::abs(b));
+}
+
+using Series = std::vector<const AbCell *>;
+
+Interval range_of(const Series &cells) {
+    return {cells.front()->kv_bytes, cells.back()->kv_bytes};
+}
+
+// Every measured size that both reach, once.
+std::vector<double> common_sizes(const Series &a, const Series &b) {
+    const Interval x = range_of(a), y = range_of(b);
+    std::vector<double> out;
+    for (const Series *series : {&a, &b}) {
+        for (const AbCell *cell : *series) {
+            const double size = cell->kv_bytes;
+            const bool inside = size >= std::max(x.low, y.low) * (1 - same_size) &&
+                                size <= std::min(x.high, y.high) * (1 + same_size);
+            const auto near = [&](double other) { return nearly_equal(size, other); };
+            if (inside && std::none_of(out.begin(), out.end(), near)) out.push_back(size);
+        }
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+std::vector<AbPoint> mixed(const AbCell &low, const AbCell &high, double weight) {
+    const auto is_ratio = [](const AbCell &cell) {
+        return cell.kind.ratio && std::all_of(cell.points.begin(), cell.points.end(),
+                                              [](const AbPoint &p) { return p.value > 0; });
+    };
+    const bool ratio = is_ratio(low) && is_ratio(high);
+    std::vector<AbPoint> out;
+    for (size_t i = 0, j = 0; i < low.points.size() && j < high.points.size();) {
+        const AbPoint &a = low.points[i], &b = high.points[j];
+        if (a.item == b.item) {
+            AbPoint point = a;
+            point.value = ratio ? std::exp(std::log(a.value) * (1 - weight) + std::log(b.value) * weight)
+                                : a.value * (1 - weight) + b.value * weight;
+            out.push_back(point);
+        }
+        i += a.item <= b.item ? 1 : 0;
+        j += b.item <= a.item ? 1 : 0;
+    }
+    return out;
+}
+
+} // namespace
+
+std::vector<AbPoint> points_at_bytes(const Series &cells, double bytes) {
+    for (const AbCell *cell : cells)
+        if (nearly_equal(cell->kv_bytes, bytes)) return cell->points;
+    for (size_t i = 1; i < cells.size(); ++i) {
+        const double low = cells[i - 1]->kv_bytes, high = cells[i]->kv_bytes;
+        if (low <= bytes && bytes <= high)
+            return mixed(*cells[i - 1], *cells[i], (bytes - low) / (high - low));
+    }
+    return {};
+}
+
+AbEqualBytes
+compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStatistics &statistics,
+                       const std::function<bool(const std::string &, const std::string &)> &wanted) {
+    using Question = std::tuple<std::string, std::string, std::string>; // task, metric, protocol
+    std::vector<Question> order;
+    std::map<Question, std::vector<std::pair<std::string, Series>>> all;
+    for (const AbCell &cell : table.cells) {
+        if (!cell.kind.is_quality() || cell.points.empty() || cell.kv_bytes <= 0 ||
+            cell.arm.ends_with(ab_rerun_suffix))
+            continue;
+        const Question question{cell.task, cell.metric, cell.protocol};
+        if (!all.contains(question)) order.push_back(question);
+        auto &arms = all[question];
+        auto at =
+            std::find_if(arms.begin(), arms.end(), [&](const auto &one) { return one.first == cell.arm; });
+        if (at == arms.end()) at = arms.insert(arms.end(), {cell.arm, {}});
+        at->second.push_back(&cell);
+    }
+    AbEqualBytes out;
+    for (const Question &question : order) {
+        auto &arms = all[question];
+        for (auto &[arm, series] : arms)
+            std::stable_sort(series.begin(), series.end(),
+                             [](const AbCell *a, const AbCell *b) { return a->kv_bytes < b->kv_bytes; });
+        for (size_t i = 0; i < arms.size(); ++i) {
+            for (size_t j = i + 1; j < arms.size(); ++j) {
+                const auto &[b, b_series] =
+                    arms[i]; // the one that was declared first is what the other is held against
+                const auto &[a, a_series] = arms[j];
+                if (!wanted(a, b)) continue;
+                const std::vector<double> sizes = common_sizes(a_series, b_series);
+                const auto &[task, metric, protocol] = question;
+                if (sizes.empty()) {
+                    const auto same = [&, &task = task, &protocol = protocol, &a = a,
+                                       &b = b](const AbApart &one) {
+                        return one.a == a && one.b == b && one.task == task && one.protocol == protocol;
+                    };
+                    if (std::none_of(out.apart.begin(), out.apart.end(), same))
+                        out.apart.push_back({a, b, protocol, task, range_of(a_series), range_of(b_series)});
+                }
+                for (const double size : sizes) {
+                    AbContrast c;
+                    c.kind = AbContrast::Kind::equal_bytes;
+                    c.a = a;
+                    c.b = b;
+                    c.protocol = protocol;
+                    c.task = task;
+                    c.metric = metric;
+                    c.meaning = a_series.front()->kind;
+                    c.at_bytes = size;
+                    measure_contrast(
+                        c,
+                        pair_points(points_at_bytes(a_series, size), points_at_bytes(b_series, size), names),
+                        statistics);
+                    out.contrasts.push_back(std::move(c));
+                }
+            }
+        }
+    }
+    return out;
+}
+
+std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points, bool higher_is_better) {
+    std::vector<bool> out(points.size(), true);
+    for (size_t i = 0; i < points.size(); ++i) {
+        const double value = higher_is_better ? points[i].second : -points[i].second;
+        for (const auto &[bytes, other] : points) {
+            const double better = higher_is_better ? other : -other;
+            if (bytes <= points[i].first && better >= value && (bytes < points[i].first || better > value)) {
+                out[i] = false;
+                break;
+            }
+        }
+    }
+    return out;
+}
+
+} // namespace keel

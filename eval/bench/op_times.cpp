@@ -1,0 +1,191 @@
+#include "eval/bench/op_times.hpp"
+
+#include "device/trace.hpp"
+#include "eval/compare/tensor_values.hpp"
+#include "ops/op_args.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+
+namespace keel {
+namespace {
+
+double d(int64_t value) {
+    return static_cast<double>(value);
+}
+
+double elements(const keel_tensor &t) {
+    double n = 1;
+    for (uint32_t i = 0; i < t.rank; ++i)
+        n *= d(t.shape[i]);
+    return n;
+}
+
+double row_bytes(const keel_tensor &t) {
+    return d(static_cast<int64_t>(keel_dtype_row_bytes(t.dtype, t.shape[t.rank - 1])));
+}
+
+double tensor_bytes(const keel_tensor &t) {
+    return t.rank == 0 || t.shape[t.rank - 1] == 0 ? 0 : elements(t) / d(t.shape[t.rank - 1]) * row_bytes(t);
+}
+
+// As it lies on the device, or on one that the op falls back to.
+double weight_bytes(const Device &device, const Weight &weight) {
+    return weight.is_ready(device) ? d(static_cast<int64_t>(weight.bytes(device)))
+                                   : tensor_bytes(*weight.shape());
+}
+
+// Of a view what it takes to attend: K and V of the slots in use.
+struct Cache {
+    // `begin` to `end`: which slots count.
+    Cache(Device &device, const keel_kv_view &view, int64_t begin = 0, int64_t end = INT64_MAX)
+        : lengths(read_ints(device, *view.lengths)), key(row_bytes(*view.k)), value(row_bytes(*view.v)),
+          key_size(d(view.k->shape[2])), value_size(d(view.v->shape[2])) {
+        for (const int32_t length : lengths)
+            slots += d(std::max<int64_t>(std::min<int64_t>(length, end) - begin, 0));
+    }
+    std::vector<int32_t> lengths;
+    double key, value;           // bytes of a slot
+    double key_size, value_size; // elements
+    double slots = 0;            // of all heads
+};
+
+// Pairs of a query and a slot that it sees, over all heads; `first`: of m queries those before it do not count.
+double pairs_seen(const Cache &cache, int64_t m, int64_t first, int64_t heads, bool is_causal,
+                  int64_t window) {
+    double pairs = 0;
+    for (const int32_t length : cache.lengths) {
+        for (int64_t i = first; i < m; ++i) {
+            int64_t seen = is_causal ? std::max<int64_t>(length - m + i + 1, 0) : length;
+            if (window > 0) seen = std::min(seen, window);
+            pairs += d(seen);
+        }
+    }
+    return pairs * d(heads) / std::max(d(std::ssize(cache.lengths)), 1.0);
+}
+
+void add_attention(Device &device, const keel_attention_args &a, OpWork &work) {
+    const Cache cache(device, *a.kv);
+    const int64_t m = a.q->shape[0], heads = a.q->shape[1];
+    const bool is_causal = (a.features & KEEL_ATTENTION_CAUSAL) != 0;
+    const int64_t window = (a.features & KEEL_ATTENTION_WINDOW) != 0 ? a.window : 0;
+    work.flop += 2 * pairs_seen(cache, m, 0, heads, is_causal, window) * (cache.key_size + cache.value_size);
+    for (const int32_t length : cache.lengths) // what no query of a model with a window sees need not be read
+        work.bytes +=
+            d(window > 0 ? std::min<int64_t>(length, m - 1 + window) : length) * (cache.key + cache.value);
+    if ((a.features & KEEL_ATTENTION_SCORES) == 0) return;
+    work.bytes += cache.slots * 4;
+    // One query's probabilities are those of the attention itself; of several the keys are multiplied again.
+    const int64_t counted = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m);
+    if (m > 1) work.flop += 2 * pairs_seen(cache, m, m - counted, heads, is_causal, window) * cache.key_size;
+}
+
+void add_scores(Device &device, const keel_attention_scores_args &a, OpWork &work) {
+    const Cache cache(device, *a.kv);
+    const int64_t m = a.q->shape[0], heads = a.q->shape[1],
+                  window = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m);
+    const bool is_causal = (a.features & KEEL_SCORES_CAUSAL) != 0;
+    work.flop += 2 * pairs_seen(cache, m, m - window, heads, is_causal, 0) * cache.key_size;
+    work.bytes += cache.slots * (cache.key + 4);
+}
+
+bool is_of_keys(keel_op op) {
+    return op == KEEL_OP_KEY_PROJECT || op == KEEL_OP_KEY_SUM || op == KEEL_OP_VALUE_NORMS;
+}
+
+bool is_counted(keel_op op, const keel_op_args *args) {
+    const bool ranges = op == KEEL_OP_ATTENTION_SCORES && (args->features & KEEL_SCORES_RANGES) != 0;
+    return op != KEEL_OP_KV_GATHER && op != KEEL_OP_KV_REROTATE && !ranges;
+}
+
+} // namespace
+
+OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
+    OpWork work;
+    if (!is_counted(op.op(), args)) return work;
+    ArgsCopy copy(op.op(), args);
+    for (const ArgsCopy::Slot &slot : copy.tensors()) {
+        const std::string_view name = slot.name;
+        if (name == "w" || name == "scores.out" || name.starts_with("kv.") || name.starts_with("tables."))
+            continue; // counted below
+        if (name == "out" && is_of_keys(op.op())) continue;
+        work.bytes += tensor_bytes(**slot.tensor) * (slot.role == ArgsCopy::Role::in_out ? 2 : 1);
+    }
+    switch (op.op()) {
+    case KEEL_OP_MATMUL: {
+        const auto &a = copy.as<keel_matmul_args>();
+        work.bytes += op.weight() != nullptr ? weight_bytes(device, *op.weight()) : tensor_bytes(*a.w);
+        work.flop += 2 * elements(*a.x) * d(a.out->shape[a.out->rank - 1]);
+        break;
+    }
+    case KEEL_OP_EMBED: { // a row of the matrix for each id
+        const auto &a = copy.as<keel_embed_args>();
+        work.bytes += elements(*a.ids) * row_bytes(op.weight() != nullptr ? *op.weight()->shape() : *a.w);
+        break;
+    }
+    case KEEL_OP_ATTENTION:
+        add_attention(device, copy.as<keel_attention_args>(), work);
+        break;
+    case KEEL_OP_ATTENTION_SCORES:
+        add_scores(device, copy.as<keel_attention_scores_args>(), work);
+        break;
+    case KEEL_OP_QKV_PREPARE: {
+        const auto &a = copy.as<keel_qkv_args>();
+        work.bytes += d(a.k->shape[0]) * d(a.kv->kv_heads) * (row_bytes(*a.kv->k) + row_bytes(*a.kv->v));
+        break;
+    }
+    case KEEL_OP_KV_APPEND: {
+        const auto &a = copy.as<keel_kv_append_args>();
+        work.bytes += d(a.k->shape[0]) * d(a.kv->kv_heads) * (row_bytes(*a.kv->k) + row_bytes(*a.kv->v));
+        break;
+    }
+    case KEEL_OP_KEY_PROJECT:
+    case KEEL_OP_KEY_SUM:
+    case KEEL_OP_VALUE_NORMS: {
+        const auto &a = copy.as<keel_keys_args>();
+        const Cache cache(device, *a.kv, a.begin, a.end);
+        work.bytes += cache.slots * (op.op() == KEEL_OP_VALUE_NORMS ? cache.value : cache.key);
+        work.bytes += op.op() == KEEL_OP_KEY_SUM ? tensor_bytes(*a.out)
+                                                 : cache.slots * (a.out->rank == 3 ? row_bytes(*a.out) : 4);
+        break;
+    }
+    default:
+        break;
+    }
+    return work;
+}
+
+OpTimes::OpTimes(Pipeline &pipeline) : pipeline_(pipeline) {
+    pipeline.set_observer(
+        [this](Executor &executor, const PlannedOp &op, const keel_op_args *args, bool after) {
+            if (!after) {
+                begin_ = Clock::now();
+                return;
+            }
+            executor.stream().wait();
+            add(executor.device(), op, args, std::chrono::duration<double>(Clock::now() - begin_).count());
+        });
+}
+
+OpTimes::~OpTimes() {
+    pipeline_.set_observer({});
+}
+
+void OpTimes::add(Device &device, const PlannedOp &op, const keel_op_args *args, double seconds) {
+    const std::string_view part = label_part(op.label());
+    auto total = std::find_if(totals_.begin(), totals_.end(), [&](const OpTotal &t) {
+        return t.part == part && t.op == op_name(op.op()) && t.kernel == op.kernel();
+    });
+    if (total == totals_.end()) {
+        totals_.push_back({std::string(part), op_name(op.op()), op.kernel()});
+        total = totals_.end() - 1;
+    }
+    const OpWork work = op_work(device, op, args);
+    ++total->calls;
+    total->seconds += seconds;
+    total->flop += work.flop;
+    total->bytes += work.bytes;
+}
+
+} // namespace keel

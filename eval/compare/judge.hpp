@@ -1,0 +1,60 @@
+#pragma once
+
+#include "eval/compare/compare.hpp"
+#include "eval/compare/op_bounds.hpp"
+#include "eval/compare/op_dump.hpp"
+#include "eval/compare/op_outputs.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// Holds the ops of one step of the first pipeline against those of the second, and keeps the report.
+class OpJudge {
+  public:
+    OpJudge(Pipeline &first, Pipeline &second, const CompareOptions &options, CompareReport &report);
+
+    void begin_step(const std::string &name);
+    void record(const PlannedOp &op, const keel_op_args *args); // the second's, after it ran
+    void before(const PlannedOp &op, const keel_op_args *args); // the first's
+    void after(const PlannedOp &op, const keel_op_args *args);
+    void end_step(); // throws Error(input) if one had ops that the other had not
+
+  private:
+    struct Record {
+        std::string label, kernel;
+        keel_op op;
+        keel_dtype weight;
+        std::vector<OpOutput> outputs;
+    };
+    struct Worst {
+        size_t output = 0, element = 0;
+        double error = 0, bound = 0, ratio = 0;
+        double squares = 0, scale = 0; // of all outputs
+    };
+
+    OpDifference difference(const PlannedOp &op, const Record &other) const;
+    Worst judge(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine) const;
+    void note(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine, const Worst &worst,
+              const keel_op_args *args);
+    void find(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine, const Worst &worst,
+              const keel_op_args *args);
+    [[noreturn]] void mismatch(const std::string &mine, const std::string &theirs) const;
+
+    Pipeline &a_;
+    Pipeline &b_;
+    const CompareOptions &options_;
+    CompareReport &report_;
+    bool fast_;
+    std::string step_;
+    std::vector<Record> records_;          // of the second's step
+    size_t next_ = 0;                      // the first's place in them
+    std::string surplus_;                  // an op of the first that the second does not have
+    std::unique_ptr<OpDump> inputs_;       // of the op that runs, until a finding was made
+    std::map<std::string, size_t> row_of_; // by part: index into the report's rows
+};
+
+} // namespace keel

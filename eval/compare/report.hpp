@@ -1,0 +1,14 @@
+#pragma once
+
+#include "eval/compare/compare.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace keel {
+
+// What a person reads: a table of the ops, the logits, the first finding.
+std::string compare_table(const CompareReport &report);
+nlohmann::ordered_json compare_json(const CompareReport &report);
+
+} // namespace keel

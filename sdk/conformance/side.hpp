@@ -1,0 +1,75 @@
+#pragma once
+
+#include "conformance/test_host.hpp"
+
+#include <keel/backend.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace keel::conformance {
+
+// Something about the backend or the request that makes testing impossible; what() goes to the user.
+struct Unusable {
+    std::string why;
+    bool not_here = false; // this machine lacks what was asked for: the test is skipped
+};
+
+// A plugin's library, mapped for the life of the process, or the reference when the path is "reference".
+class Library {
+  public:
+    explicit Library(const std::string &path);
+    explicit Library(const keel_plugin *plugin);
+    const keel_plugin &plugin() const { return plugin_; }
+    const keel_backend &table() const { return table_; }
+
+  private:
+    void adopt(const keel_plugin *plugin);
+    keel_plugin plugin_ = {};
+    keel_backend table_ = {};
+};
+
+using Params = std::map<std::string, std::string>;
+
+// An open context of one backend with a host of its own. Buffers are read and written through the table only.
+class Side {
+  public:
+    // The library outlives this.
+    Side(const Library &library, const Params &params, uint32_t workers = 2);
+    Side(Library &&, const Params &, uint32_t = 2) = delete;
+    ~Side();
+    Side(const Side &) = delete;
+    Side &operator=(const Side &) = delete;
+
+    const keel_backend &table() const { return table_; }
+    keel_ctx *ctx() const { return ctx_; }
+    const keel_ctx_info &info() const { return info_; }
+    test::TestHost &host() { return host_; }
+    std::string error() { return host_.last_error(); }
+    uint64_t bytes_held() const; // mem_info.ours, 0 if unknown
+
+    keel_buffer *upload(const void *data, uint64_t bytes);
+    void write(keel_buffer *buffer, const void *data, uint64_t bytes);
+    void read(keel_buffer *buffer, void *data, uint64_t bytes);
+    void destroy(keel_buffer *buffer) { table_.buffer_destroy(ctx_, buffer); }
+    // flush and wait
+    keel_status finish();
+
+  private:
+    void expect_ok(keel_status status, const char *what);
+
+    test::TestHost host_;
+    const keel_backend &table_;
+    keel_ctx *ctx_ = nullptr;
+    keel_ctx_info info_ = {};
+};
+
+// Calls the op's slot. KEEL_E_UNSUPPORTED if the slot is NULL.
+keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const void *args);
+bool has_op(const keel_backend &table, keel_op op);
+const char *op_name(keel_op op);
+keel_op op_named(const std::string &name); // 0 if none
+constexpr keel_op last_op = KEEL_OP_TOP_K_ROWS;
+
+} // namespace keel::conformance

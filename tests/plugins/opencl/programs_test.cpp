@@ -1,0 +1,113 @@
+// Programs with kernels of the test's own: one that builds, one that does not.
+#include "pocl.hpp"
+
+#include "conformance/test_host.hpp"
+#include "programs.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace keel_opencl {
+
+const char *const types_text = "#define TWICE(x) (2 * (x))\n";
+const SourceText source_texts[source_count] = {
+    {"good.cl", "__kernel void good(__global int *x) { x[get_global_id(0)] = TWICE(N); }\n"},
+    {"bad.cl", "__kernel void bad(__global int *x) { x[0] = no_such_name; }\n"},
+};
+
+} // namespace keel_opencl
+
+using namespace keel_opencl;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Rig {
+    keel::test::TestHost host;
+    DeviceFacts device;
+    Context context;
+    Queue queue;
+
+    Rig() {
+        const std::vector<DeviceFacts> devices = list_devices();
+        if (devices.empty()) return;
+        device = devices[0];
+        cl_int code = CL_SUCCESS;
+        context.reset(clCreateContext(nullptr, 1, &device.device, nullptr, nullptr, &code));
+        REQUIRE(code == CL_SUCCESS);
+        queue.reset(clCreateCommandQueue(context.get(), device.device, 0, &code));
+        REQUIRE(code == CL_SUCCESS);
+    }
+
+    // What the good kernel writes.
+    int run(const std::string &folder, int n) {
+        Programs programs(host.table(), context.get(), device, folder);
+        cl_kernel kernel = programs.kernel(Source::linear, "good", {{"N", n}});
+        CHECK(programs.kernel(Source::linear, "good", {{"N", n}}) == kernel);
+        cl_int code = CL_SUCCESS;
+        Memory memory(clCreateBuffer(context.get(), CL_MEM_READ_WRITE, 4, nullptr, &code));
+        const cl_mem handle = memory.get();
+        const size_t one = 1;
+        int out = 0;
+        REQUIRE(clSetKernelArg(kernel, 0, sizeof handle, &handle) == CL_SUCCESS);
+        REQUIRE(clEnqueueNDRangeKernel(queue.get(), kernel, 1, nullptr, &one, &one, 0, nullptr, nullptr) ==
+                CL_SUCCESS);
+        REQUIRE(clEnqueueReadBuffer(queue.get(), handle, CL_TRUE, 0, 4, &out, 0, nullptr, nullptr) ==
+                CL_SUCCESS);
+        return out;
+    }
+};
+
+} // namespace
+
+TEST_CASE("a kernel that does not build is an error with the file, the device and the compiler's words") {
+    Rig rig;
+    if (!rig.context) {
+        WARN("no OpenCL device here");
+        return;
+    }
+    Programs programs(rig.host.table(), rig.context.get(), rig.device, "");
+    keel_status status = KEEL_OK;
+    try {
+        programs.kernel(Source::norm, "bad", {});
+    } catch (const keel_gpu::Refusal &refusal) {
+        status = refusal.status;
+    }
+    CHECK(status == KEEL_E_INTERNAL);
+    const std::string error = rig.host.last_error();
+    INFO(error);
+    CHECK(error.find("bad.cl does not build") != std::string::npos);
+    CHECK(error.find("no_such_name") != std::string::npos);
+    CHECK(error.find(rig.device.name) != std::string::npos);
+    CHECK(error.find('\n') == std::string::npos);
+}
+
+TEST_CASE("programs come out of the cache, and a bad cache does no harm") {
+    Rig rig;
+    if (!rig.context) {
+        WARN("no OpenCL device here");
+        return;
+    }
+    const keel::test::TempFolder folder;
+    const std::string cache = folder / "cache";
+    CHECK(rig.run(cache, 21) == 42);
+    CHECK(rig.run(cache, 21) == 42);
+    CHECK(rig.run(cache, 4) == 8);
+    size_t files = 0;
+    for (const auto &entry : fs::directory_iterator(cache)) {
+        ++files;
+        std::ofstream(entry.path(), std::ios::binary | std::ios::trunc) << "rubbish";
+    }
+    CHECK(files == 2);
+    CHECK(rig.run(cache, 21) == 42);
+    CHECK(rig.run("", 21) == 42);
+    CHECK(rig.run("/proc/no/such/folder", 21) == 42);
+    // sound in form, and no binary that the driver takes
+    const ProgramCache foreign(cache, rig.device);
+    std::string options = "-cl-std=CL1.2";
+    if (rig.device.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    foreign.store(foreign.key(options + " -D N=21", types_text, source_texts[0].text), {1, 2, 3, 4});
+    CHECK(rig.run(cache, 21) == 42);
+}

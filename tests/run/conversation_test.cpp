@@ -1,0 +1,252 @@
+// Chats on models/tiny: what a turn prefills, what stays after Ctrl-C, a full cache or a saved file, and the system prompt's protection.
+#include "base/error.hpp"
+#include "run/conversation.hpp"
+#include "run/session_file.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace keel;
+
+namespace {
+
+pipeline::PipelineConfig tiny(std::initializer_list<std::string> more = {}) {
+    std::vector<std::string> sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                                  "backend.plugin=cpu", "sampling.temperature=0"};
+    sets.insert(sets.end(), more);
+    return pipeline::config_from_overrides(sets);
+}
+
+// A pipeline with a chat on it.
+struct Talk {
+    explicit Talk(std::initializer_list<std::string> more = {},
+                  std::optional<std::string> system = std::nullopt)
+        : pipeline(tiny(more), options()), session(pipeline),
+          chat(session, *ChatTemplate::by_name("zephyr"), std::move(system)) {}
+    static PipelineOptions options() {
+        PipelineOptions o;
+        o.has_system_prompt = true;
+        return o;
+    }
+    GenerateResult ask(std::string_view text, int64_t tokens = 12, bool ignore_end = false) {
+        GenerateOptions o = generate_options(pipeline.config());
+        o.max_tokens = tokens;
+        o.ignore_end = ignore_end;
+        return chat.ask(text, o);
+    }
+    // What the model should have read: the whole conversation, in one go.
+    std::vector<int32_t> whole(std::string_view next) const {
+        std::vector<ChatMessage> all(chat.turns().begin(), chat.turns().end());
+        if (chat.system()) all.insert(all.begin(), {ChatRole::system, *chat.system()});
+        all.push_back({ChatRole::user, std::string(next)});
+        return chat.chat().encode(*pipeline.tokenizer(), chat.chat().conversation(all), false);
+    }
+
+    Pipeline pipeline;
+    Session session;
+    Conversation chat;
+};
+
+template <typename Action>
+std::string refusal_of(Action &&action) {
+    try {
+        action();
+    } catch (const Error &error) {
+        return error.what();
+    }
+    return {};
+}
+
+const std::string rule = "You tell tales of kings and wolves, and never of anything else.";
+
+} // namespace
+
+TEST_CASE("a turn prefills what is new alone, and the model sees the whole conversation") {
+    for (const bool has_system : {false, true}) {
+        Talk talk({}, has_system ? std::optional(rule) : std::nullopt);
+        const auto first = talk.whole("Who was the king?");
+        const GenerateResult a = talk.ask("Who was the king?");
+        CHECK(std::equal(first.begin(), first.end(), talk.session.history().begin()));
+        CHECK(talk.session.stats().prefill_tokens == first.size());
+        const auto before = talk.session.stats().prefill_tokens;
+        const auto second = talk.whole("And then?");
+        talk.ask("And then?");
+        // As tokens the answer may be cut otherwise than the model wrote it; the text is the same.
+        const Tokenizer &t = *talk.pipeline.tokenizer();
+        const std::string seen = t.decode(talk.session.history(), false);
+        CHECK(seen.starts_with(t.decode(second, false)));
+        CHECK(talk.session.stats().prefill_tokens - before < second.size() - first.size());
+        REQUIRE(talk.chat.turns().size() == 4);
+        CHECK(talk.chat.turns()[1].content == a.text);
+        talk.chat.reset();
+        CHECK(talk.ask("Who was the king?").text == a.text);
+    }
+}
+
+TEST_CASE("a chat that was saved goes on as if it had not been") {
+    const test::TempFolder folder;
+    for (const char *temperature : {"sampling.temperature=0", "sampling.temperature=0.8"}) {
+        Talk a({temperature}, rule), b({temperature}), c({temperature}, rule);
+        a.ask("Who was the king?");
+        a.chat.save(folder / "chat");
+        const std::string next = a.ask("And then?").text;
+        b.chat.load(folder / "chat");
+        CHECK(b.chat.system() == rule);
+        CHECK(b.chat.turns().size() == 2);
+        CHECK(b.ask("And then?").text == next);
+        CHECK(b.session.stats().prefill_tokens < 30); // nothing was read again
+        CHECK(refusal_of([&] { c.chat.load(folder / "nothing"); }) != "");
+    }
+    Talk other;
+    other.chat.save(folder / "empty");
+    other.chat.load(folder / "empty");
+    CHECK(other.chat.turns().empty());
+    Conversation llama(other.session, *ChatTemplate::by_name("llama3"), {});
+    CHECK_THAT(refusal_of([&] { llama.load(folder / "chat"); }), Catch::Contains("template zephyr"));
+}
+
+TEST_CASE("an answer that was cut off stays, a question that was not read is taken back") {
+    Talk talk({}, rule);
+    talk.ask("Who was the king?");
+    const auto history = std::vector(talk.session.history().begin(), talk.session.history().end());
+    const auto pending = talk.session.pending();
+    talk.pipeline.host().request_cancel();
+    const GenerateResult none = talk.ask("And then?");
+    talk.pipeline.host().clear_cancel();
+    CHECK(none.reason == StopReason::cancelled);
+    CHECK(none.ids.empty());
+    CHECK(std::vector(talk.session.history().begin(), talk.session.history().end()) == history);
+    CHECK(talk.session.pending() == pending);
+    CHECK(talk.chat.turns().size() == 2);
+
+    GenerateOptions options = generate_options(talk.pipeline.config());
+    options.on_text = [](std::string_view) { throw 7; };
+    CHECK_THROWS_AS(talk.chat.ask("And then?", options), int);
+    CHECK(std::vector(talk.session.history().begin(), talk.session.history().end()) == history);
+    CHECK(talk.session.pending() == pending);
+    options.on_text = [&](std::string_view) { talk.pipeline.host().request_cancel(); };
+    const GenerateResult cut = talk.chat.ask("And then?", options);
+    talk.pipeline.host().clear_cancel();
+    CHECK(cut.reason == StopReason::cancelled);
+    REQUIRE(talk.chat.turns().size() == 4);
+    CHECK(talk.chat.turns()[3].content == cut.text);
+    // the next turn closes the answer in the template's way
+    talk.ask("Go on.");
+    CHECK_THAT(talk.pipeline.tokenizer()->decode(talk.session.history(), false),
+               Catch::Contains(cut.text + "</s>") || Catch::Contains("Go on."));
+}
+
+TEST_CASE("a question that is taken back costs no random numbers, though its cache is read anew") {
+    const test::TempFolder folder;
+    Talk talk({"sampling.temperature=0.8", "policy.plugin=sliding_window", "policy.budget.tokens=64"});
+    talk.ask("Who was the king?");
+    talk.chat.save(folder / "before");
+    GenerateOptions options = generate_options(talk.pipeline.config());
+    options.max_tokens = 300;
+    options.ignore_end = true;
+    options.on_text = [&](std::string_view) {
+        if (talk.session.tokens() > 250) throw 7; // the question is evicted by then
+    };
+    CHECK_THROWS_AS(talk.chat.ask("And then?", options), int);
+    CHECK(talk.session.tokens() == 0); // evicted ones cannot come back
+    CHECK(talk.chat.turns().size() == 2);
+    talk.chat.save(folder / "after");
+    Session session(talk.pipeline);
+    const auto random = load_session(session, folder / "before").random;
+    REQUIRE(random);
+    CHECK(load_session(session, folder / "after").random == random);
+}
+
+TEST_CASE("what a stop string cut off is not in the cache either") {
+    Talk whole, cut;
+    const std::string text = whole.ask("Who was the king?", 16).text;
+    REQUIRE(text.size() > 20);
+    const std::string word = text.substr(text.size() / 2, 4);
+    GenerateOptions options = generate_options(cut.pipeline.config());
+    options.stop = {word};
+    const GenerateResult result = cut.chat.ask("Who was the king?", options);
+    CHECK(result.reason == StopReason::stop_string);
+    CHECK(result.text == text.substr(0, text.find(word)));
+    CHECK(cut.chat.turns()[1].content == result.text);
+    CHECK_FALSE(cut.session.pending());
+    const std::string read = cut.pipeline.tokenizer()->decode(cut.session.history(), false);
+    CHECK(read.find(result.text + word) == std::string::npos);
+    CHECK_FALSE(cut.ask("And then?").ids.empty());
+}
+
+TEST_CASE("what does not fit leaves the chat as it was and names the key: reset makes room") {
+    Talk talk({"model.context=64"});
+    talk.ask("Hi", 4);
+    const int64_t tokens = talk.session.tokens();
+    std::string long_question;
+    for (int i = 0; i < 60; ++i)
+        long_question += "and then ";
+    CHECK_THAT(refusal_of([&] { talk.ask(long_question); }), Catch::Contains("model.context = 64"));
+    CHECK(talk.session.tokens() == tokens);
+    CHECK(talk.chat.turns().size() == 2);
+    CHECK(talk.ask("Go on", 100, true).reason == StopReason::cache_full);
+    CHECK_THAT(refusal_of([&] { talk.ask("More"); }), Catch::Contains("model.context"));
+    talk.chat.reset();
+    CHECK_FALSE(talk.ask("More", 4).ids.empty());
+}
+
+TEST_CASE("the system prompt is never evicted while the rest goes") {
+    for (const std::string positions : {"absolute", "rerotated"}) {
+        INFO(positions);
+        Talk talk(
+            {"policy.plugin=sliding_window", "policy.budget.tokens=96", "policy.positions=" + positions},
+            rule);
+        const auto prefix = talk.session.cache().protected_prefix();
+        CHECK(prefix > 10);
+        for (int i = 0; i < 8; ++i)
+            talk.ask("And then, what did the wolf say to the king?", 24);
+        const KvCache &cache = talk.session.cache().cache();
+        CHECK(talk.session.stats().evictions > 0);
+        REQUIRE(cache.max_length() < 96 + 60);
+        const auto held = cache.positions(0, 0);
+        if (positions == "absolute") {
+            for (int64_t i = 0; i < prefix; ++i)
+                CHECK(held[static_cast<size_t>(i)] == i);
+            CHECK(held[static_cast<size_t>(prefix)] > prefix);
+        }
+        // and saved with it
+        const test::TempFolder folder;
+        talk.chat.save(folder / "chat");
+        const std::string next = talk.ask("And then?").text;
+        talk.chat.load(folder / "chat");
+        CHECK(talk.session.cache().protected_prefix() == prefix);
+        CHECK(talk.ask("And then?").text == next);
+        talk.chat.reset();
+        CHECK(talk.session.cache().protected_prefix() == prefix);
+    }
+    Talk off(
+        {"policy.plugin=sliding_window", "policy.budget.tokens=96", "policy.protect.system_prompt=false"},
+        rule);
+    CHECK(off.session.cache().protected_prefix() == 0);
+    CHECK_THAT(refusal_of([&] {
+                   Talk small({"policy.plugin=sliding_window", "policy.budget.tokens=16"}, rule);
+               }),
+               Catch::Contains("policy.budget.tokens") && Catch::Contains("the system prompt"));
+}
+
+TEST_CASE("a conversation that is taken over is read with the next question") {
+    Talk a({}, rule), b({}, rule);
+    a.ask("Who was the king?");
+    b.chat.take_over({a.chat.turns().begin(), a.chat.turns().end()});
+    CHECK(b.session.tokens() == 0);
+    const auto whole = b.whole("And then?");
+    b.ask("And then?");
+    CHECK(b.session.stats().prefill_tokens == whole.size());
+    CHECK(std::equal(whole.begin(), whole.end(), b.session.history().begin()));
+    CHECK(b.chat.turns().size() == 4);
+}
+
+TEST_CASE("a model without a template, or a name that is none, is refused with what to do") {
+    const std::string model = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
+    CHECK_THAT(refusal_of([&] { choose_chat_template(model, ""); }),
+               Catch::Contains("names no chat template") && Catch::Contains("--template") &&
+                   Catch::Contains("keel run"));
+    CHECK_THAT(refusal_of([&] { choose_chat_template(model, "chatm"); }),
+               Catch::Contains("did you mean 'chatml'"));
+    CHECK(choose_chat_template(model, "chatml").name() == "chatml");
+}

@@ -1,0 +1,417 @@
+// Backends that take turns, hold different layers, or share a feed-forward network: end to end on models/tiny.
+#include "config/config_writer.hpp"
+#include "hybrid_rig.hpp"
+#include "run/session_file.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string long_prompt() {
+    std::string text;
+    for (int i = 0; i < 8; ++i)
+        text += hybrid_opening();
+    return text;
+}
+
+const std::vector<std::vector<std::string>> policies = {
+    {},
+    {"policy=sliding_window", "policy.budget.tokens=64", "policy.protect.prefix=4"},
+    {"policy=sliding_window", "policy.budget.tokens=64", "policy.protect.prefix=4",
+     "policy.positions=rerotated"},
+    {"policy=sliding_window", "policy.budget.tokens=64", "policy.protect.prefix=4",
+     "policy.positions=rerotated", "kv.dtype=q8_0"},
+    {"policy=snapkv", "policy.budget.tokens=64"},
+    {"policy=h2o", "policy.budget.tokens=64"},
+    {"policy=expected_attention", "policy.budget.tokens=64"},
+};
+
+void check_same(const Greedy &a, const Greedy &b) {
+    CHECK(a.ids == b.ids);
+    CHECK(a.logits == b.logits); // to the bit
+    CHECK(a.stats.evictions == b.stats.evictions);
+    CHECK(a.stats.evicted_tokens == b.stats.evicted_tokens);
+    CHECK(a.stats.kv_bytes == b.stats.kv_bytes);
+}
+
+} // namespace
+
+TEST_CASE("what reads and what writes may be two backends, in every KV dtype") {
+    for (const std::string dtype : {"f32", "f16", "bf16", "q8_0", "q4_0"}) {
+        INFO(dtype);
+        const Greedy one = greedy(one_cpu({"kv.dtype=" + dtype}), hybrid_opening(), 16);
+        Pipeline pipeline(two({"kv.dtype=" + dtype, "hybrid.prefill=a", "hybrid.decode=b"}));
+        Session session(pipeline);
+        CHECK(session.engine().name == "a");
+        const Greedy split = greedy(session, hybrid_opening(), 16);
+        CHECK(session.engine().name == "b");
+        check_same(split, one);
+        REQUIRE(split.stats.moves.size() == 1);
+        const BackendMove &move = split.stats.moves[0];
+        CHECK(move.from == "a");
+        CHECK(move.to == "b");
+        CHECK(move.why == BackendMove::Why::phase);
+        CHECK(move.tokens == static_cast<int64_t>(split.stats.prefill_tokens));
+        CHECK(move.bytes == static_cast<uint64_t>(move.tokens) * pipeline.kv_shape().bytes_per_token());
+        // A second prompt goes back to where prompts are read.
+        session.prefill(pipeline.tokenizer()->encode(" And then"));
+        CHECK(session.engine().name == "a");
+        session.reset();
+        check_same(greedy(session, hybrid_opening(), 16), one);
+    }
+}
+
+TEST_CASE("a switch after some tokens leaves the text as it was, under every policy") {
+    for (const auto &policy : policies) {
+        INFO(policy.size() << (policy.empty() ? "" : policy[0]));
+        const Greedy one = greedy(one_cpu(policy), long_prompt(), 40);
+        for (const std::string warmup : {"0", "5"}) {
+            std::vector<std::string> sets = policy;
+            sets.insert(sets.end(), {"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=20",
+                                     "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=" + warmup});
+            const Greedy switched = greedy(two(sets), long_prompt(), 40);
+            check_same(switched, one);
+            REQUIRE(switched.stats.moves.size() == 1);
+            const BackendMove &move = switched.stats.moves[0];
+            CHECK(move.why == BackendMove::Why::tokens);
+            CHECK(move.refused.empty());
+            CHECK(move.tokens == static_cast<int64_t>(switched.stats.prefill_tokens) + 19);
+            if (warmup == "0") CHECK(move.warmup_tokens == 0);
+            if (warmup == "5" && policy.empty()) {
+                CHECK(move.warmup_tokens == 5);
+                CHECK(move.warmup_compared == 5);
+                CHECK(move.warmup_agreed == 5);
+            }
+            CHECK_THAT(move_text(move), Contains("a -> b after ") && Contains("switch.after_tokens"));
+        }
+    }
+}
+
+TEST_CASE("backends may keep keys and values in types of their own") {
+    const std::string exact_products = "backend.params.compute=exact";
+    Pipeline pipeline(
+        tiny_config({"hybrid.backends={a: {plugin: cpu, kv: f32, params: {compute: exact}}, b: {plugin: cpu, "
+                     "kv: {key_dtype: q8_0, value_dtype: bf16}, params: {compute: exact}}}",
+                     "hybrid.prefill=a", "hybrid.decode=b"}));
+    CHECK(pipeline.find_engine("a")->kv_shape.key_dtype == KEEL_DTYPE_F32);
+    CHECK(pipeline.find_engine("b")->kv_shape.key_dtype == KEEL_DTYPE_Q8_0);
+    CHECK(pipeline.find_engine("b")->kv_shape.value_dtype == KEEL_DTYPE_BF16);
+    // Exact products: what the caches round is held against itself. The same tokens in each, so that there is something to compare whatever the texts are.
+    const std::vector<int32_t> text =
+        greedy(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), 12).ids;
+    const auto exact = logits_of(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), text);
+    const auto coarse = logits_of(one_cpu({"kv.key_dtype=q8_0", "kv.value_dtype=bf16", exact_products}),
+                                  hybrid_opening(), text);
+    Session session(pipeline);
+    const auto mixed = logits_of(session, hybrid_opening(), text);
+    CHECK(session.engine().name == "b");
+    REQUIRE(worst_gap(coarse, exact) > 0);
+    CHECK(worst_gap(mixed, exact) < 1.5 * worst_gap(coarse, exact)); // rounded once, as there
+    TempFolder folder;
+    CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }), Contains("different types"));
+}
+
+TEST_CASE("a cache whose keys were rotated moves between types of keys") {
+    for (const std::string kinds : {"{a: {plugin: cpu, kv: f16}, b: {plugin: cpu, kv: q8_0}}",
+                                    "{a: {plugin: cpu, kv: q4_0}, b: {plugin: cpu, kv: f32}}"}) {
+        INFO(kinds);
+        Pipeline pipeline(
+            tiny_config({"hybrid.backends=" + kinds, "hybrid.switch.on=[tokens, command]",
+                         "hybrid.switch.after_tokens=10", "hybrid.switch.to=b",
+                         "hybrid.switch.warmup_tokens=0", "policy=sliding_window", "policy.budget.tokens=48",
+                         "policy.protect.prefix=4", "policy.positions=rerotated"}));
+        Session session(pipeline);
+        session.prefill(pipeline.tokenizer()->encode(long_prompt()));
+        std::vector<int32_t> ids;
+        std::vector<std::vector<float>> logits;
+        for (int i = 0; i < 40; ++i) {
+            if (i == 25) CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::done);
+            ids.push_back(session.greedy());
+            session.decode(ids.back());
+            logits.emplace_back(session.logits().begin(), session.logits().end());
+            const KvCache &cache = session.cache().cache();
+            CHECK(cache.max_length() <= 48 + 6 + 1);
+            // Distances follow the slots, wherever the keys are.
+            const auto positions = cache.positions(3, 0);
+            CHECK(positions.back() - positions[5] == std::ssize(positions) - 6);
+        }
+        CHECK(session.stats().evictions > 3);
+        CHECK(session.stats().moves.size() == 2);
+        // What is read there is what was written here: no further from f32 than the coarser type by itself.
+        const std::string coarser = kinds.find("q4_0") != std::string::npos ? "q4_0" : "q8_0";
+        const auto stays = [&](const std::string &dtype) {
+            return logits_of(one_cpu({"kv.dtype=" + dtype, "policy=sliding_window", "policy.budget.tokens=48",
+                                      "policy.protect.prefix=4", "policy.positions=rerotated"}),
+                             long_prompt(), ids);
+        };
+        const auto exact = stays("f32"), coarse = stays(coarser);
+        INFO("coarse " << worst_gap(coarse, exact) << ", moved " << worst_gap(logits, exact));
+        CHECK(worst_gap(logits, exact) < 1.5 * worst_gap(coarse, exact));
+    }
+}
+
+TEST_CASE("tokens that are taken back during a warm-up begin it again") {
+    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6", "hybrid.switch.to=b",
+                           "hybrid.switch.warmup_tokens=4"}));
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 14; ++i) {
+        ids.push_back(session.greedy());
+        session.decode(ids.back());
+        if (i != 3) continue;
+        session.truncate(2);
+        ids.resize(ids.size() - 2);
+        session.truncate(1); // and once more, to have a result again
+        const int32_t last = ids.back();
+        session.decode(last);
+    }
+    CHECK(session.engine().name == "b");
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 12);
+    CHECK(ids == one.ids);
+    CHECK(session.stats().moves.at(0).warmup_agreed == session.stats().moves.at(0).warmup_compared);
+}
+
+TEST_CASE("a fork that is taken during a warm-up switches as its parent does") {
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 16);
+    PipelineOptions options;
+    options.sequences = 2;
+    for (const std::string on : {"tokens", "command"}) {
+        INFO(on);
+        Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]",
+                               "hybrid.switch.after_tokens=" + std::string(on == "tokens" ? "10" : "100"),
+                               "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}),
+                          options);
+        Session session(pipeline);
+        session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+        std::vector<int32_t> ids;
+        std::unique_ptr<Session> fork;
+        const auto write = [](Session &s, std::vector<int32_t> &text, size_t upto) {
+            while (text.size() < upto) {
+                text.push_back(s.greedy());
+                s.decode(text.back());
+            }
+        };
+        write(session, ids, 6);
+        if (on == "command") CHECK(session.switch_to(*pipeline.find_engine("b")) == Session::Switch::warming);
+        write(session, ids, 8);
+        CHECK(session.engine().name == "a"); // it warms up
+        fork = session.fork();
+        std::vector<int32_t> forked = ids;
+        write(session, ids, 16);
+        write(*fork, forked, 16);
+        for (Session *s : {&session, fork.get()}) {
+            CHECK(s->engine().name == "b");
+            REQUIRE(s->stats().moves.size() == 1);
+            CHECK(s->stats().moves[0].why ==
+                  (on == "tokens" ? BackendMove::Why::tokens : BackendMove::Why::command));
+            CHECK(s->stats().moves[0].warmup_agreed == s->stats().moves[0].warmup_compared);
+        }
+        CHECK(ids == one.ids);
+        CHECK(forked == one.ids);
+    }
+}
+
+TEST_CASE("asking for the backend that a sequence is on takes back what was asked for, and not the config's "
+          "switch") {
+    Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]", "hybrid.switch.after_tokens=12",
+                           "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}));
+    Engine &a = *pipeline.find_engine("a"), &b = *pipeline.find_engine("b");
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    const auto write = [&](int tokens) {
+        for (int i = 0; i < tokens; ++i)
+            session.decode(session.greedy());
+    };
+    write(1);
+    CHECK(session.switch_to(b) == Session::Switch::warming);
+    write(2);
+    CHECK(session.switch_to(a) == Session::Switch::there);
+    write(4);
+    CHECK(session.engine().name == "a");
+    write(2); // the config's switch warms up
+    CHECK(session.switch_to(a) == Session::Switch::there);
+    write(4);
+    CHECK(session.engine().name == "b");
+    REQUIRE(session.stats().moves.size() == 1);
+    CHECK(session.stats().moves[0].why == BackendMove::Why::tokens);
+}
+
+TEST_CASE("another instruction set is another backend") {
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 16);
+    const Greedy split =
+        greedy(tiny_config({"hybrid.backends={plain: {plugin: cpu, params: {isa: scalar, threads: "
+                            "1}}, quick: cpu, ref: reference}",
+                            "hybrid.prefill=quick", "hybrid.decode=plain"}),
+               hybrid_opening(), 16);
+    CHECK(split.ids == one.ids);
+}
+
+TEST_CASE("memory pressure switches at once") {
+    const auto monitor = std::make_shared<ScriptedMonitor>();
+    PipelineOptions options;
+    options.monitor = monitor;
+    Pipeline pipeline(
+        two({"hybrid.switch.on=pressure", "hybrid.switch.to=b", "hybrid.switch.available_mib=64"}), options);
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 8);
+    {
+        Session session(pipeline);
+        const Greedy calm = greedy(session, hybrid_opening(), 8);
+        check_same(calm, one);
+        CHECK(calm.stats.moves.empty());
+    }
+    monitor->available = 1 << 20;
+    Session session(pipeline);
+    const Greedy pressed = greedy(session, hybrid_opening(), 8);
+    check_same(pressed, one);
+    REQUIRE(pressed.stats.moves.size() == 1);
+    CHECK(pressed.stats.moves[0].why == BackendMove::Why::pressure);
+    CHECK(session.engine().name == "b");
+}
+
+TEST_CASE("a switch by hand, with a warm-up and without") {
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 12);
+    Pipeline warm(two({"hybrid.switch.on=command", "hybrid.switch.warmup_tokens=3"})),
+        cold(two({"hybrid.switch.on=command", "hybrid.switch.warmup_tokens=0"})),
+        fixed(two({"hybrid.prefill=a", "hybrid.decode=b"}));
+    for (Pipeline *pipeline : {&warm, &cold}) {
+        Session session(*pipeline);
+        Engine &b = *pipeline->find_engine("b");
+        session.prefill(pipeline->tokenizer()->encode(hybrid_opening()));
+        std::vector<int32_t> ids;
+        for (int i = 0; i < 12; ++i) {
+            if (i == 4) {
+                const auto answer = session.switch_to(b);
+                CHECK(answer == (pipeline == &warm ? Session::Switch::warming : Session::Switch::done));
+            }
+            ids.push_back(session.greedy());
+            session.decode(ids.back());
+        }
+        CHECK(ids == one.ids);
+        CHECK(session.engine().name == "b");
+        CHECK(session.switch_to(b) == Session::Switch::there);
+        REQUIRE(session.stats().moves.size() == 1);
+        CHECK(session.stats().moves[0].why == BackendMove::Why::command);
+        CHECK(session.stats().moves[0].warmup_tokens == (pipeline == &warm ? 3 : 0));
+        session.reset();
+        CHECK(session.engine().name == "a");
+        CHECK(session.switch_to(b) == Session::Switch::done); // nothing to take along
+    }
+    Session session(fixed);
+    CHECK_THAT(error_text([&] { session.switch_to(*fixed.find_engine("a")); }, ErrorKind::usage),
+               Contains("hybrid.switch.on"));
+}
+
+TEST_CASE("a session is saved wherever it is, and a fork goes its own way") {
+    TempFolder folder;
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 10);
+    Pipeline pipeline(
+        [] {
+            auto config = two({"hybrid.prefill=a", "hybrid.decode=b"});
+            return config;
+        }(),
+        [] {
+            PipelineOptions options;
+            options.sequences = 2;
+            return options;
+        }());
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 5; ++i) {
+        ids.push_back(session.greedy());
+        session.decode(ids.back());
+    }
+    const auto fork = session.fork();
+    CHECK(fork->engine().name == "b");
+    session.set_pending(session.greedy());
+    save_session(session, folder.path() / "s");
+    Session again(pipeline);
+    load_session(again, folder.path() / "s");
+    std::vector<int32_t> forked = ids;
+    for (int i = 0; i < 5; ++i) { // one after the other: steps of a pipeline leave their results in one place
+        ids.push_back(i == 0 ? *again.pending() : again.greedy());
+        again.decode(ids.back());
+    }
+    for (int i = 0; i < 5; ++i) {
+        forked.push_back(fork->greedy());
+        fork->decode(forked.back());
+    }
+    CHECK(ids == one.ids);
+    CHECK(forked == one.ids);
+}
+
+TEST_CASE("layers on two backends compute what one does") {
+    for (const auto &policy : policies) {
+        INFO(policy.size() << (policy.empty() ? "" : policy[0]));
+        for (const std::string layers : {"[{range: 0-2, on: a}, {range: 3-5, on: b}]",
+                                         "[{range: 0, on: b}, {range: 1-3, on: a}, {range: 4-5, on: b}]"}) {
+            std::vector<std::string> sets = policy;
+            sets.push_back("hybrid.layers=" + layers);
+            const Greedy one = greedy(one_cpu(policy), long_prompt(), 24);
+            const Greedy split = greedy(two(sets), long_prompt(), 24);
+            check_same(split, one);
+        }
+    }
+    Pipeline pipeline(two({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-5, on: b}]", "kv.max_mib=3"}));
+    CHECK(pipeline.engines()[0]->kv_shape.layers == 4);
+    CHECK(pipeline.engines()[1]->kv_shape.layers == 2);
+    CHECK(pipeline.engines()[0]->kv_shape.max_bytes + pipeline.engines()[1]->kv_shape.max_bytes == 3u << 20);
+    CHECK(pipeline.engines()[1]->weights->part() == LayerRange{4, 6});
+    CHECK_THAT(pipeline.explain(), Contains("layers 0 to 3: a") && Contains("layers 4 to 5: b") &&
+                                       Contains("bytes that cross per token: 2048"));
+    const Greedy whole = greedy(one_cpu({}), hybrid_opening(), 2);
+    Session session(pipeline);
+    CHECK(greedy(session, hybrid_opening(), 2).stats.kv_bytes == whole.stats.kv_bytes);
+    TempFolder folder;
+    CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }), Contains("several backends"));
+}
+
+TEST_CASE("policies that look at one layer for all of them cannot have layers on two backends") {
+    const std::string layers = "hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]";
+    CHECK_THAT(
+        error_text([&] {
+            Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64", "policy.allocator=pyramid"}));
+        }),
+        Contains("policy.allocator: pyramid shares the budget out over layers"));
+    CHECK_THAT(error_text([&] {
+                   Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
+               }),
+               Contains("repeat its context"));
+}
+
+TEST_CASE("a feed-forward network on two backends at once computes what one does") {
+    const Greedy one = greedy(one_cpu({}), long_prompt(), 24);
+    for (const std::string shares : {"{a: 0.7, b: 0.3}", "{b: 0.04, a: 0.96}"}) {
+        INFO(shares);
+        Pipeline pipeline(two({"hybrid.ffn_split=" + shares}));
+        Session session(pipeline);
+        const Greedy split = greedy(session, long_prompt(), 24);
+        CHECK(split.ids == one.ids);
+        double worst = 0; // sums are added in another order
+        for (size_t i = 0; i < split.logits.size(); ++i)
+            worst = std::max(worst, std::abs(static_cast<double>(split.logits[i]) - one.logits[i]));
+        CHECK(worst < 0.02);
+        CHECK(pipeline.ffn_helper()->crossed_bytes() > 0);
+        CHECK_THAT(pipeline.explain(), Contains("at the same time"));
+    }
+}
+
+TEST_CASE("what cannot be combined is refused by name") {
+    const auto refused = [](const std::vector<std::string> &more) {
+        return error_text([&] { Pipeline p(two(more)); });
+    };
+    CHECK_THAT(refused({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-9, on: b}]"}),
+               Contains("expected the ranges in 'hybrid.layers' to end at layer 5") && Contains("found 9"));
+    Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=b"}));
+    CHECK_THAT(error_text([&] { pipeline.add_policy(pipeline.config().policy); }),
+               Contains("several policies over one model run on one backend"));
+}
