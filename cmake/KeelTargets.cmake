@@ -32,12 +32,19 @@ function(keel_oracle name)
   endif()
 endfunction()
 
-# keel_layer(NAME SOURCES ... LINK ...): one layer of the core. Includes are written from core/ ("model/safetensors.hpp");
-# what a layer may use is what it links, so that an arrow that points the wrong way does not build.
+# keel_layer(NAME SOURCES ... LINK ...): one layer of the core or room of eval. Includes name the layer ("model/safetensors.hpp",
+# "eval/stats/spread.hpp"). Each layer has an include root of its own, which holds nothing but a link to its folder. So a file sees only the
+# layers that its target links, and an arrow that points the wrong way does not build.
 function(keel_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR})
+  set(root ${PROJECT_BINARY_DIR}/include_roots/${name})
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  string(REGEX REPLACE "^core/" "" folder ${folder})
+  get_filename_component(parent ${root}/${folder} DIRECTORY)
+  file(MAKE_DIRECTORY ${parent})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${root}/${folder} SYMBOLIC)
+  target_include_directories(${name} PUBLIC ${root})
   target_link_libraries(${name} PUBLIC keel_sdk ${ARG_LINK} PRIVATE keel_flags ${ARG_PRIVATE_LINK})
   list(LENGTH ARG_SOURCES files)
   if(files GREATER 12)

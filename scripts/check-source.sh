@@ -19,9 +19,12 @@ loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(pri
 [ -z "$loud" ] || complain "library code that prints, exits, aborts or asserts:
 $loud"
 
-reach=$(git ls-files 'plugins/*' 'policies/*' | grep -E '\.(c|h|cpp|hpp|inl)$' | xargs -r grep -nE '#include "(base|numbers|platform|format|plugin|device|ops|reference|graph|convert|kv|model|text|config|run|eval)/')
+reach=$(git ls-files 'plugins/*' 'policies/*' | grep -E '\.(c|h|cpp|hpp|inl)$' | xargs -r grep -nE '#include "(base|numbers|platform|format|plugin|device|ops|reference|text|model|graph|convert|kv|config|run|eval)/')
 [ -z "$reach" ] || complain "plugins that include the core:
 $reach"
+
+layers=$(scripts/check-layers.sh) || complain "includes that scripts/check-layers.sh does not allow:
+$layers"
 
 named=$(git ls-files 'core/*.h' 'core/*.hpp' 'core/*.cpp' | xargs -r grep -nliE 'vulkan|opencl' | grep -v '^core/include/')
 [ -z "$named" ] || complain "core files that name a backend: $named"

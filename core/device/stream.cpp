@@ -3,7 +3,6 @@
 #include "device/device.hpp"
 #include "device/device_times.hpp"
 #include "device/trace.hpp"
-#include "ops/step_recorder.hpp"
 
 #include "base/log.hpp"
 
@@ -84,10 +83,6 @@ void Stream::step_queued(uint64_t ops, bool again) {
     pending_ += ops;
     dirty_ = true;
     if (strategy_.kind == SyncStrategy::Kind::batched && pending_ >= strategy_.ops) flush();
-}
-
-void Stream::interrupt_recorder() {
-    recorder_->interrupt();
 }
 
 void Stream::write_queued(uint64_t bytes) {

@@ -13,8 +13,16 @@ namespace keel {
 
 class Device;
 class DeviceTimes;
-class StepRecorder;
 class Trace;
+
+// Ops that somebody holds back from the device. Stream asks for them before it uses the device.
+class HeldBackOps {
+  public:
+    virtual void interrupt() = 0; // queues the ops that are held back
+
+  protected:
+    ~HeldBackOps() = default;
+};
 
 // When work is submitted and waited for. It is the core's, not the backend's, and never changes a result.
 struct SyncStrategy {
@@ -114,16 +122,15 @@ class Stream {
     // outlives this, or NULL is set before it goes.
     void set_trace(Trace *trace);
     Trace *trace() const { return trace_; }
-    // While it is set ops may be held back in it: it is told before anything else is done with the device.
-    void set_recorder(StepRecorder *recorder) { recorder_ = recorder; }
+    // The stream interrupts `ops` before it uses the device. NULL: no op is held back.
+    void set_held_back(HeldBackOps *ops) { held_back_ = ops; }
     void queue_held_back() {
-        if (recorder_ != nullptr) interrupt_recorder();
+        if (held_back_ != nullptr) held_back_->interrupt();
     }
     bool pending() const { return pending_ > 0; } // ops that were not submitted yet
 
   private:
     friend class LaterRead;
-    void interrupt_recorder();
     void submit_as(const char *what);
     void wait_as(const char *what);
     void finish_read(const LaterRead &read, void *dst);
@@ -135,7 +142,7 @@ class Stream {
     SyncStrategy strategy_{SyncStrategy::Kind::lazy, 0};
     Counters counters_;
     Trace *trace_ = nullptr;
-    StepRecorder *recorder_ = nullptr;
+    HeldBackOps *held_back_ = nullptr;
     std::unique_ptr<DeviceTimes> times_; // NULL: no trace, or the backend does not tell
     uint64_t pending_ = 0;               // ops since the last submit
     uint64_t ticket_ = 0;                //

@@ -2,7 +2,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "ops/executor.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -38,13 +37,6 @@ bool is_old_trace(int fd) {
     const ssize_t n = ::pread(fd, begin, sizeof begin, 0);
     return n == 0 ||
            (n == static_cast<ssize_t>(sizeof begin) && std::string_view(begin, sizeof begin) == head);
-}
-
-std::string shape_text(const keel_tensor &t) {
-    std::string out = fmt::format("{} [", keel_dtype_name(t.dtype));
-    for (uint32_t i = 0; i < t.rank && i < KEEL_MAX_RANK; ++i)
-        out += fmt::format("{}{}", i == 0 ? "" : ", ", t.shape[i]);
-    return out + "]";
 }
 
 } // namespace
@@ -144,18 +136,6 @@ void Trace::device_span(std::string_view device, std::string_view label, double 
 void Trace::counter(std::string_view name, double value) {
     add(fmt::format(R"({{"name":{},"ph":"C","ts":{:.3f},"pid":1,"tid":1,"args":{{"value":{}}}}})", text(name),
                     now(), value));
-}
-
-void Trace::op(const PlannedOp &op, const keel_op_args *args, double begin) {
-    const double end = now();
-    std::vector<TraceArg> more{{"op", text(op_name(op.op()))}, {"kernel", text(op.kernel())}};
-    if (const auto layer = label_layer(op.label())) more.emplace_back("layer", std::to_string(*layer));
-    more.emplace_back("label", text(op.label()));
-    if (op.weight() != nullptr) more.emplace_back("weight", text(shape_text(*op.weight()->shape())));
-    ArgsCopy copy(op.op(), args);
-    for (const ArgsCopy::Slot &slot : copy.tensors())
-        more.emplace_back(slot.name, text(shape_text(**slot.tensor)));
-    span(label_part(op.label()), "op", begin, end, more);
 }
 
 // The new events over the old closing brackets, and new ones behind them, in one piece.

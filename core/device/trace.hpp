@@ -1,7 +1,5 @@
 #pragma once
 
-#include <keel/backend.h>
-
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -12,8 +10,6 @@
 #include <vector>
 
 namespace keel {
-
-class PlannedOp;
 
 // The label of a planned op without the kind of step and the layer: "decode layer 3: down" -> "down"; others stay as they are.
 std::string_view label_part(std::string_view label);
@@ -45,7 +41,6 @@ class Trace {
     void device_span(std::string_view device, std::string_view label, double begin, double end);
     // A number from now on.
     void counter(std::string_view name, double value);
-    void op(const PlannedOp &op, const keel_op_args *args, double begin);
     void flush() noexcept; // what was recorded so far goes to the file
 
     static std::string text(std::string_view value); // as a JSON string

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "device/device.hpp"
+#include "model/rope_frequencies.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -10,12 +10,6 @@
 
 namespace keel {
 
-// Rotation per token of each pair of a head's elements, in radians: theta^(-2i/rot), changed as the scaling says. [rot / 2].
-// Linear: divided by the factor. Llama 3 (RoPE scaling of Llama 3.1): wavelengths above original / low_freq_factor are divided by the
-// factor, those below original / high_freq_factor kept, a linear ramp in between. Factors: each divided by its own, of which there are
-// rot / 2.
-std::vector<double> rope_frequencies(double theta, int64_t rot, const RopeScaling &scaling);
-
 // cos and sin of position * frequency as f32 tensors on a device, computed in float64. A ring: position p lies in row p % rows, and
 // ensure() writes the rows that are wanted and not there, so an endless stream of positions needs constant memory. Rows of positions
 // that lie `rows` or more behind the newest are gone.

@@ -1,8 +1,8 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "graph/rope_tables.hpp"
 #include "model/gguf_layout.hpp"
 #include "model/gguf_model.hpp"
+#include "model/rope_frequencies.hpp"
 #include "numbers/convert.hpp"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 
 #include "device/trace.hpp"
 #include "ops/compose.hpp"
+#include "ops/op_trace.hpp"
 
 #include "base/log.hpp"
 
@@ -275,7 +276,7 @@ void Executor::run_any(PlannedOp &op, keel_op_args *args) {
     if (trace == nullptr || depth_ > 0) return run_observed(op, args);
     const double begin = trace->now();
     run_observed(op, args);
-    trace->op(op, args, begin);
+    trace_op(*trace, op, args, begin);
 }
 
 void Executor::run_observed(PlannedOp &op, keel_op_args *args) {

@@ -63,7 +63,7 @@ void StepRecorder::begin() {
     for (const auto &recording : kept_) {
         if (current_ == nullptr || recording->used > current_->used) current_ = recording.get();
     }
-    device_.stream().set_recorder(this);
+    device_.stream().set_held_back(this);
 }
 
 bool StepRecorder::fits_current() const {
@@ -161,7 +161,7 @@ void StepRecorder::throw_away() noexcept {
 void StepRecorder::queue_one_by_one() {
     if (state_ == State::recording) throw_away();
     state_ = State::ordinary;
-    device_.stream().set_recorder(nullptr);
+    device_.stream().set_held_back(nullptr);
     const Ops own = std::move(fresh_);
     fresh_.clear();
     const std::vector<const PlannedOp *> labels = labels_;
@@ -215,7 +215,7 @@ void StepRecorder::end() {
         }
     }
     state_ = State::outside;
-    device_.stream().set_recorder(nullptr);
+    device_.stream().set_held_back(nullptr);
 }
 
 // The fresh recording takes the place of the one that was not used for longest.
@@ -239,7 +239,7 @@ void StepRecorder::file(keel_recording *handle) {
 
 void StepRecorder::submit(Recording &recording, bool again) {
     recording.used = step_;
-    device_.stream().set_recorder(nullptr);
+    device_.stream().set_held_back(nullptr);
     device_.check("submitting a recorded step",
                   [&] { return table_.submit(device_.ctx(), recording.handle); });
     device_.stream().step_queued(recording.ops.size(), again);
@@ -252,7 +252,7 @@ void StepRecorder::abandon() noexcept {
     labels_.clear();
     fresh_.clear();
     failure_ = nullptr;
-    device_.stream().set_recorder(nullptr);
+    device_.stream().set_held_back(nullptr);
 }
 
 // What a recording names is going: the recording goes first.

@@ -26,7 +26,7 @@ class PlannedOp;
 // next ones are not tried.
 //
 // Not thread-safe: for the stream's user. Executor drives it.
-class StepRecorder final : private BufferWatch {
+class StepRecorder final : private BufferWatch, private HeldBackOps {
   public:
     // NULL where the backend does not serve the extension, or too little of it.
     static std::unique_ptr<StepRecorder> make(Device &device);
@@ -39,7 +39,7 @@ class StepRecorder final : private BufferWatch {
     // An op of the step, its plan and weight filled in. False: the caller calls the backend as ever.
     bool take(const PlannedOp &op, const keel_op_args *args);
     // What comes now no recording can hold: the ops that were taken are queued one by one, and the step goes on as an ordinary one.
-    void interrupt();
+    void interrupt() override;
     void end();                // the step's ops are queued when it returns
     void abandon() noexcept;   // in the place of end(), after an error
     uint64_t recorded() const; // steps, so far

@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "config/config_places.hpp"
 #include "config/params.hpp"
+#include "model/rope_frequencies.hpp"
 
 namespace keel {
 namespace {

@@ -1,0 +1,31 @@
+#include "ops/op_trace.hpp"
+
+#include "device/trace.hpp"
+
+#include <fmt/format.h>
+
+namespace keel {
+namespace {
+
+std::string shape_text(const keel_tensor &t) {
+    std::string out = fmt::format("{} [", keel_dtype_name(t.dtype));
+    for (uint32_t i = 0; i < t.rank && i < KEEL_MAX_RANK; ++i)
+        out += fmt::format("{}{}", i == 0 ? "" : ", ", t.shape[i]);
+    return out + "]";
+}
+
+} // namespace
+
+void trace_op(Trace &trace, const PlannedOp &op, const keel_op_args *args, double begin) {
+    const double end = trace.now();
+    std::vector<TraceArg> more{{"op", Trace::text(op_name(op.op()))}, {"kernel", Trace::text(op.kernel())}};
+    if (const auto layer = label_layer(op.label())) more.emplace_back("layer", std::to_string(*layer));
+    more.emplace_back("label", Trace::text(op.label()));
+    if (op.weight() != nullptr) more.emplace_back("weight", Trace::text(shape_text(*op.weight()->shape())));
+    ArgsCopy copy(op.op(), args);
+    for (const ArgsCopy::Slot &slot : copy.tensors())
+        more.emplace_back(slot.name, Trace::text(shape_text(**slot.tensor)));
+    trace.span(label_part(op.label()), "op", begin, end, more);
+}
+
+} // namespace keel
