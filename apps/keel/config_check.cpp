@@ -27,11 +27,6 @@ void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipel
             "{}: {} stores {} values in a block, and rows of this model's weights are no multiple of that",
             to_string(config.model.weights.where), keel_dtype_name(weights), keel_dtype_block(weights));
     }
-    // A network split over two memories is asked for part by part when it is loaded.
-    if (pipeline.mode() == pipeline::HybridMode::by_columns &&
-        !std::all_of(pipeline.devices().begin(), pipeline.devices().end(),
-                     [](const auto &device) { return uses_system_memory(*device); }))
-        return;
     for (const auto &engine : pipeline.engines()) {
         LoadOptions load;
         load.part = engine->part;

@@ -89,10 +89,6 @@ Json hybrid_json(Pipeline &p) {
         json["prefill"] = p.prefill_engine().name;
         json["decode"] = p.engine().name;
     }
-    if (const FfnHelper *helper = p.ffn_helper()) {
-        json["ffn_split"] = {{"helper", p.config().hybrid.ffn_split->back().on},
-                             {"decode", rows_json(helper->decode_ops())}};
-    }
     return json;
 }
 

@@ -186,13 +186,6 @@ struct LayerShare {
     }
 };
 
-struct FfnShare {
-    std::string on;
-    double share = 0;
-    SourceLocation where;
-    bool operator==(const FfnShare &other) const { return on == other.on && share == other.share; }
-};
-
 struct SwitchSection {
     Setting<std::vector<SwitchTrigger>> on; // empty: never
     Setting<std::optional<int64_t>> after_tokens;
@@ -209,15 +202,13 @@ enum class HybridMode {
     none,         // one backend, under `backend:`
     taking_turns, // prefill, decode, switch: one backend runs a step
     by_layers,
-    by_columns, // of the feed-forward networks
 };
 
 struct HybridSection {
     Setting<std::vector<HybridBackend>> backends; // in the order of the file; names differ
     Setting<std::string> prefill, decode; // checked; empty: decode is the first backend, prefill is decode's
     SwitchSection switching;
-    Setting<std::vector<LayerShare>> layers;  // rising, from 0, without a gap; two backends at least
-    Setting<std::vector<FfnShare>> ffn_split; // two, which add up to 1; the first runs all else
+    Setting<std::vector<LayerShare>> layers; // rising, from 0, without a gap; two backends at least
 
     bool is_given() const { return !backends->empty(); }
     HybridMode mode() const;
@@ -293,7 +284,6 @@ void visit_settings(Config &c, Visit &&visit) {
     visit("hybrid.switch.warmup_tokens", c.hybrid.switching.warmup_tokens);
     visit("hybrid.switch.available_mib", c.hybrid.switching.available_mib);
     visit("hybrid.layers", c.hybrid.layers);
-    visit("hybrid.ffn_split", c.hybrid.ffn_split);
     visit("sampling.temperature", c.sampling.temperature);
     visit("sampling.top_k", c.sampling.top_k);
     visit("sampling.top_p", c.sampling.top_p);

@@ -70,12 +70,6 @@ class Encoder {
                                 share.last, yaml_scalar(share.on));
         return text.empty() ? text : "[" + text + "]";
     }
-    std::string operator()(const std::vector<FfnShare> &v) const {
-        std::string text;
-        for (const FfnShare &share : v)
-            text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", yaml_scalar(share.on), share.share);
-        return text.empty() ? text : "{" + text + "}";
-    }
     template <typename T>
     std::string operator()(const std::optional<T> &v) const {
         return v ? (*this)(*v) : std::string(key_.word);

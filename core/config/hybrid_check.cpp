@@ -7,7 +7,6 @@
 #include "config/schema.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace keel::pipeline {
 namespace {
@@ -129,30 +128,6 @@ void check_layers(const HybridSection &hybrid) {
     check_unused(hybrid, used, "hybrid.layers");
 }
 
-void check_ffn(const HybridSection &hybrid) {
-    double sum = 0;
-    std::vector<std::string> used;
-    for (const FfnShare &share : *hybrid.ffn_split) {
-        check_known(hybrid, share.on, share.where, "hybrid.ffn_split");
-        used.push_back(share.on);
-        sum += share.share;
-    }
-    if (std::abs(sum - 1) > 1e-6) {
-        throw_error(ErrorKind::input,
-                    "{}: expected shares in 'hybrid.ffn_split' that add up to 1, found {:.6g}",
-                    to_string(hybrid.ffn_split.where), sum);
-    }
-    check_unused(hybrid, used, "hybrid.ffn_split");
-    const HybridBackend &second = hybrid.backend(used[1]);
-    for (const auto *kv : {&second.kv_dtype, &second.key_dtype, &second.value_dtype}) {
-        if (!*kv->operator->()) continue;
-        throw_error(
-            ErrorKind::input,
-            "{}: backend {} computes a part of the feed-forward networks only and holds no cache; remove kv",
-            to_string(kv->where), second.name);
-    }
-}
-
 } // namespace
 
 bool SwitchSection::has(SwitchTrigger trigger) const noexcept {
@@ -161,8 +136,7 @@ bool SwitchSection::has(SwitchTrigger trigger) const noexcept {
 
 HybridMode HybridSection::mode() const {
     if (!is_given()) return HybridMode::none;
-    if (!layers->empty()) return HybridMode::by_layers;
-    return ffn_split->empty() ? HybridMode::taking_turns : HybridMode::by_columns;
+    return layers->empty() ? HybridMode::taking_turns : HybridMode::by_layers;
 }
 
 const HybridBackend &HybridSection::backend(std::string_view name) const {
@@ -176,7 +150,7 @@ void check_hybrid(const PipelineConfig &config) {
     const HybridSection &h = config.hybrid;
     if (!h.is_given()) {
         const SourceLocation where =
-            first_given(h.prefill, h.decode, h.switching.after_tokens, h.switching.to, h.layers, h.ffn_split);
+            first_given(h.prefill, h.decode, h.switching.after_tokens, h.switching.to, h.layers);
         if (!where.file.empty() || !h.switching.on->empty()) {
             throw_error(ErrorKind::input, "{}: expected 'hybrid.backends' beside this, found none",
                         to_string(where.file.empty() ? h.switching.on.where : where));
@@ -192,31 +166,19 @@ void check_hybrid(const PipelineConfig &config) {
                     to_string(h.backends.where), to_string(backend));
     }
     const SourceLocation turns = turns_where(h);
-    std::vector<std::string> modes;
-    if (!turns.file.empty()) modes.emplace_back("prefill, decode and switch");
-    if (!h.layers->empty()) modes.emplace_back("layers");
-    if (!h.ffn_split->empty()) modes.emplace_back("ffn_split");
-    if (modes.empty()) {
+    if (turns.file.empty() && h.layers->empty()) {
         throw_error(ErrorKind::input,
-                    "{}: expected 'hybrid' to say what the backends do: prefill, decode, switch, layers or "
-                    "ffn_split; found none of them",
+                    "{}: expected 'hybrid' to say what the backends do: prefill, decode, switch or layers; "
+                    "found none of them",
                     to_string(h.backends.where));
     }
-    if (modes.size() > 1) {
-        const SourceLocation &where = !h.ffn_split->empty() ? h.ffn_split.where : h.layers.where;
-        throw_error(ErrorKind::input, "{}: 'hybrid' cannot combine {} in this version; keep one of them",
-                    to_string(where), fmt::join(modes, " with "));
+    if (!turns.file.empty() && !h.layers->empty()) {
+        throw_error(ErrorKind::input,
+                    "{}: 'hybrid' cannot combine prefill, decode and switch with layers in this version; "
+                    "keep one of them",
+                    to_string(h.layers.where));
     }
-    switch (h.mode()) {
-    case HybridMode::taking_turns:
-        return check_turns(h);
-    case HybridMode::by_layers:
-        return check_layers(h);
-    case HybridMode::by_columns:
-        return check_ffn(h);
-    case HybridMode::none:
-        break;
-    }
+    return h.layers->empty() ? check_turns(h) : check_layers(h);
 }
 
 } // namespace keel::pipeline

@@ -168,21 +168,4 @@ void decode(const Field &field, std::vector<LayerShare> &value) {
     if (value.empty()) fail(field, "an empty list");
 }
 
-void decode(const Field &field, std::vector<FfnShare> &value) {
-    if (!field.node.is_map()) fail(field, describe(field.node));
-    for (const YamlEntry &entry : field.node.entries) {
-        check_name(entry, field.key.path);
-        KeySpec key = field.key;
-        const std::string path = join_path(field.key.path, entry.key);
-        key.path = path;
-        key.type = KeyType::number;
-        FfnShare share;
-        share.on = entry.key;
-        share.where = entry.value.where();
-        decode(Field{key, entry.value}, share.share);
-        value.push_back(std::move(share));
-    }
-    if (value.size() != 2) fail(field, fmt::format("{} names", value.size()));
-}
-
 } // namespace keel::pipeline

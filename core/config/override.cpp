@@ -51,7 +51,7 @@ void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section,
 bool merges(const std::string &path) {
     const KeySpec *key = find_key(path);
     if (key == nullptr) return find_section(path) != nullptr || path.starts_with("hybrid.backends.");
-    return key->type == KeyType::params || key->type == KeyType::backends || key->type == KeyType::shares;
+    return key->type == KeyType::params || key->type == KeyType::backends;
 }
 
 // One backend and several exclude each other: whoever names the one takes the other away.

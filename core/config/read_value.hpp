@@ -43,7 +43,6 @@ void decode(const Field &field, std::vector<RawParam> &value);
 void decode(const Field &field, std::vector<SwitchTrigger> &value);
 void decode(const Field &field, std::vector<HybridBackend> &value); // decode_hybrid.cpp
 void decode(const Field &field, std::vector<LayerShare> &value);
-void decode(const Field &field, std::vector<FfnShare> &value);
 
 template <typename T>
 void decode(const Field &field, std::optional<T> &value) {

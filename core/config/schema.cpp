@@ -338,14 +338,6 @@ constexpr KeySpec keys[] = {
      .type = KeyType::layer_map,
      .doc = "Which backend holds and runs which layers, from 0 on and without a gap.",
      .example = "[{range: 0-15, on: gpu}, {range: 16-21, on: host}]"},
-    {.path = "hybrid.ffn_split",
-     .type = KeyType::shares,
-     .doc = "Shares of every feed-forward network's columns that two backends compute at the same time; they "
-            "add up "
-            "to 1, and the first one runs everything else.",
-     .example = "{gpu: 0.7, host: 0.3}",
-     .minimum = 0.001,
-     .maximum = 0.999},
 
     {.path = "sampling.temperature",
      .type = KeyType::number,
@@ -435,8 +427,7 @@ constexpr SectionSpec sections[] = {
     {"sync", "How often host and device wait for each other; results are the same.", "strategy"},
     {"hybrid",
      "Several backends in place of 'backend': one reads and another writes (prefill, decode, switch), or "
-     "they hold "
-     "different layers (layers), or share every feed-forward network (ffn_split); see docs/hybrid.md."},
+     "they hold different layers (layers); see docs/hybrid.md."},
     {"hybrid.switch", "When decode goes on elsewhere, its cache with it."},
     {"sampling", "How the next token is drawn."},
     {"generation", "What is written."},
@@ -552,8 +543,6 @@ std::string expectation(const KeySpec &key) {
         return "a map of two backends or more, {NAME: {plugin: X}, NAME: {plugin: Y}}";
     case KeyType::layer_map:
         return "a list of {range: FIRST-LAST, on: NAME}";
-    case KeyType::shares:
-        return "a map of two names to shares, {NAME: 0.7, NAME: 0.3}";
     case KeyType::unsupported:
         break;
     }

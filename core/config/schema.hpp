@@ -24,7 +24,6 @@ enum class KeyType {
     params,      // a map that the plugin's own table is asked about
     backends,    // a map of names to backends
     layer_map,   // a list of {range, on}
-    shares,      // a map of names to numbers, minimum..maximum
     unsupported, // known, and refused: `doc` says what to do instead
 };
 

@@ -1,6 +1,5 @@
 #include "graph/graph.hpp"
 
-#include "graph/ffn_helper.hpp"
 #include "graph/graph_args.hpp"
 
 #include "base/error.hpp"
@@ -59,7 +58,7 @@ void Graph::make_workspace(bool with_memory) {
         return with_memory ? Tensor::allocate(device, dtype, dims, executor_.placement())
                            : Tensor::shape(dtype, dims);
     };
-    const int64_t m = std::max(options_.max_tokens, options_.batch), ffn = weights_.ffn_size();
+    const int64_t m = std::max(options_.max_tokens, options_.batch), ffn = config_.intermediate_size;
     const keel_dtype A = device.info().activation_dtype;
     ids_ = make(KEEL_DTYPE_I32, {m});
     positions_ = make(KEEL_DTYPE_I32, {m * config_.kv_heads});
@@ -69,8 +68,6 @@ void Graph::make_workspace(bool with_memory) {
     attention_ = make(A, {m, config_.q_size()});
     gate_up_ = make(A, {m, 2 * ffn});
     act_ = make(A, {m, ffn});
-    if (options_.ffn != nullptr)
-        joined_ = make(config_.post_norms ? A : keel_dtype{KEEL_DTYPE_F32}, {m, config_.hidden_size});
     if (!weights_.has_output()) return;
     logits_ = make(KEEL_DTYPE_F32, {std::max(options_.max_logit_rows, options_.batch), config_.vocab_size});
     next_ids_ = ids_.rows(0, options_.batch);
@@ -79,8 +76,7 @@ void Graph::make_workspace(bool with_memory) {
 
 uint64_t Graph::workspace_bytes() const {
     uint64_t bytes = 0;
-    for (const Tensor *t :
-         {&ids_, &positions_, &x_, &h_, &qkv_, &attention_, &gate_up_, &act_, &joined_, &logits_})
+    for (const Tensor *t : {&ids_, &positions_, &x_, &h_, &qkv_, &attention_, &gate_up_, &act_, &logits_})
         bytes += t->empty() ? 0 : t->bytes();
     return bytes;
 }
@@ -188,7 +184,7 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
                  attention = attention_.rows(0, m);
     const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m), positions = this->positions(m);
-    const int64_t ffn = weights_.ffn_size();
+    const int64_t ffn = config_.intermediate_size;
     const Tensor gate = gate_up.columns(0, ffn), up = gate_up.columns(ffn, ffn);
     const Tensor heads = attention.reshape({m, config_.heads, config_.head_dim});
     const QkvViews views(qkv, config_);
@@ -218,10 +214,6 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
     l.activation = ex.plan(activation_op(), gate_args(gate, up, act), label("activation"));
     l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms),
                      label("down"), w.down.get());
-    if (options_.ffn != nullptr) {
-        const Tensor joined = joined_.rows(0, m);
-        l.ffn_join = ex.plan(KEEL_OP_ADD, add_args(post_norms ? h : x, joined), label("ffn join"));
-    }
     if (post_norms) {
         l.post_ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_ffn_norm, h), label("post-ffn norm"));
         l.ffn_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("ffn add"));
@@ -281,8 +273,7 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
     const Tensor x = x_.rows(0, m);
     last_m_ = m;
     std::optional<Executor::Step> step; // one that comes again and again may be recorded
-    if (m == 1 && logit_rows <= 1 && !probe_ && options_.ffn == nullptr)
-        step.emplace(executor_, decode_size_);
+    if (m == 1 && logit_rows <= 1 && !probe_) step.emplace(executor_, decode_size_);
     if (m == 1 && executor_.can_record()) kv = lasting_views(kv);
     if (!ids.empty()) {
         executor_.run(*ops.embed, embed_args(ids, x));
@@ -317,6 +308,9 @@ void Graph::project_qkv(LayerOps &l, size_t i, uint32_t m) {
 void Graph::finish_layer(LayerOps &l, size_t i, uint32_t m) {
     LayerWeights &w = weights_.layer(i);
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), attention = attention_.rows(0, m);
+    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m);
+    const int64_t ffn = config_.intermediate_size;
+    const Tensor gate = gate_up.columns(0, ffn), up = gate_up.columns(ffn, ffn);
     Executor &ex = executor_;
     // Into the residual stream, or with post_norms through a norm first.
     const bool post_norms = config_.post_norms;
@@ -325,46 +319,10 @@ void Graph::finish_layer(LayerOps &l, size_t i, uint32_t m) {
         ex.run(*l.post_attention_norm, norm_args(h, w.post_attention_norm, h));
         ex.run(*l.attention_add, add_args(x, h));
     }
-    run_ffn(l, i, m);
-}
-
-namespace {
-
-// Until its end nobody but the helper touches the helper's device.
-class HelperTurn {
-  public:
-    explicit HelperTurn(FfnHelper *helper) : helper_(helper) {}
-    ~HelperTurn() {
-        if (helper_ != nullptr) helper_->abandon();
-    }
-    HelperTurn(const HelperTurn &) = delete;
-    HelperTurn &operator=(const HelperTurn &) = delete;
-
-  private:
-    FfnHelper *helper_;
-};
-
-} // namespace
-
-void Graph::run_ffn(LayerOps &l, size_t i, uint32_t m) {
-    LayerWeights &w = weights_.layer(i);
-    const Tensor x = x_.rows(0, m), h = h_.rows(0, m), gate_up = gate_up_.rows(0, m), act = act_.rows(0, m);
-    const int64_t ffn = weights_.ffn_size();
-    const Tensor gate = gate_up.columns(0, ffn), up = gate_up.columns(ffn, ffn);
-    Executor &ex = executor_;
-    const bool post_norms = config_.post_norms;
     ex.run(*l.ffn_norm, norm_args(x, w.ffn_norm, h));
-    if (options_.ffn != nullptr) options_.ffn->start(i, h);
-    const HelperTurn turn(options_.ffn);
     run_parts(l.gate_up, w.gate_up, h, w.gate_up_bias, gate_up);
     ex.run(*l.activation, gate_args(gate, up, act));
     ex.run(*l.down, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms));
-    if (options_.ffn != nullptr) {
-        const Tensor joined = joined_.rows(0, m);
-        ex.stream().end_of_step(); // this device's own part goes on while the helper is waited for
-        options_.ffn->finish(joined);
-        ex.run(*l.ffn_join, add_args(post_norms ? h : x, joined));
-    }
     if (post_norms) {
         ex.run(*l.post_ffn_norm, norm_args(h, w.post_ffn_norm, h));
         ex.run(*l.ffn_add, add_args(x, h));
@@ -403,7 +361,7 @@ std::vector<const PlannedOp *> listed(const StepOps &ops) {
                                    &l.attention_add, &l.ffn_norm})
             add(*op);
         std::for_each(l.gate_up.begin(), l.gate_up.end(), add);
-        for (const OpHandle *op : {&l.activation, &l.down, &l.ffn_join, &l.post_ffn_norm, &l.ffn_add})
+        for (const OpHandle *op : {&l.activation, &l.down, &l.post_ffn_norm, &l.ffn_add})
             add(*op);
     }
     if (ops.output) {

@@ -14,8 +14,6 @@
 
 namespace keel {
 
-class FfnHelper;
-
 struct GraphOptions {
     uint32_t max_tokens = 512;        // of a step: the prefill chunk
     uint32_t max_logit_rows = 1;      // how many of a step's last tokens may go through the output projection
@@ -23,8 +21,7 @@ struct GraphOptions {
     bool head_positions = false;      // positions are [m, kv_heads] instead of [m]
     TapForms taps = {};               // by-products that steps are planned for, see taps()
     int64_t rope_rows = 2048;         // rows of the RoPE tables: no fewer than a step's tokens
-    FfnHelper *ffn = nullptr; // computes the part of each feed-forward network that the weights leave out
-    uint32_t batch = 1;       // sequences of a batched step at most, see forward_batch
+    uint32_t batch = 1;               // sequences of a batched step at most, see forward_batch
     const keel_batch_kv *batch_kv = nullptr; // as kv, of so many; NULL: without keel.batched_decode/1
 };
 
@@ -78,8 +75,7 @@ class Graph {
     void forward_next(std::span<const int32_t> positions, std::span<const keel_kv_view *const> kv);
     // Whether such a step runs from its token to its logits without the host.
     bool can_run_ahead() const {
-        return executor_.can_run_ahead() && options_.ffn == nullptr && !probe_ && weights_.has_embedding() &&
-               weights_.has_output();
+        return executor_.can_run_ahead() && !probe_ && weights_.has_embedding() && weights_.has_output();
     }
 
     // One step in which n = ids.size() sequences advance by a token each, 1..GraphOptions::batch: row i is the next token of the sequence
@@ -127,7 +123,6 @@ class Graph {
     struct LayerOps {
         OpHandle attention_norm, qkv_prepare, attention, attention_out, ffn_norm, activation, down;
         std::vector<OpHandle> qkv, gate_up; // one for each part of the matrix
-        OpHandle ffn_join;                  // only with a helper: adds what it gives
         // Only with post_norms, where attention_out and down write to h_ instead of adding to the residual stream.
         OpHandle post_attention_norm, attention_add, post_ffn_norm, ffn_add;
     };
@@ -149,7 +144,6 @@ class Graph {
     void run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
              std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps);
     std::span<const keel_kv_view *const> lasting_views(std::span<const keel_kv_view *const> kv);
-    void run_ffn(LayerOps &ops, size_t i, uint32_t m);
     void project_qkv(LayerOps &ops, size_t i, uint32_t m);  // a layer up to its attention
     void finish_layer(LayerOps &ops, size_t i, uint32_t m); // and from there on
     void run_output(StepOps &ops, uint32_t m, uint32_t logit_rows);
@@ -198,7 +192,6 @@ class Graph {
     Tensor next_ids_;
     Tensor next_id_; // i32 [1], its first
     uint64_t turn_ = 0;
-    Tensor joined_; // as what `down` writes to, [m, hidden]; only with a helper
     uint32_t last_m_ = 0;
     size_t decode_size_ = 0;               // ops of a decode step
     std::vector<keel_kv_view> step_views_; // see lasting_views

@@ -12,8 +12,7 @@ void Graph::forward_batch(std::span<const int32_t> ids, std::span<const int32_t>
                           std::span<const BatchRow> rows, std::span<const keel_batch_kv *const> together) {
     const auto n = static_cast<uint32_t>(ids.size());
     if (n == 0 || n > options_.batch || positions.size() != n || rows.size() != n ||
-        options_.head_positions || options_.ffn != nullptr || !weights_.has_embedding() ||
-        !weights_.has_output()) {
+        options_.head_positions || !weights_.has_embedding() || !weights_.has_output()) {
         throw_error(ErrorKind::internal,
                     "a step of {} sequences, {} positions and {} caches; planned for {} sequences", n,
                     positions.size(), rows.size(), options_.batch);

@@ -35,8 +35,6 @@ std::span<const keel_kv_view *const> Graph::lasting_views(std::span<const keel_k
 }
 
 std::string Graph::why_not_recorded() const {
-    if (executor_.can_record() && options_.ffn != nullptr)
-        return "feed-forward networks are computed on two backends";
     const std::vector<const PlannedOp *> ops = decode_ops();
     const auto elsewhere = std::find_if(ops.begin(), ops.end(), [](const PlannedOp *op) {
         return op->rung() == Rung::fallback || op->rung() == Rung::reference;

@@ -49,44 +49,29 @@ class ModelWeights::Loader {
            uint64_t total_bytes)
         : executor_(executor), source_(std::move(source)), options_(options), total_(total_bytes) {}
 
-    // Of each part's matrix, what a slice leaves.
-    enum class Cut { whole, rows, columns };
-
     // Rows of several matrices one after the other; none if the model has no such weight.
     std::unique_ptr<Weight> matrix(const std::string &name, const WeightParts &weight_parts,
-                                   uint32_t use = KEEL_USE_MATMUL, Cut cut = Cut::whole) {
+                                   uint32_t use = KEEL_USE_MATMUL) {
         if (weight_parts.empty()) return nullptr;
         const int64_t cols = weight_parts.cols;
-        const std::optional<FfnSlice> slice = cut == Cut::whole ? std::nullopt : options_.ffn;
         std::vector<const TensorInfo *> tensors;
         int64_t rows = 0;
         for (const WeightParts::Part &part : weight_parts.parts) {
             rows += part.rows;
             tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
         }
-        keel_dtype dtype = loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
-        // A cut through the blocks of 256 would leave parts of them.
-        if (slice && cut == Cut::columns && slice->cuts(keel_dtype_block(dtype))) {
-            dtype = KEEL_DTYPE_Q8_0;
-            log().warn("{}: a split network's parts end within {}'s blocks; it is held as {}", name,
-                       tensors.front()->dtype_name, keel_dtype_name(dtype));
-        }
+        const keel_dtype dtype = loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
         // A fallback may ask when this loader, and its memory, is gone.
         const std::weak_ptr<ConversionMemory> reused = memory_;
-        const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, slice, cut,
-                           reused] {
+        const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, reused] {
             std::vector<WeightSource> sources;
             const auto memory = reused.lock();
-            for (const TensorInfo *tensor : tensors) {
+            for (const TensorInfo *tensor : tensors)
                 sources.push_back(matrix_source(source, *tensor, dtype, parallel, memory.get()));
-                if (slice) sources.back() = sliced(sources.back(), *slice, cut, tensor->name);
-            }
             return sources;
         };
-        if (slice && cut == Cut::rows) rows = slice->count() * std::ssize(tensors);
-        const int64_t width = slice && cut == Cut::columns ? slice->count() : cols;
-        auto weight = is_kept(tensors) ? kept_matrix(name, tensors, dtype, use, slice.has_value())
-                                       : std::make_unique<Weight>(name, dtype, rows, width, make,
+        auto weight = is_kept(tensors) ? kept_matrix(name, tensors, dtype, use)
+                                       : std::make_unique<Weight>(name, dtype, rows, cols, make,
                                                                   KEEL_JOIN_ROWS, use, options_.max_m);
         weight->prepare(executor_.device());
         // Pages of the file that nobody reads in place go back to the system.
@@ -99,14 +84,14 @@ class ModelWeights::Loader {
     }
 
     // The same, a weight for each run of parts that are stored in one type.
-    RowParts row_parts(const std::string &name, const WeightParts &all, Cut cut = Cut::whole) {
+    RowParts row_parts(const std::string &name, const WeightParts &all) {
         RowParts parts;
         WeightParts run{{}, all.cols};
         std::string type;
         const auto flush = [&] {
             if (run.parts.empty()) return;
             const std::string suffix = parts.empty() ? "" : fmt::format(", part {}", parts.size() + 1);
-            parts.push_back(matrix(name + suffix, run, KEEL_USE_MATMUL, cut));
+            parts.push_back(matrix(name + suffix, run));
             run.parts.clear();
         };
         for (const WeightParts::Part &part : all.parts) {
@@ -120,8 +105,7 @@ class ModelWeights::Loader {
     }
 
     // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty if the model has no such weight.
-    Tensor vectors(const WeightParts &weight_parts, double offset = 0,
-                   const std::optional<FfnSlice> &slice = {}) {
+    Tensor vectors(const WeightParts &weight_parts, double offset = 0) {
         if (weight_parts.empty()) return {};
         std::vector<float> values;
         for (const auto &[name, n] : weight_parts.parts) {
@@ -129,12 +113,6 @@ class ModelWeights::Loader {
             const size_t at = values.size();
             values.resize(at + static_cast<size_t>(n));
             source_->read_vector(tensor, values.data() + at);
-            if (slice) {
-                std::copy_n(values.begin() +
-                                static_cast<std::ptrdiff_t>(at + static_cast<size_t>(slice->first)),
-                            slice->count(), values.begin() + static_cast<std::ptrdiff_t>(at));
-                values.resize(at + static_cast<size_t>(slice->count()));
-            }
             advance(tensor.bytes);
         }
         if (offset != 0) {
@@ -145,14 +123,6 @@ class ModelWeights::Loader {
                                       {static_cast<int64_t>(values.size())}, executor_.placement());
         out.write(values.data());
         return out;
-    }
-
-    // gate, up and down, or the slice of them.
-    void ffn(const LayerParts &parts, const std::string &name, LayerWeights &l) {
-        l.gate_up = row_parts(name + "gate_up", parts.gate_up, Cut::rows);
-        l.gate_up_bias = vectors(parts.gate_up_bias, 0, options_.ffn);
-        l.down = matrix(name + "down", parts.down, KEEL_USE_MATMUL, Cut::columns);
-        if (!options_.only_ffn) l.down_bias = vectors(parts.down_bias); // added once
     }
 
     void layer(const LayerParts &parts, const std::string &name, double norm_offset, LayerWeights &l) {
@@ -166,39 +136,14 @@ class ModelWeights::Loader {
         l.attention_out_bias = vectors(parts.attention_out_bias);
         l.post_attention_norm = norm(parts.post_attention_norm);
         l.ffn_norm = norm(parts.ffn_norm);
-        ffn(parts, name, l);
+        l.gate_up = row_parts(name + "gate_up", parts.gate_up);
+        l.gate_up_bias = vectors(parts.gate_up_bias);
+        l.down = matrix(name + "down", parts.down);
+        l.down_bias = vectors(parts.down_bias);
         l.post_ffn_norm = norm(parts.post_ffn_norm);
     }
 
   private:
-    // Some rows of a source, in place; or some columns, whole blocks, in memory of their own.
-    static WeightSource sliced(const WeightSource &whole, const FfnSlice &slice, Cut cut,
-                               const std::string &name) {
-        WeightSource part = whole;
-        const auto bytes = [&](int64_t n) {
-            return keel_dtype_row_bytes(whole.dtype, static_cast<uint64_t>(n));
-        };
-        if (cut == Cut::rows) {
-            part.offset += static_cast<uint64_t>(slice.first) * bytes(whole.cols);
-            part.rows = slice.count();
-            return part;
-        }
-        const uint64_t row = bytes(whole.cols), kept = bytes(slice.count()), skip = bytes(slice.first);
-        auto memory = std::make_shared<PageBuffer>(static_cast<uint64_t>(whole.rows) * kept, name);
-        const auto *from = static_cast<const std::byte *>(whole.mapping) + whole.offset + skip;
-        auto *to = static_cast<std::byte *>(memory->data());
-        for (int64_t r = 0; r < whole.rows; ++r, from += row, to += kept)
-            std::memcpy(to, from, kept);
-        const void *data = memory->data();
-        return {std::shared_ptr<const void>(memory, data),
-                data,
-                static_cast<uint64_t>(whole.rows) * kept,
-                0,
-                whole.dtype,
-                whole.rows,
-                slice.count()};
-    }
-
     static bool is_kept(const std::vector<const TensorInfo *> &tensors) {
         return std::any_of(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
     }
@@ -206,7 +151,7 @@ class ModelWeights::Loader {
     // Matrices that the file keeps as a backend laid them out: all of one block, and nothing else will do.
     std::unique_ptr<Weight> kept_matrix(const std::string &name,
                                         const std::vector<const TensorInfo *> &tensors, keel_dtype dtype,
-                                        uint32_t use, bool is_sliced) const {
+                                        uint32_t use) const {
         const TensorInfo &first =
             **std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
         const KeptBlock &block = *source_->block(first);
@@ -225,7 +170,6 @@ class ModelWeights::Loader {
         }
         if (tensors.size() != block.tensors.size())
             refuse(fmt::format("more matrices stand together in it than in {}", name));
-        if (is_sliced) refuse("a part of its rows or columns cannot be taken (hybrid.ffn_split)");
         if (dtype != first.dtype)
             refuse(
                 fmt::format("its weights are {} and cannot become {} (model.weights, or the backend takes no "
@@ -261,32 +205,26 @@ std::vector<Weight *> LayerWeights::matrices() const {
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) {
     const ModelConfig &c = source.config();
     const LayerRange part = options.part.value_or(LayerRange{0, c.layers});
-    const double share = options.ffn ? static_cast<double>(options.ffn->count()) /
-                                           static_cast<double>(std::max<int64_t>(c.intermediate_size, 1))
-                                     : 1;
     WeightBytes bytes;
-    const auto add = [&](const WeightParts &weight, double times = 1) {
+    const auto add = [&](const WeightParts &weight) {
         for (const WeightParts::Part &p : weight.parts) {
             const TensorInfo *tensor = source.find(p.tensor);
             if (tensor == nullptr) continue;
             bytes.stored += tensor->bytes;
-            bytes.loaded += static_cast<uint64_t>(
-                times * static_cast<double>(loaded_bytes(*tensor, options.dtype, options.weight_dtypes)));
+            bytes.loaded += loaded_bytes(*tensor, options.dtype, options.weight_dtypes);
         }
     };
     const ModelParts model = model_parts(c);
     const bool ends = part.end == c.layers, is_tied = model.output.empty();
-    if (!options.only_ffn && (part.first == 0 || (ends && is_tied))) add(model.embedding);
-    if (!options.only_ffn && ends) {
+    if (part.first == 0 || (ends && is_tied)) add(model.embedding);
+    if (ends) {
         add(model.final_norm);
         add(model.output);
     }
     for (int64_t i = part.first; i < part.end; ++i) {
         const LayerParts layer = layer_parts(c, i);
-        for (const WeightParts *weight : layer.all()) {
-            const bool is_ffn = weight == &layer.gate_up || weight == &layer.down;
-            if (is_ffn || !options.only_ffn) add(*weight, is_ffn ? share : 1);
-        }
+        for (const WeightParts *weight : layer.all())
+            add(*weight);
     }
     return bytes;
 }
@@ -298,7 +236,6 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     options.weight_dtypes = executor.device().info().weight_dtypes;
     const ModelConfig &c = source_->config();
     part_ = options.part.value_or(LayerRange{0, c.layers});
-    ffn_size_ = options.ffn ? options.ffn->count() : c.intermediate_size;
     check_model_tensors(*source_); // all of them before the first is read
     const WeightBytes bytes = weight_bytes(*source_, options);
     require_memory(bytes.loaded, source_->path(),
@@ -306,14 +243,11 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
                    options.memory ? *options.memory : memory_info());
     // What the user asked for needs no warning, what Keel cannot do does.
     for (const Conversion &conversion : source_->conversions(options.dtype, options.weight_dtypes)) {
-        if (part_.first > 0 || options.only_ffn) break; // said already
+        if (part_.first > 0) break; // said already
         log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info, "{}: {}",
                   source_->path(), conversion_text(conversion));
     }
     Loader load(executor, source_, options, bytes.stored);
-    for (int64_t i = part_.first; options.only_ffn && i < part_.end; ++i)
-        load.ffn(layer_parts(c, i), fmt::format("layer {}: ", i), layers_.emplace_back());
-    if (options.only_ffn) return;
     const ModelParts model = model_parts(c);
     const bool begins = part_.first == 0, ends = part_.end == c.layers;
     tied_output_ = ends && model.output.empty();

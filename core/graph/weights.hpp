@@ -20,20 +20,10 @@ struct LayerRange {
     bool operator==(const LayerRange &) const = default;
 };
 
-// Rows first to end - 1 of gate and up, and the same columns of down: a part of every feed-forward network.
-struct FfnSlice {
-    int64_t first = 0, end = 0;
-    int64_t count() const { return end - first; }
-    // Whether it begins or ends within a block of so many columns.
-    bool cuts(int64_t block) const { return first % block != 0 || end % block != 0; }
-};
-
 // How weights are taken from their files.
 struct LoadOptions {
     std::optional<LayerRange>
         part; // only these layers; what stands before or behind all layers goes with the first and last
-    std::optional<FfnSlice> ffn;        // only so much of the feed-forward matrices
-    bool only_ffn = false;              // gate, up and down of the layers, and nothing else
     keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
     uint64_t weight_dtypes = 0; // what the device takes beside the common dtypes (ModelWeights asks its own)
     uint32_t max_m = 512;       // largest number of tokens of a step
@@ -105,7 +95,6 @@ class ModelWeights {
     } // [vocab, hidden]; the embedding where they are tied
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
     LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's
-    int64_t ffn_size() const { return ffn_size_; } // rows of gate: intermediate_size, or of the slice
     // Bytes of matrices that a decode step reads; what bandwidth figures are computed from.
     uint64_t bytes_per_token(const Device &device) const;
     uint64_t bytes(const Device &device) const; // held on the device
@@ -115,7 +104,6 @@ class ModelWeights {
     class Loader;
     std::shared_ptr<const ModelSource> source_;
     LayerRange part_;
-    int64_t ffn_size_ = 0;
     bool tied_output_ = false;
     std::unique_ptr<Weight> embedding_, output_;
     Tensor final_norm_;

@@ -88,7 +88,6 @@ class Executor {
     Executor(std::shared_ptr<Device> device, Options options);
 
     Device &device() const { return *device_; }
-    const std::shared_ptr<Device> &device_ptr() const { return device_; }
     Stream &stream() const { return device_->stream(); }
 
     // Whether the backend records steps at all (keel.replay/1), and in which way, in its own words.

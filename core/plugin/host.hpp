@@ -40,11 +40,7 @@ class HostServices {
     // What cancelled() tells plugins. request_cancel() may be called from a signal handler.
     void request_cancel() noexcept { cancelled_.store(1, std::memory_order_relaxed); }
     void clear_cancel() noexcept { cancelled_.store(0, std::memory_order_relaxed); }
-    bool cancelled() const noexcept {
-        return cancelled_.load(std::memory_order_relaxed) != 0 || (leader_ && leader_->cancelled());
-    }
-    // What `leader` is told to cancel this one cancels too: for a second team that works for the same caller. Before plugins use the table.
-    void follow(std::shared_ptr<const HostServices> leader) { leader_ = std::move(leader); }
+    bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed) != 0; }
 
     // Adds a service that plugins find by name ("keel.name/1"). To be called before plugins use the table; `service`
     // outlives this object.
@@ -60,7 +56,6 @@ class HostServices {
     keel_host table_{};
     mutable ThreadTeam team_;
     std::atomic<int32_t> cancelled_{0};
-    std::shared_ptr<const HostServices> leader_; // NULL: it follows nobody
     static_assert(std::atomic<int32_t>::is_always_lock_free,
                   "request_cancel() has to be safe in a signal handler");
     std::map<std::string, const void *, std::less<>> extensions_;

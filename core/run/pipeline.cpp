@@ -102,9 +102,6 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (const auto &engine : engines_)
         report_fallbacks(engine->device(), engine->ops());
-    if (!ffn_helper_) return;
-    for (const auto &ops : {ffn_helper_->decode_ops(), ffn_helper_->prefill_ops()})
-        report_fallbacks(helper_executor_->device(), ops);
 }
 
 Pipeline::~Pipeline() = default;
@@ -144,9 +141,6 @@ std::vector<const PlannedOp *> Pipeline::ops() const {
         const auto ops = engine->ops();
         all.insert(all.end(), ops.begin(), ops.end());
     }
-    if (!ffn_helper_) return all;
-    for (const auto &ops : {ffn_helper_->decode_ops(), ffn_helper_->prefill_ops()})
-        all.insert(all.end(), ops.begin(), ops.end());
     return all;
 }
 
@@ -181,7 +175,7 @@ Stream::Counters Pipeline::counters() const {
 }
 
 void Pipeline::set_trace(Trace *trace) {
-    for (const auto &engine : engines_) // not the helper of a split network: its thread is another one
+    for (const auto &engine : engines_)
         engine->executor->set_trace(trace);
 }
 
@@ -214,14 +208,14 @@ uint32_t Pipeline::step_tokens() const {
 uint64_t Pipeline::weight_bytes_per_token() const {
     if (mode() == pipeline::HybridMode::taking_turns)
         return engine().weights->bytes_per_token(engine().device());
-    uint64_t bytes = helper_weights_ ? helper_weights_->bytes_per_token(helper_executor_->device()) : 0;
+    uint64_t bytes = 0;
     for (const auto &engine : engines_)
         bytes += engine->weights->bytes_per_token(engine->device());
     return bytes;
 }
 
 uint64_t Pipeline::weight_bytes() const {
-    uint64_t bytes = helper_weights_ ? helper_weights_->bytes(helper_executor_->device()) : 0;
+    uint64_t bytes = 0;
     for (const auto &engine : engines_)
         bytes += engine->weights->bytes(engine->device());
     return bytes;

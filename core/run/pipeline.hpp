@@ -1,7 +1,6 @@
 #pragma once
 
 #include "config/config.hpp"
-#include "graph/ffn_helper.hpp"
 #include "platform/memory.hpp"
 #include "plugin/registry.hpp"
 #include "run/engine.hpp"
@@ -76,7 +75,6 @@ class Pipeline {
     pipeline::HybridMode mode() const { return config_.hybrid.mode(); }
     Engine &prefill_engine() const { return *engines_[prefill_]; } // where prompts are read
     Engine *find_engine(std::string_view name) const;              // NULL: there is none of that name
-    FfnHelper *ffn_helper() const { return ffn_helper_.get(); } // of a split feed-forward network; else NULL
     // Each device once: whose streams run a step.
     const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }
     Stream::Counters counters() const; // of all of them
@@ -89,7 +87,7 @@ class Pipeline {
     bool is_own(const CachePlan &plan) const;
     // Ops and streams are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
     void set_trace(Trace *trace);
-    // Called round every op (Executor::Observer), with whose it is; an empty one: nothing is. Not for what set_trace leaves out.
+    // Called round every op (Executor::Observer), with whose it is; an empty one: nothing is.
     using Observer = std::function<void(Executor &, const PlannedOp &, const keel_op_args *args, bool after)>;
     void set_observer(const Observer &observer);
     std::string backends_text() const; // the plugin, or of a hybrid "NAME (PLUGIN), NAME (PLUGIN)"
@@ -146,17 +144,13 @@ class Pipeline {
     CacheConfig cache_config(const pipeline::PolicySection &section, const BoundPlugin &policy,
                              const BoundPlugin &allocator, bool has_system_prompt) const;
     void make_cache_plans(bool has_system_prompt);
-    std::shared_ptr<Device> open_fallback(const std::shared_ptr<HostServices> &host) const;
+    std::shared_ptr<Device> open_fallback() const;
     void open_engines();
     void add_engine(const std::string &name, std::shared_ptr<Device> device, const LayerRange &part);
-    std::shared_ptr<Device> open_backend(const pipeline::HybridBackend &backend,
-                                         const std::shared_ptr<HostServices> &host) const;
+    std::shared_ptr<Device> open_backend(const pipeline::HybridBackend &backend) const;
     void open_layers();
-    void open_ffn_split();
     void make_kv_shape(Engine &engine) const;
     LoadOptions load_options(const Engine &engine, const PipelineOptions &options) const;
-    std::optional<FfnSlice> ffn_slice(bool of_helper) const;
-    void load_helper(const PipelineOptions &options);
     std::string explain_engine(const Engine &engine) const;
     std::string explain_hybrid() const;
     BoundPlugin bind_allocator(const pipeline::PipelineConfig &config, const BoundPlugin &policy) const;
@@ -183,11 +177,6 @@ class Pipeline {
     std::vector<std::shared_ptr<Device>> devices_;
     std::vector<std::unique_ptr<Engine>> engines_;
     size_t main_ = 0, prefill_ = 0;
-    // The second backend of a split feed-forward network, which has a thread, and threads, of its own.
-    std::shared_ptr<HostServices> helper_host_;
-    std::unique_ptr<Executor> helper_executor_;
-    std::unique_ptr<ModelWeights> helper_weights_;
-    std::unique_ptr<FfnHelper> ffn_helper_;
     BoundPlugin policy_, allocator_;
     bool has_system_prompt_ = false, quiet_fallbacks_ = false;
     uint32_t sequences_ = 1, batch_ = 1;

@@ -34,21 +34,20 @@ SyncStrategy sync_of(const pipeline::SyncSection &section) {
 
 // ---- opening -------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<Device> Pipeline::open_fallback(const std::shared_ptr<HostServices> &host) const {
+std::shared_ptr<Device> Pipeline::open_fallback() const {
     if (open_fallback_) return open_fallback_();
     if (is_reference(*config_.fallback)) return nullptr;
     pipeline::BackendSection fallback;
     fallback.plugin = config_.fallback;
     fallback.device.value = "auto";
-    return open_device(fallback, host);
+    return open_device(fallback, host_);
 }
 
-std::shared_ptr<Device> Pipeline::open_backend(const pipeline::HybridBackend &backend,
-                                               const std::shared_ptr<HostServices> &host) const {
+std::shared_ptr<Device> Pipeline::open_backend(const pipeline::HybridBackend &backend) const {
     if (open_device_) {
         if (auto device = open_device_(backend.name)) return device;
     }
-    return open_device(backend, host);
+    return open_device(backend, host_);
 }
 
 void Pipeline::add_engine(const std::string &name, std::shared_ptr<Device> device, const LayerRange &part) {
@@ -71,19 +70,18 @@ void Pipeline::open_engines() {
         std::shared_ptr<Device> device;
         if (open_device_) device = open_device_(*config_.backend.plugin);
         if (device == nullptr) device = open_device(config_.backend, host_);
-        executor_options_.fallback = open_fallback(host_);
+        executor_options_.fallback = open_fallback();
         const std::string name = device->plugin();
         return add_engine(name, std::move(device), all);
     }
-    executor_options_.fallback = open_fallback(host_);
+    executor_options_.fallback = open_fallback();
     if (hybrid.mode() == HybridMode::by_layers) return open_layers();
-    if (hybrid.mode() == HybridMode::by_columns) return open_ffn_split();
     const std::string decode = hybrid.decode->empty() ? hybrid.backends->front().name : *hybrid.decode;
     const std::string prefill = hybrid.prefill->empty() ? decode : *hybrid.prefill;
     for (const pipeline::HybridBackend &backend : *hybrid.backends) {
         if (backend.name == decode) main_ = engines_.size();
         if (backend.name == prefill) prefill_ = engines_.size();
-        add_engine(backend.name, open_backend(backend, host_), all);
+        add_engine(backend.name, open_backend(backend), all);
     }
     if (!hybrid.switching.has(pipeline::SwitchTrigger::pressure)) return;
     const Engine &to = *find_engine(*hybrid.switching.to);
@@ -97,7 +95,7 @@ void Pipeline::open_engines() {
 const Device *Pipeline::lost_device() const {
     for (const auto &engine : engines_)
         if (const Device *lost = engine->executor->lost_device()) return lost;
-    return helper_executor_ ? helper_executor_->lost_device() : nullptr;
+    return nullptr;
 }
 
 void Pipeline::open_layers() {
@@ -118,41 +116,9 @@ void Pipeline::open_layers() {
         const auto same = [&](const auto &o) { return o.first == share.on; };
         auto found = std::find_if(opened.begin(), opened.end(), same);
         if (found == opened.end())
-            found = opened.insert(found, {share.on, open_backend(config_.hybrid.backend(share.on), host_)});
+            found = opened.insert(found, {share.on, open_backend(config_.hybrid.backend(share.on))});
         add_engine(share.on, found->second, {share.first, share.last + 1});
     }
-}
-
-void Pipeline::open_ffn_split() {
-    const auto &shares = *config_.hybrid.ffn_split;
-    ffn_slice(false); // says what is wrong with it
-    add_engine(shares[0].on, open_backend(config_.hybrid.backend(shares[0].on), host_), {0, model().layers});
-    // A team of its own: regions of one team take turns, and these two are to run at once.
-    helper_host_ = std::make_shared<HostServices>();
-    helper_host_->follow(host_); // Ctrl-C is the caller's, whose work both do
-    std::shared_ptr<Device> device = open_backend(config_.hybrid.backend(shares[1].on), helper_host_);
-    if (device == engine().executor->device_ptr())
-        throw_error(ErrorKind::internal, "a feed-forward network split over one device");
-    devices_.push_back(device);
-    Executor::Options options = executor_options_;
-    options.fallback = open_fallback(helper_host_);
-    helper_executor_ = std::make_unique<Executor>(std::move(device), std::move(options));
-}
-
-// The first backend's rows of gate and up, or the second's: whole blocks of every type.
-std::optional<FfnSlice> Pipeline::ffn_slice(bool of_helper) const {
-    const auto &shares = *config_.hybrid.ffn_split;
-    if (shares.empty()) return std::nullopt;
-    constexpr int64_t unit = 32;
-    const int64_t size = model().intermediate_size, units = size / unit;
-    if (units < 2 || size % unit != 0) {
-        throw_error(ErrorKind::input,
-                    "{}: feed-forward networks of {} columns cannot be split: a part is a multiple of {}",
-                    to_string(config_.hybrid.ffn_split.where), size, unit);
-    }
-    const auto wanted = static_cast<int64_t>(std::llround(shares[0].share * static_cast<double>(units)));
-    const int64_t border = std::clamp<int64_t>(wanted, 1, units - 1) * unit;
-    return of_helper ? FfnSlice{border, size} : FfnSlice{0, border};
 }
 
 void Pipeline::make_kv_shape(Engine &engine) const {
@@ -311,7 +277,6 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
 LoadOptions Pipeline::load_options(const Engine &engine, const PipelineOptions &options) const {
     LoadOptions load;
     load.part = engine.part;
-    load.ffn = ffn_slice(false);
     load.dtype = *config_.model.weights;
     load.weight_dtypes = engine.device().info().weight_dtypes;
     load.max_m = std::max(engine.prefill_chunk(), batch_);
@@ -324,17 +289,7 @@ LoadOptions Pipeline::load_options(const Engine &engine, const PipelineOptions &
     return load;
 }
 
-void Pipeline::load_helper(const PipelineOptions &options) {
-    LoadOptions load = load_options(engine(), options);
-    load.ffn = ffn_slice(true);
-    load.only_ffn = true;
-    if (!memory_) load.memory = memory_of(helper_executor_->device());
-    helper_weights_ = std::make_unique<ModelWeights>(*helper_executor_, source_, load);
-    ffn_helper_ = std::make_unique<FfnHelper>(*helper_executor_, *helper_weights_, engine().prefill_chunk());
-}
-
 void Pipeline::load_weights(const PipelineOptions &options) {
-    if (helper_executor_) load_helper(options);
     for (const auto &engine : engines_) {
         const uint32_t chunk = engine->prefill_chunk();
         engine->weights =
@@ -346,7 +301,6 @@ void Pipeline::load_weights(const PipelineOptions &options) {
         graph.kv = engine->kv_template->view();
         graph.taps = engine->cache_plan->tap_forms();
         graph.rope_rows = std::max<int64_t>(engine->kv_shape.max_slots, chunk);
-        graph.ffn = ffn_helper_.get();
         graph.batch = batch_;
         if (batch_ > 1) {
             engine->batch_template = std::make_unique<BatchTemplate>(engine->kv_shape, batch_);

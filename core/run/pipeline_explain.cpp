@@ -84,7 +84,7 @@ std::string Pipeline::explain_hybrid() const {
             text += fmt::format("  switch at the command /switch NAME, {} tokens to warm it up\n",
                                 *s.warmup_tokens);
         text += "  bytes that cross per decoded token: 0, but for the cache at a switch\n";
-    } else if (mode() == HybridMode::by_layers) {
+    } else {
         for (const auto &engine : engines_)
             text += fmt::format("  layers {} to {}: {}\n", engine->part.first, engine->part.end - 1,
                                 engine->name);
@@ -92,20 +92,11 @@ std::string Pipeline::explain_hybrid() const {
             fmt::format("  bytes that cross per token: {} (the residual stream, out of one backend and into "
                         "the next, at {} border(s))\n",
                         crossing_bytes_per_token(), engines_.size() - 1);
-    } else {
-        const FfnSlice own = *ffn_slice(false), other = *ffn_slice(true);
-        text += fmt::format(
-            "  feed-forward columns 0 to {}, and all else: {}\n  feed-forward columns {} to {}: {}, "
-            "at the same time\n  bytes that cross per token: {} (input and result of each layer's "
-            "network)\n",
-            own.end - 1, engine().name, other.first, other.end - 1, (*hybrid.ffn_split)[1].on,
-            crossing_bytes_per_token());
     }
     return text;
 }
 
 uint64_t Pipeline::crossing_bytes_per_token() const {
-    if (ffn_helper_) return ffn_helper_->crossing_bytes_per_token(engine().device().info().activation_dtype);
     if (mode() != HybridMode::by_layers) return 0;
     const auto residual = sizeof(float) * static_cast<uint64_t>(model().hidden_size);
     return 2 * residual * (engines_.size() - 1); // read on one side, written on the other
@@ -116,14 +107,7 @@ std::string Pipeline::explain() const {
     std::string text = explain_hybrid();
     for (const auto &engine : engines_)
         text += explain_engine(*engine);
-    if (!ffn_helper_) return text;
-    const Device &device = helper_executor_->device();
-    return text +
-           fmt::format("== {} ==\nbackend {} on '{}': {}\nweights: {} read per token\n",
-                       (*config_.hybrid.ffn_split)[1].on, device.plugin(), device.device_info().name,
-                       device.info().description, format_bytes(helper_weights_->bytes_per_token(device))) +
-           explain_table("decode, one token a step", explain_rows(ffn_helper_->decode_ops())) +
-           explain_table("prefill", explain_rows(ffn_helper_->prefill_ops()));
+    return text;
 }
 
 } // namespace keel

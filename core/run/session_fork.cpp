@@ -45,7 +45,6 @@ Session::Session(Pipeline &pipeline, CachePlan &plan) : pipeline_(pipeline) {
     case pipeline::HybridMode::taking_turns:
         start_hybrid();
         break;
-    case pipeline::HybridMode::by_columns:
     case pipeline::HybridMode::none:
         add_part(pipeline.engine(), plan);
     }

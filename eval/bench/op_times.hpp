@@ -32,7 +32,7 @@ struct OpTotal {
 
 // Times every op of a pipeline's engines while it lives: from the call until the device is done, for which it waits after each op. So a
 // device that queues shows what an op takes by itself, not what it adds to a step. Steps are not recorded and submitted again then, nor
-// queued ahead. Not those of a split feed-forward network's helper, nor those that sequences share in a batch (keel.batched_decode/1).
+// queued ahead. Not those that sequences share in a batch (keel.batched_decode/1).
 // For the thread that runs the pipeline, which outlives this.
 class OpTimes {
   public:

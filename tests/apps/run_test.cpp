@@ -202,16 +202,6 @@ TEST_CASE("Ctrl-C while weights load is an interruption, not a fault of the back
     }
 }
 
-TEST_CASE("Ctrl-C while the second backend of a split network prepares its weights is seen there") {
-    const TempFolder folder;
-    const fs::path yaml = folder.path() / "split.yaml";
-    std::ofstream(yaml) << "model: " << tiny << "\nhybrid:\n  backends: {a: {plugin: cpu}, b: {plugin: "
-                        << KEEL_INTERRUPTING_BACKEND << "}}\n  ffn_split: {a: 0.5, b: 0.5}\n";
-    const ProcessResult r = run_keel({"run", yaml.string(), "-p", "Once"});
-    CHECK(r.code == 130);
-    CHECK(r.err == "keel: interrupted\n");
-}
-
 TEST_CASE("A second Ctrl-C ends the program at once") {
     ProcessOptions options;
     options.on_output = [&](pid_t pid, const std::string &) { ::kill(pid, SIGINT); };

@@ -101,12 +101,9 @@ TEST_CASE("a hybrid says what is wrong with it") {
          "belong to it, for 'range' in 'hybrid.layers', found 'x'"},
         {"layers: [{range: 0-1}]",
          "f.yaml:2:57: expected the keys range and on in 'hybrid.layers', found no on"},
-        {"ffn_split: {a: 0.5, b: 0.6}",
-         "f.yaml:2:59: expected shares in 'hybrid.ffn_split' that add up to 1, found 1.1"},
-        {"ffn_split: {a: 0.5, c: 0.5}",
-         "f.yaml:2:71:" + names + "'hybrid.ffn_split', found 'c'; did you mean 'a'?"},
-        {"ffn_split: {a: 1}", "f.yaml:2:63: expected a number from 0.001 to 0.999 for 'hybrid.ffn_split.a', "
-                              "found '1'"},
+        {"ffn_split: {a: 0.5, b: 0.5}",
+         "f.yaml:2:57: unknown key 'ffn_split' in 'hybrid'; known keys: switch, backends, prefill, decode, "
+         "layers"},
         {"switch: {on: tokens, to: b}", "f.yaml:2:61: expected 'hybrid.switch.after_tokens' beside tokens in "
                                         "'hybrid.switch.on', found none"},
         {"switch: {on: tokens, after_tokens: 5}",
@@ -124,10 +121,8 @@ TEST_CASE("a hybrid says what is wrong with it") {
          "f.yaml:2:68: 'hybrid' cannot combine prefill, decode and switch with layers in this version; keep "
          "one "
          "of them"},
-        {"layers: [{range: 0-1, on: a}, {range: 2, on: b}], ffn_split: {a: 0.5, b: 0.5}",
-         "f.yaml:2:109: 'hybrid' cannot combine layers with ffn_split in this version; keep one of them"},
-        {"", "f.yaml:2:20: expected 'hybrid' to say what the backends do: prefill, decode, switch, layers or "
-             "ffn_split; found none of them"},
+        {"", "f.yaml:2:20: expected 'hybrid' to say what the backends do: prefill, decode, switch or layers; "
+             "found none of them"},
     };
     for (const auto &[text, message] : cases) {
         INFO(text);
@@ -143,9 +138,6 @@ TEST_CASE("a hybrid says what is wrong with it") {
     CHECK(refused("backends: {a: {plugin: cpu, kv: f12}, b: cpu}", false)
               .starts_with("f.yaml:2:42: expected one of f32, f16, bf16, q8_0, q4_0 for "
                            "'hybrid.backends.a.kv.dtype', found 'f12'"));
-    CHECK(refused("backends: {a: cpu, b: {plugin: cpu, kv: f32}}, ffn_split: {a: 0.5, b: 0.5}", false) ==
-          "f.yaml:2:50: backend b computes a part of the feed-forward networks only and holds no cache; "
-          "remove kv");
 }
 
 TEST_CASE("lists of numbers and spans are refused with what was expected and found") {

@@ -221,8 +221,7 @@ TEST_CASE("every row of the schema is complete") {
         CHECK(key.doc.ends_with("."));
         CHECK_FALSE(key.example.empty());
         const bool ranged = key.type == KeyType::integer || key.type == KeyType::number ||
-                            key.type == KeyType::falling || key.type == KeyType::spans ||
-                            key.type == KeyType::shares;
+                            key.type == KeyType::falling || key.type == KeyType::spans;
         CHECK(ranged == (key.maximum > key.minimum));
         const bool chosen = key.type == KeyType::choice || key.type == KeyType::choice_list;
         CHECK(chosen == !key.choices.empty());

@@ -157,9 +157,9 @@ TEST_CASE("one backend and several take each other's place") {
     CHECK(with_sets({"hybrid.backends.a.plugin=other"}).hybrid.backend("a").params.empty());
     CHECK(with_sets({"hybrid.backends.c.plugin=other"}).hybrid.backends->size() == 3);
     const std::vector<std::string> alone = {"model=m", "backend=cpu", "hybrid.backends={a: cpu, b: cpu}",
-                                            "hybrid.ffn_split={a: 0.5, b: 0.5}"};
+                                            "hybrid.layers=[{range: 0-1, on: a}, {range: 2, on: b}]"};
     const PipelineConfig split = config_from_overrides(alone);
-    CHECK(split.hybrid.mode() == HybridMode::by_columns);
+    CHECK(split.hybrid.mode() == HybridMode::by_layers);
     CHECK(split.backend.plugin->empty());
     CHECK(parse_config(to_yaml(split), "f", "/") == split);
     CHECK(refused("hybrid.prefill=x").find("expected 'hybrid.backends' beside this") != std::string::npos);

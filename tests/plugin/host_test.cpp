@@ -112,20 +112,6 @@ TEST_CASE("cancelling is seen by plugins until it is cleared") {
     CHECK(host->cancelled(host) == 0);
 }
 
-TEST_CASE("a host that follows another one is cancelled with it") {
-    const auto leader = std::make_shared<HostServices>();
-    HostServices follower;
-    follower.follow(leader);
-    const keel_host *host = follower.table();
-    leader->request_cancel();
-    CHECK(host->cancelled(host) == 1);
-    leader->clear_cancel();
-    CHECK(host->cancelled(host) == 0);
-    follower.request_cancel();
-    CHECK(host->cancelled(host) == 1);
-    CHECK_FALSE(leader->cancelled());
-}
-
 TEST_CASE("host services are found by their whole name only") {
     HostServices services;
     const keel_host *host = services.table();

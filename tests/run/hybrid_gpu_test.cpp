@@ -47,8 +47,6 @@ TEST_CASE("the processor and another backend share a run in every way, and the t
              "hybrid.switch={on: tokens, after_tokens: 8, to: host}"},
             {"hybrid.decode=host", "hybrid.switch={on: tokens, after_tokens: 8, to: gpu, warmup_tokens: 4}"},
             {"hybrid.layers=[{range: 0-2, on: gpu}, {range: 3-5, on: host}]"},
-            {"hybrid.ffn_split={host: 0.6, gpu: 0.4}"},
-            {"hybrid.ffn_split={gpu: 0.6, host: 0.4}"},
         };
         for (std::vector<std::string> way : ways) {
             INFO(plugin << ": " << way.front());

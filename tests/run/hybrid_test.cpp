@@ -1,4 +1,4 @@
-// Backends that take turns, hold different layers, or share a feed-forward network: end to end on models/tiny.
+// Backends that take turns or hold different layers: end to end on models/tiny.
 #include "config/config_writer.hpp"
 #include "hybrid_rig.hpp"
 #include "run/session_file.hpp"
@@ -386,23 +386,6 @@ TEST_CASE("policies that look at one layer for all of them cannot have layers on
                    Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
                }),
                Contains("repeat its context"));
-}
-
-TEST_CASE("a feed-forward network on two backends at once computes what one does") {
-    const Greedy one = greedy(one_cpu({}), long_prompt(), 24);
-    for (const std::string shares : {"{a: 0.7, b: 0.3}", "{b: 0.04, a: 0.96}"}) {
-        INFO(shares);
-        Pipeline pipeline(two({"hybrid.ffn_split=" + shares}));
-        Session session(pipeline);
-        const Greedy split = greedy(session, long_prompt(), 24);
-        CHECK(split.ids == one.ids);
-        double worst = 0; // sums are added in another order
-        for (size_t i = 0; i < split.logits.size(); ++i)
-            worst = std::max(worst, std::abs(static_cast<double>(split.logits[i]) - one.logits[i]));
-        CHECK(worst < 0.02);
-        CHECK(pipeline.ffn_helper()->crossed_bytes() > 0);
-        CHECK_THAT(pipeline.explain(), Contains("at the same time"));
-    }
 }
 
 TEST_CASE("what cannot be combined is refused by name") {
