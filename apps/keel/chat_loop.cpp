@@ -234,9 +234,6 @@ void Chat::switch_backend(Engine &engine) {
     switch (running_.session->switch_to(engine)) {
     case Session::Switch::there:
         return say(fmt::format("it is on {} already", engine.name));
-    case Session::Switch::warming:
-        return say(fmt::format("the next answer goes on on {}, after {} tokens that warm it up", engine.name,
-                               *running_.pipeline->config().hybrid.switching.warmup_tokens));
     case Session::Switch::refused:
     case Session::Switch::done:
         break;

@@ -124,11 +124,7 @@ Json moves_json(const std::vector<BackendMove> &moves) {
                      {"tokens", m.tokens},
                      {"bytes", m.bytes},
                      {"milliseconds", m.milliseconds}};
-        if (m.warmup_tokens > 0) {
-            json["warmup_tokens"] = m.warmup_tokens;
-            json["warmup_compared"] = m.warmup_compared;
-            json["warmup_agreed"] = m.warmup_agreed;
-        }
+        if (m.warmup_tokens > 0) json["warmup_tokens"] = m.warmup_tokens;
         if (m.why == BackendMove::Why::lost) json["reread_tokens"] = m.reread_tokens;
         if (!m.refused.empty()) json["refused"] = m.refused;
         list.push_back(std::move(json));

@@ -320,9 +320,8 @@ constexpr KeySpec keys[] = {
     {.path = "hybrid.switch.warmup_tokens",
      .type = KeyType::integer,
      .default_text = "8",
-     .doc = "Tokens that the new backend computes beside the old one before a switch, on a copy of the cache "
-            "that is "
-            "thrown away; not under pressure.",
+     .doc = "Dummy tokens that the new backend runs right before a switch, so that its kernels are compiled "
+            "and its memory is mapped; not under pressure.",
      .example = "0",
      .minimum = 0,
      .maximum = 65536},

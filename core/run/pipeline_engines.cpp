@@ -214,7 +214,7 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
         const bool both = engine->uses_system_memory() && of.uses_system_memory();
         if (engine.get() == &of || both || &engine->device() == &of.device()) beside.push_back(engine.get());
     }
-    // Where backends take turns a sequence has one cache, and two while it moves from one to the other or warms it up.
+    // Where backends take turns a sequence has one cache, and two while it moves from one to the other.
     const bool takes_turns = mode() == HybridMode::taking_turns;
     const auto need = [&](int64_t context) {
         MemoryNeed all;

@@ -76,13 +76,14 @@ std::string Pipeline::explain_hybrid() const {
                             format_bytes(decode.kv_shape.bytes_per_token()));
         }
         if (s.has(pipeline::SwitchTrigger::tokens))
-            text += fmt::format("  switch to {} after {} tokens, {} of them to warm it up\n", *s.to,
+            text += fmt::format("  switch to {} after {} tokens, and {} dummy tokens to warm it up\n", *s.to,
                                 **s.after_tokens, *s.warmup_tokens);
         if (s.has(pipeline::SwitchTrigger::pressure))
             text += fmt::format("  switch to {} under memory pressure\n", *s.to);
         if (s.has(pipeline::SwitchTrigger::command))
-            text += fmt::format("  switch at the command /switch NAME, {} tokens to warm it up\n",
-                                *s.warmup_tokens);
+            text += fmt::format(
+                "  switch at the command /switch NAME, after {} dummy tokens to warm the backend up\n",
+                *s.warmup_tokens);
         text += "  bytes that cross per decoded token: 0, but for the cache at a switch\n";
     } else {
         for (const auto &engine : engines_)

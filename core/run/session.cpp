@@ -132,7 +132,6 @@ void Session::decode(int32_t id) {
                 settle();
                 step({&id, 1}, StepKind::decode, 1);
             }
-            if (hybrid_) after_decode();
             break;
         } catch (const Error &error) {
             go_on_elsewhere(error, before);
@@ -366,7 +365,6 @@ void Session::truncate(int64_t n) {
     }
     for (const Part &part : parts_)
         part.cache->truncate(n);
-    if (hybrid_) note_truncate();
     history_.resize(history_.size() - static_cast<size_t>(n));
     pending_.reset();
     forget_step();

@@ -25,13 +25,12 @@ struct BackendMove {
     int64_t tokens = 0;   // that the sequence had by then
     uint64_t bytes = 0;   // of keys and values, as they were written there
     double milliseconds = 0;
-    int64_t warmup_tokens = 0, warmup_compared = 0,
-            warmup_agreed = 0; // agreed: the same token was the likeliest
+    int64_t warmup_tokens = 0; // dummy tokens that the new backend ran before
     int64_t reread_tokens = 0; // read anew, where the cache was lost
     std::string refused;       // why it stayed where it was; empty: it went
 };
 const char *move_reason_name(BackendMove::Why why); // "phase"
-// "a -> b after 256 tokens (switch.after_tokens): 3.1 MiB in 4.0 ms, 8 warm-up tokens, 8 of 8 agreed"
+// "a -> b after 256 tokens (switch.after_tokens): 3.1 MiB in 4.0 ms, 8 warm-up tokens"
 std::string move_text(const BackendMove &move);
 
 // What a session did so far.
@@ -112,7 +111,6 @@ class Session {
     enum class Switch {
         there,   // it is there already
         done,    // it is there now
-        warming, // it goes there once hybrid.switch.warmup_tokens tokens were written
         refused, // it stays where it is: stats().moves says why
     };
     Switch switch_to(Engine &engine);
@@ -175,11 +173,8 @@ class Session {
     void before_prefill();
     void note_decode();
     void before_decode();
-    void after_decode();
     bool stays() const; // it runs its next step where it is, as far as is known now
-    void note_truncate();
     void reset_hybrid();
-    std::optional<int32_t> likeliest() const; // of the last step, as far as somebody asked
     template <typename Read>
     void read_results(const Read &read);
     void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);

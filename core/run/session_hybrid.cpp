@@ -2,21 +2,8 @@
 #include "run/session_hybrid.hpp"
 
 #include "base/log.hpp"
-#include "device/trace.hpp"
-
-#include <algorithm>
 
 namespace keel {
-namespace {
-
-void copy_cache(KvCache &to, const KvCache &from) {
-    to.reserve_like(from);
-    for (uint32_t l = 0; l < to.shape().layers; ++l)
-        to.take_rows(from, l);
-}
-
-} // namespace
-
 // ---- the session's side --------------------------------------------------------------------------------------------
 
 void Session::start_hybrid() {
@@ -38,14 +25,8 @@ void Session::note_decode() {
 void Session::before_decode() {
     hybrid_->before_decode();
 }
-void Session::after_decode() {
-    hybrid_->after_decode();
-}
 bool Session::stays() const {
     return !hybrid_ || hybrid_->stays();
-}
-void Session::note_truncate() {
-    hybrid_->truncated();
 }
 
 // Back to where sequences begin, without taking anything along.
@@ -56,13 +37,6 @@ void Session::reset_hybrid() {
     parts_.clear();
     add_part(start, *start.cache_plan);
     serve_replay();
-}
-
-std::optional<int32_t> Session::likeliest() const {
-    if (said_) return said_;
-    if (!logits_read_ || logits_.empty()) return std::nullopt;
-    const auto row = std::span(logits_).last(static_cast<size_t>(pipeline_.model().vocab_size));
-    return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
 }
 
 Session::Switch Session::switch_to(Engine &engine) {
@@ -122,27 +96,12 @@ Session::Hybrid::Hybrid(Session &session, const Hybrid &parent) : Hybrid(session
     chosen_ = parent.chosen_;
     written_ = parent.written_;
     counted_ = parent.counted_;
-    commanded_ = parent.commanded_;
-    if (parent.warms_up()) want_again(parent.why_, parent.target_);
-}
-
-void Session::Hybrid::drop_warmup() {
-    shadow_.reset();
-    target_ = nullptr;
-    shadow_said_.reset();
-    wanted_ = warmed_ = compared_ = agreed_ = 0;
-}
-
-void Session::Hybrid::want_again(Why why, Engine *target) {
-    if (why == Why::command) commanded_ = target;
-    if (why == Why::tokens) counted_ = false;
 }
 
 void Session::Hybrid::reset() {
-    chosen_ = commanded_ = target_ = nullptr;
+    chosen_ = nullptr;
     written_ = 0;
     counted_ = false;
-    drop_warmup();
     if (watch_) watch_->restart();
 }
 
@@ -156,49 +115,34 @@ Engine &Session::Hybrid::start() const {
 }
 
 void Session::Hybrid::before_prefill() {
-    if (warms_up()) { // what is left of the warm-up would stand in the prompt's way
-        finish();
-    }
     Engine &wanted = alive(chosen_ != nullptr ? *chosen_ : session_.pipeline_.prefill_engine());
     if (&wanted != &here()) move(wanted, Why::phase);
 }
 
 void Session::Hybrid::before_decode() {
-    using pipeline::SwitchTrigger;
-    if (warms_up()) judge();
     const bool short_of_memory =
         watch_ && watch_->poll(session_.tokens(), 2) == PressureWatch::Change::tighter;
     if (short_of_memory) {
         const PressureFacts &facts = watch_->facts();
         log().warn("memory is short: {}; the KV cache goes to backend {}", facts.why, *config_.to);
-        drop_warmup();
         begin(*session_.pipeline_.find_engine(*config_.to), Why::pressure, 0);
-    } else if (warms_up()) {
-        if (warmed_ >= wanted_) finish();
-    } else {
-        place();
-        if (commanded_ != nullptr)
-            begin(*std::exchange(commanded_, nullptr), Why::command, *config_.warmup_tokens);
-        else if (config_.has(SwitchTrigger::tokens) && !counted_)
-            count();
     }
-    if (!warms_up()) place();
+    place();
+    if (!short_of_memory && config_.has(pipeline::SwitchTrigger::tokens) && !counted_) count();
 }
 
 // But for memory that becomes short, which nobody knows before.
 bool Session::Hybrid::stays() const {
-    if (warms_up() || commanded_ != nullptr || &alive(decode_engine()) != &here()) return false;
+    if (&alive(decode_engine()) != &here()) return false;
     if (!config_.has(pipeline::SwitchTrigger::tokens) || counted_) return true;
-    const int64_t after = **config_.after_tokens;
-    return written_ + 1 < after - std::min(*config_.warmup_tokens, after - 1);
+    return written_ + 1 < **config_.after_tokens;
 }
 
-// The switch after a number of tokens; the last of them are the warm-up's.
+// The switch after a number of tokens.
 void Session::Hybrid::count() {
-    const int64_t after = **config_.after_tokens, warmup = std::min(*config_.warmup_tokens, after - 1);
-    if (written_ < after - warmup) return;
+    if (written_ < **config_.after_tokens) return;
     counted_ = true;
-    begin(*session_.pipeline_.find_engine(*config_.to), Why::tokens, after - written_);
+    begin(*session_.pipeline_.find_engine(*config_.to), Why::tokens, *config_.warmup_tokens);
 }
 
 // To where decode runs. If it cannot go there it stays, and does not try at each token.
@@ -216,78 +160,13 @@ BackendMove Session::Hybrid::note(const Engine &target, Why why) const {
     return m;
 }
 
-// A switch, after so many warm-up tokens.
 void Session::Hybrid::begin(Engine &target, Why why, int64_t warmup) {
     if (&target == &here()) {
         chosen_ = &target;
         return; // it is there
     }
     session_.drop_ahead();
-    if (warmup <= 0) {
-        if (move(target, why)) chosen_ = &target;
-        return;
-    }
-    drop_warmup();
-    target_ = &target;
-    why_ = why;
-    wanted_ = warmup;
-    try {
-        const TraceSpan span(here().executor->stream().trace(), "copy for a warm-up", "switch");
-        shadow_ = std::make_unique<KvCache>(*target.executor, target.kv_shape, target.placement());
-        copy_cache(*shadow_, session_.cache().cache());
-    } catch (const Error &error) {
-        drop_warmup();
-        if (here().is_lost()) throw;
-        BackendMove m = note(target, why);
-        refuse(m, error.what());
-    }
-}
-
-// The last token that both computed: is what the new backend found likeliest what the old one did?
-void Session::Hybrid::judge() {
-    const std::optional<int32_t> said = session_.likeliest();
-    if (shadow_said_ && said) {
-        ++compared_;
-        if (*said == *shadow_said_) ++agreed_;
-    }
-    shadow_said_.reset();
-}
-
-// The step was queued on the old backend; the new one computes the same.
-void Session::Hybrid::after_decode() {
-    if (!warms_up()) return;
-    here().executor->stream().end_of_step(); // the two may run at once
-    try {
-        const TraceSpan span(here().executor->stream().trace(), "warm-up", "switch");
-        if (!shadow_->fits(1)) { // the old one evicts, a copy does not
-            wanted_ = warmed_;
-            return;
-        }
-        shadow_->append(session_.step_positions_, 1);
-        Graph &graph = *target_->graph;
-        graph.forward(session_.step_ids_, session_.step_positions_, shadow_->views(), 1);
-        graph.queue_argmax();
-        int32_t id = -1;
-        graph.next_id().read(&id);
-        shadow_said_ = id;
-        ++warmed_;
-    } catch (const Error &error) { // nothing is lost: the sequence is where it was
-        BackendMove m = note(*target_, why_);
-        drop_warmup();
-        refuse(m, error.what());
-    }
-}
-
-void Session::Hybrid::truncated() {
-    if (!warms_up()) return;
-    want_again(why_, target_);
-    drop_warmup();
-}
-
-void Session::Hybrid::finish() {
-    shadow_.reset();
-    Engine &target = *std::exchange(target_, nullptr);
-    if (move(target, why_)) chosen_ = &target;
+    if (move(target, why, warmup)) chosen_ = &target;
 }
 
 Session::Switch Session::Hybrid::command(Engine &target) {
@@ -297,22 +176,12 @@ Session::Switch Session::Hybrid::command(Engine &target) {
     }
     if (target.is_lost())
         throw_error(ErrorKind::usage, "backend {} cannot be switched to: its device was lost", target.name);
-    commanded_ = nullptr;
-    if (&target ==
-        &decode_engine()) { // what was asked for by hand is taken back; the config's own switch goes on
-        if (warms_up() && why_ == Why::command) drop_warmup();
-        return Switch::there;
-    }
-    drop_warmup();
+    if (&target == &decode_engine()) return Switch::there;
     if (session_.tokens() == 0) { // nothing to take along, and nothing to be warm for
         chosen_ = &target;
         return Switch::done;
     }
-    if (*config_.warmup_tokens > 0) {
-        commanded_ = &target;
-        return Switch::warming;
-    }
-    if (&target != &here() && !move(target, Why::command)) return Switch::refused;
+    if (!move(target, Why::command, *config_.warmup_tokens)) return Switch::refused;
     chosen_ = &target;
     return Switch::done;
 }

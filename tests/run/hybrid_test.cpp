@@ -84,12 +84,7 @@ TEST_CASE("a switch after some tokens leaves the text as it was, under every pol
             CHECK(move.why == BackendMove::Why::tokens);
             CHECK(move.refused.empty());
             CHECK(move.tokens == static_cast<int64_t>(switched.stats.prefill_tokens) + 19);
-            if (warmup == "0") CHECK(move.warmup_tokens == 0);
-            if (warmup == "5" && policy.empty()) {
-                CHECK(move.warmup_tokens == 5);
-                CHECK(move.warmup_compared == 5);
-                CHECK(move.warmup_agreed == 5);
-            }
+            CHECK(move.warmup_tokens == (warmup == "5" ? 5 : 0));
             CHECK_THAT(move_text(move), Contains("a -> b after ") && Contains("switch.after_tokens"));
         }
     }
@@ -158,88 +153,81 @@ TEST_CASE("a cache whose keys were rotated moves between types of keys") {
     }
 }
 
-TEST_CASE("tokens that are taken back during a warm-up begin it again") {
+TEST_CASE("the new backend runs the dummy tokens before the switch, and the text is unchanged") {
     Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6", "hybrid.switch.to=b",
                            "hybrid.switch.warmup_tokens=4"}));
     Session session(pipeline);
+    Executor &b = *pipeline.find_engine("b")->executor;
+    int before = 0, afterwards = 0, before_by_then = -1;
+    pipeline.set_observer([&](Executor &executor, const PlannedOp &op, const keel_op_args *, bool after) {
+        if (after || &executor != &b || op.op() != KEEL_OP_EMBED) return;
+        ++(session.engine().name == "a" ? before : afterwards);
+    });
     session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
     std::vector<int32_t> ids;
-    for (int i = 0; i < 14; ++i) {
+    for (int i = 0; i < 12; ++i) {
+        if (i == 5) before_by_then = before;
         ids.push_back(session.greedy());
         session.decode(ids.back());
-        if (i != 3) continue;
-        session.truncate(2);
-        ids.resize(ids.size() - 2);
-        session.truncate(1); // and once more, to have a result again
-        const int32_t last = ids.back();
-        session.decode(last);
     }
+    pipeline.set_observer({});
+    CHECK(before_by_then == 0); // the two backends compute no step together
+    CHECK(before == 4);
+    CHECK(afterwards == 7);
+    CHECK(session.stats().moves.at(0).warmup_tokens == 4);
     CHECK(session.engine().name == "b");
-    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 12);
-    CHECK(ids == one.ids);
-    CHECK(session.stats().moves.at(0).warmup_agreed == session.stats().moves.at(0).warmup_compared);
+    CHECK(ids == greedy(one_cpu({}), hybrid_opening(), 12).ids);
 }
 
-TEST_CASE("a fork that is taken during a warm-up switches as its parent does") {
-    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 16);
+TEST_CASE("a warm-up ends where its cache is full") {
+    const Greedy switched =
+        greedy(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=4", "hybrid.switch.to=b",
+                    "hybrid.switch.warmup_tokens=1000", "model.context=64"}),
+               "Once upon a time", 8);
+    CHECK(switched.ids == greedy(one_cpu({}), "Once upon a time", 8).ids);
+    CHECK(switched.stats.moves.at(0).warmup_tokens == 64);
+}
+
+TEST_CASE("a fork switches as its parent does") {
     PipelineOptions options;
     options.sequences = 2;
-    for (const std::string on : {"tokens", "command"}) {
-        INFO(on);
-        Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]",
-                               "hybrid.switch.after_tokens=" + std::string(on == "tokens" ? "10" : "100"),
-                               "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}),
-                          options);
-        Session session(pipeline);
-        session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
-        std::vector<int32_t> ids;
-        std::unique_ptr<Session> fork;
-        const auto write = [](Session &s, std::vector<int32_t> &text, size_t upto) {
-            while (text.size() < upto) {
-                text.push_back(s.greedy());
-                s.decode(text.back());
-            }
-        };
-        write(session, ids, 6);
-        if (on == "command") CHECK(session.switch_to(*pipeline.find_engine("b")) == Session::Switch::warming);
-        write(session, ids, 8);
-        CHECK(session.engine().name == "a"); // it warms up
-        fork = session.fork();
-        std::vector<int32_t> forked = ids;
-        write(session, ids, 16);
-        write(*fork, forked, 16);
-        for (Session *s : {&session, fork.get()}) {
-            CHECK(s->engine().name == "b");
-            REQUIRE(s->stats().moves.size() == 1);
-            CHECK(s->stats().moves[0].why ==
-                  (on == "tokens" ? BackendMove::Why::tokens : BackendMove::Why::command));
-            CHECK(s->stats().moves[0].warmup_agreed == s->stats().moves[0].warmup_compared);
-        }
-        CHECK(ids == one.ids);
-        CHECK(forked == one.ids);
-    }
-}
-
-TEST_CASE("asking for the backend that a sequence is on takes back what was asked for, and not the config's "
-          "switch") {
-    Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]", "hybrid.switch.after_tokens=12",
-                           "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}));
-    Engine &a = *pipeline.find_engine("a"), &b = *pipeline.find_engine("b");
+    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=10", "hybrid.switch.to=b",
+                           "hybrid.switch.warmup_tokens=4"}),
+                      options);
     Session session(pipeline);
     session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
-    const auto write = [&](int tokens) {
-        for (int i = 0; i < tokens; ++i)
-            session.decode(session.greedy());
+    std::vector<int32_t> ids;
+    const auto write = [](Session &s, std::vector<int32_t> &text, size_t upto) {
+        while (text.size() < upto) {
+            text.push_back(s.greedy());
+            s.decode(text.back());
+        }
     };
-    write(1);
-    CHECK(session.switch_to(b) == Session::Switch::warming);
-    write(2);
-    CHECK(session.switch_to(a) == Session::Switch::there);
-    write(4);
+    write(session, ids, 8);
     CHECK(session.engine().name == "a");
-    write(2); // the config's switch warms up
-    CHECK(session.switch_to(a) == Session::Switch::there);
-    write(4);
+    const std::unique_ptr<Session> fork = session.fork();
+    std::vector<int32_t> forked = ids;
+    write(session, ids, 16);
+    write(*fork, forked, 16);
+    for (Session *s : {&session, fork.get()}) {
+        CHECK(s->engine().name == "b");
+        REQUIRE(s->stats().moves.size() == 1);
+        CHECK(s->stats().moves[0].warmup_tokens == 4);
+    }
+    const Greedy one = greedy(one_cpu({}), hybrid_opening(), 16);
+    CHECK(ids == one.ids);
+    CHECK(forked == one.ids);
+}
+
+TEST_CASE("asking for the backend that a sequence is on leaves the config's switch as it is") {
+    Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]", "hybrid.switch.after_tokens=6",
+                           "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}));
+    Session session(pipeline);
+    session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
+    for (int i = 0; i < 8; ++i) {
+        if (i == 2) CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::there);
+        session.decode(session.greedy());
+    }
     CHECK(session.engine().name == "b");
     REQUIRE(session.stats().moves.size() == 1);
     CHECK(session.stats().moves[0].why == BackendMove::Why::tokens);
@@ -288,10 +276,7 @@ TEST_CASE("a switch by hand, with a warm-up and without") {
         session.prefill(pipeline->tokenizer()->encode(hybrid_opening()));
         std::vector<int32_t> ids;
         for (int i = 0; i < 12; ++i) {
-            if (i == 4) {
-                const auto answer = session.switch_to(b);
-                CHECK(answer == (pipeline == &warm ? Session::Switch::warming : Session::Switch::done));
-            }
+            if (i == 4) CHECK(session.switch_to(b) == Session::Switch::done);
             ids.push_back(session.greedy());
             session.decode(ids.back());
         }
