@@ -1,7 +1,6 @@
 #include "config/config_writer.hpp"
 #include "config/schema.hpp"
 
-#include <algorithm>
 #include <fmt/format.h>
 
 namespace keel::pipeline {
@@ -25,7 +24,7 @@ backend: cpu
 `keel config show FILE` prints every key with its value and where that came from. `configs/` has an example for each use.
 
 - **Paths** are relative to the file they stand in; on the command line, to the working directory.
-- **Unknown keys** are errors, and so are keys that this version does not support yet. Each error is one line with file,
+- **Unknown keys** are errors. Each error is one line with file,
   line and column, what was expected and what was found.
 - **YAML** is read as one UTF-8 document of at most 1 MiB, 64 levels and 20000 values. Anchors and aliases work; tags do
   not.
@@ -66,7 +65,7 @@ std::string key_row(const KeySpec &key) {
 std::string section_text(const SectionSpec &section) {
     std::string rows;
     for (const KeySpec &key : schema_keys()) {
-        if (parent_path(key.path) == section.path && key.type != KeyType::unsupported) rows += key_row(key);
+        if (parent_path(key.path) == section.path) rows += key_row(key);
     }
     std::string out = section.path.empty() ? "\n## Top-level keys\n\n"
                                            : fmt::format("\n### {}\n\n{}", section.path, section.doc);
@@ -90,15 +89,6 @@ std::string config_markdown() {
         if (!section.path.empty()) out += section_text(section);
     }
     out += section_text(*find_section(""));
-    const bool refuses = std::any_of(schema_keys().begin(), schema_keys().end(), [](const KeySpec &key) {
-        return key.type == KeyType::unsupported || !key.unsupported.empty();
-    });
-    if (!refuses) return out;
-    out += "\n## Not in this version\n\nThese are known and refused, never ignored:\n\n";
-    for (const KeySpec &key : schema_keys()) {
-        if (key.type == KeyType::unsupported) out += fmt::format("- `{}`: {}.\n", key.path, key.doc);
-        if (!key.unsupported.empty()) out += fmt::format("- `{}` in `{}`.\n", key.unsupported, key.path);
-    }
     return out;
 }
 

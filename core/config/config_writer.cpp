@@ -272,8 +272,7 @@ std::string init_key(const KeySpec &key, const InitValue *value, const std::stri
 std::string init_yaml(std::span<const InitValue> values) {
     std::map<std::string, const InitValue *, std::less<>> by_path;
     for (const InitValue &value : values) {
-        const KeySpec *key = find_key(value.path);
-        if (key == nullptr || key->type == KeyType::unsupported) {
+        if (find_key(value.path) == nullptr) {
             throw_error(ErrorKind::usage, "expected a key of a pipeline, found '{}'{}",
                         printable(value.path, 60),
                         key_suggestion(parent_path(value.path), last_part(value.path)));
@@ -289,7 +288,6 @@ std::string init_yaml(std::span<const InitValue> values) {
         "with it, 'keel config show FILE' what it comes to.");
     std::string section;
     for (const KeySpec &key : schema_keys()) {
-        if (key.type == KeyType::unsupported) continue;
         const std::string parent(parent_path(key.path));
         // a section opens with its first key; those inside another one stand after that one's own first keys
         if (parent != section) {

@@ -53,11 +53,8 @@ void collect(const YamlNode &node, const std::string &section, Values &values) {
         const std::string path = join_path(section, entry.key);
         if (find_section(path) != nullptr) {
             collect(entry.value, path, values);
-        } else if (const KeySpec *key = find_key(path); key == nullptr) {
+        } else if (find_key(path) == nullptr) {
             refuse_unknown(entry, section);
-        } else if (key->type == KeyType::unsupported) {
-            throw_error(ErrorKind::input, "{}: '{}' is not supported by this version of Keel; {}",
-                        to_string(entry.where), path, key->doc);
         } else {
             values.emplace(path, &entry);
         }
@@ -76,15 +73,6 @@ const std::string &plain_text(const Field &field) {
     return text;
 }
 
-[[noreturn]] void refuse_unsupported(const Field &field, std::string_view word) {
-    std::string others;
-    for (const std::string_view choice : field.key.choices) {
-        if (choice != word) others += fmt::format("{}{}", others.empty() ? "" : ", ", choice);
-    }
-    throw_error(ErrorKind::input, "{}: '{}' is not supported by this version of Keel for '{}'; use {}",
-                to_string(field.node.where()), word, field.key.path, others.empty() ? "false" : others);
-}
-
 size_t choice_index(const Field &field) {
     const std::string &text = scalar_text(field);
     const auto &choices = field.key.choices;
@@ -93,7 +81,6 @@ size_t choice_index(const Field &field) {
         const std::vector<std::string> words(choices.begin(), choices.end());
         fail(field, describe(field.node) + did_you_mean(text, words));
     }
-    if (!field.key.unsupported.empty() && text == field.key.unsupported) refuse_unsupported(field, text);
     return static_cast<size_t>(found - choices.begin());
 }
 
@@ -203,7 +190,6 @@ void decode(const Field &field, bool &value) {
     const std::string &text = plain_text(field);
     value = text == "true";
     if (!value && text != "false") fail(field, describe(field.node));
-    if (!field.key.unsupported.empty() && text == field.key.unsupported) refuse_unsupported(field, text);
 }
 
 void decode(const Field &field, keel_dtype &value) {

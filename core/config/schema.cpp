@@ -463,10 +463,8 @@ std::string number_text(double value) {
 
 std::string choice_text(const KeySpec &key) {
     std::string text;
-    for (const std::string_view choice : key.choices) {
-        if (choice == key.unsupported) continue;
+    for (const std::string_view choice : key.choices)
         text += fmt::format("{}{}", text.empty() ? "" : ", ", choice);
-    }
     return text;
 }
 
@@ -542,8 +540,6 @@ std::string expectation(const KeySpec &key) {
         return "a map of two backends or more, {NAME: {plugin: X}, NAME: {plugin: Y}}";
     case KeyType::layer_map:
         return "a list of {range: FIRST-LAST, on: NAME}";
-    case KeyType::unsupported:
-        break;
     }
     return "nothing";
 }
@@ -555,14 +551,12 @@ std::string key_suggestion(std::string_view section, std::string_view unknown) {
     };
     for (const SectionSpec &s : sections)
         add(s.path);
-    for (const KeySpec &k : keys) {
-        if (k.type != KeyType::unsupported) add(k.path);
-    }
+    for (const KeySpec &k : keys)
+        add(k.path);
     std::string near = did_you_mean(unknown, known);
     if (!near.empty()) return near;
     for (const KeySpec &k : keys) {
-        if (k.type != KeyType::unsupported && last_part(k.path) == unknown)
-            return fmt::format("; did you mean '{}'?", k.path);
+        if (last_part(k.path) == unknown) return fmt::format("; did you mean '{}'?", k.path);
     }
     return fmt::format("; known keys: {}", fmt::join(known, ", "));
 }

@@ -24,7 +24,6 @@ enum class KeyType {
     params,      // a map that the plugin's own table is asked about
     backends,    // a map of names to backends
     layer_map,   // a list of {range, on}
-    unsupported, // known, and refused: `doc` says what to do instead
 };
 
 struct KeySpec {
@@ -38,8 +37,6 @@ struct KeySpec {
     std::string_view word = {}; // integer, number: the word that stands for "not given": auto, none
     std::span<const std::string_view> choices = {};
     bool required = false;
-    // a choice or boolean that is known and refused in this version
-    std::string_view unsupported = {};
 };
 
 struct SectionSpec {
