@@ -160,7 +160,6 @@ class Pipeline {
     void compare_budgets() const;
     void bind_eviction();
     void keep_arm(std::unique_ptr<Arm> arm);
-    std::string policies_that_act_in_prefill() const;
     void check_tables() const;
     bool fit_context();
     bool fit_context(const Engine &engine, int64_t &slots) const;

@@ -65,7 +65,6 @@ CacheConfig Pipeline::cache_config(const pipeline::PolicySection &p, const Bound
     c.monitor = monitor_;
     for (const pipeline::Span &span : *p.protect.spans)
         c.pinned.push_back({static_cast<int32_t>(span.from), static_cast<int32_t>(span.to)});
-    c.other_policies = [this] { return policies_that_act_in_prefill(); };
     c.log_positions = *p.log_positions;
     c.seed = static_cast<uint64_t>(*p.seed);
     if (p.log->has_value()) c.log = p.log->value().string();
@@ -245,27 +244,6 @@ const GraphTaps &Pipeline::taps(const CachePlan &plan) const {
         if (arm->plan.get() == &plan) return *arm->taps;
     }
     throw_error(ErrorKind::internal, "a cache plan of another pipeline");
-}
-
-// Names of plugins, for a message: policies of the search path that evict between the chunks of a prompt. One that cannot be loaded, or that
-// has to be told parameters, is left out.
-std::string Pipeline::policies_that_act_in_prefill() const {
-    std::string names;
-    for (const PluginFile &file : PluginRegistry::process().list()) {
-        if (file.shadowed) continue;
-        try {
-            const PluginLibrary &library = PluginRegistry::process().get(file.name, SourceLocation{});
-            if (library.kind() != KEEL_PLUGIN_POLICY) continue;
-            const ParamValues params = library.params().bind({}, {});
-            CacheConfig c = make_cache_config(false, engine());
-            c.policy = {library.id(), &library.policy(), params.data(), params.size(), {}};
-            const uint32_t flags = ask_policy(c, kv_shape(), *host_).flags;
-            if ((flags & KEEL_POLICY_BLOCKWISE) == 0 || (flags & KEEL_POLICY_KEEPS_ALL) != 0) continue;
-            names += (names.empty() ? "" : ", ") + library.id();
-        } catch (const Error &) {
-        }
-    }
-    return names;
 }
 
 } // namespace keel

@@ -230,23 +230,15 @@ TEST_CASE(
                Contains("policy.budget.mib") && Contains("adaptive") && Contains("policy.budget.tokens"));
 }
 
-TEST_CASE(
-    "A prompt that cannot fit before a one-shot policy acts is refused, naming those that would take it") {
+TEST_CASE("A prompt that cannot fit before a one-shot policy acts is refused") {
     Script script = newest_are_best(KEEL_POLICY_PREFILL_ONLY);
     CacheConfig config;
     config.policy = scripted(script);
     config.budget_unit = BudgetUnit::tokens;
     config.budget = 48;
-    int asked = 0;
-    config.other_policies = [&] {
-        ++asked;
-        return std::string("keydiff, sliding_window");
-    };
     ManagerRun run("reference", bound_shape(), config);
     std::string why;
     CHECK(run.manager->can_take(256, true, &why));
-    CHECK(asked == 0);
     CHECK_FALSE(run.manager->can_take(257, true, &why));
-    CHECK(asked == 1);
-    CHECK_THAT(why, Contains("acts between chunks (keydiff, sliding_window)") && Contains("model.context"));
+    CHECK_THAT(why, Contains("acts between chunks") && Contains("model.context"));
 }

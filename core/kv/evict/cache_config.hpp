@@ -61,8 +61,6 @@ struct CacheConfig {
     // Which layers of the model these are, where another cache holds the others: policies are told the model's numbers.
     uint32_t first_layer = 0, model_layers = 0; // 0: all of them
     std::vector<TokenRun> pinned; // tokens that stay beside the protected prefix, wherever they come
-    // Policies that could take a prompt in which this one cannot, for messages; empty: nobody knows. Asked where it is needed.
-    std::function<std::string()> other_policies;
     uint64_t seed = 0;
     std::string log; // path of the eviction log; empty: none
     std::shared_ptr<EvictionLog>

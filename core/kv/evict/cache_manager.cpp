@@ -79,11 +79,10 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     };
     if (plan_.keeps_all()) return refuse("");
     if (prompt && !plan_.acts_in_prefill()) {
-        const std::string others = config.other_policies ? config.other_policies() : std::string{};
         return refuse(
             fmt::format("; policy {} does not evict before the prompt's end, so the whole prompt has to "
-                        "fit: raise the limit, or choose a policy that acts between chunks{}",
-                        config.policy.name, others.empty() ? "" : " (" + others + ")"));
+                        "fit: raise the limit, or choose a policy that acts between chunks",
+                        config.policy.name));
     }
     if (!prompt && plan_.prefill_only())
         return refuse(fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
