@@ -61,7 +61,7 @@ void Graph::make_workspace(bool with_memory) {
     const int64_t m = std::max(options_.max_tokens, options_.batch), ffn = config_.intermediate_size;
     const keel_dtype A = device.info().activation_dtype;
     ids_ = make(KEEL_DTYPE_I32, {m});
-    positions_ = make(KEEL_DTYPE_I32, {m * config_.kv_heads});
+    positions_ = make(KEEL_DTYPE_I32, {m});
     x_ = make(KEEL_DTYPE_F32, {m, config_.hidden_size});
     h_ = make(A, {m, config_.hidden_size});
     qkv_ = make(A, {m, config_.q_size() + 2 * config_.kv_size()});
@@ -79,11 +79,6 @@ uint64_t Graph::workspace_bytes() const {
     for (const Tensor *t : {&ids_, &positions_, &x_, &h_, &qkv_, &attention_, &gate_up_, &act_, &logits_})
         bytes += t->empty() ? 0 : t->bytes();
     return bytes;
-}
-
-Tensor Graph::positions(uint32_t m) const {
-    if (!options_.head_positions) return positions_.rows(0, m);
-    return positions_.rows(0, m * config_.kv_heads).reshape({m, config_.kv_heads});
 }
 
 keel_norm_args Graph::norm_args(const Tensor &x, const Tensor &weight, const Tensor &out) const {
@@ -183,7 +178,7 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
     };
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
                  attention = attention_.rows(0, m);
-    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m), positions = this->positions(m);
+    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m), positions = positions_.rows(0, m);
     const int64_t ffn = config_.intermediate_size;
     const Tensor gate = gate_up.columns(0, ffn), up = gate_up.columns(ffn, ffn);
     const Tensor heads = attention.reshape({m, config_.heads, config_.head_dim});
@@ -265,8 +260,8 @@ void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> position
     ++turn_;
     rope_.ensure(positions);
     if (local_rope_) local_rope_->ensure(positions);
-    const Tensor on_device = this->positions(m);
-    if (positions.size() * sizeof(int32_t) != on_device.bytes()) {
+    const Tensor on_device = positions_.rows(0, m);
+    if (positions.size() != m) {
         throw_error(ErrorKind::internal, "{} positions for {} tokens", positions.size(), m);
     }
     on_device.write(positions.data());

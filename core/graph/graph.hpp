@@ -18,7 +18,6 @@ struct GraphOptions {
     uint32_t max_tokens = 512;        // of a step: the prefill chunk
     uint32_t max_logit_rows = 1;      // how many of a step's last tokens may go through the output projection
     const keel_kv_view *kv = nullptr; // a view without memory, of the largest cache: the template for plans
-    bool head_positions = false;      // positions are [m, kv_heads] instead of [m]
     TapForms taps = {};               // by-products that steps are planned for, see taps()
     int64_t rope_rows = 2048;         // rows of the RoPE tables: no fewer than a step's tokens
     uint32_t batch = 1;               // sequences of a batched step at most, see forward_batch
@@ -57,8 +56,7 @@ class Graph {
     Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
 
     // One step over m = ids.size() tokens, 1..max_tokens. Their cache slots were made by KvCache::append; `positions` are their RoPE
-    // positions, [m], or [m, kv_heads] with head_positions. Queues everything and submits
-    // nothing of its own accord, so that what follows (argmax, a read) goes along in one submit. The logits of the
+    // positions, [m]. Queues everything and submits nothing of its own accord, so that what follows (argmax, a read) goes along in one submit. The logits of the
     // last `logit_rows` tokens stand in logits() when the stream gets there. `kv[layer]` are the cache's views.
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                  std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps = {});
@@ -165,7 +163,6 @@ class Graph {
     keel_op activation_op() const;
     keel_embed_args embed_args(const Tensor &ids, const Tensor &out) const;
     keel_gate_args gate_args(const Tensor &gate, const Tensor &up, const Tensor &out) const;
-    Tensor positions(uint32_t m) const; // [m] or [m, kv_heads]
     keel_norm_args norm_args(const Tensor &x, const Tensor &weight, const Tensor &out) const;
     keel_matmul_args matmul_args(const Tensor &x, const Tensor &bias, const Tensor &out,
                                  bool accumulate) const;
@@ -179,7 +176,7 @@ class Graph {
 
     // The workspace. m = max_tokens; A is the activation dtype.
     Tensor ids_;       // i32 [m]
-    Tensor positions_; // i32 [m * kv_heads], used as [m] or [m, kv_heads]
+    Tensor positions_; // i32 [m]
     Tensor x_;         // f32 [m, hidden]: the residual stream
     Tensor h_;         // A [m, hidden]: normalized; with post_norms also what comes back
     Tensor qkv_;       // A [m, q_size + 2 * kv_size]

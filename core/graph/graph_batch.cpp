@@ -12,7 +12,7 @@ void Graph::forward_batch(std::span<const int32_t> ids, std::span<const int32_t>
                           std::span<const BatchRow> rows, std::span<const keel_batch_kv *const> together) {
     const auto n = static_cast<uint32_t>(ids.size());
     if (n == 0 || n > options_.batch || positions.size() != n || rows.size() != n ||
-        options_.head_positions || !weights_.has_embedding() || !weights_.has_output()) {
+        !weights_.has_embedding() || !weights_.has_output()) {
         throw_error(ErrorKind::internal,
                     "a step of {} sequences, {} positions and {} caches; planned for {} sequences", n,
                     positions.size(), rows.size(), options_.batch);
@@ -80,7 +80,7 @@ struct TogetherArgs {
 
 // Layers with a window are settled too: what the backend takes of one it may refuse of the other.
 void Graph::settle_batch() {
-    if (options_.batch_kv == nullptr || options_.head_positions) return;
+    if (options_.batch_kv == nullptr) return;
     const uint32_t n = options_.batch;
     const Tensor positions = positions_.rows(0, n);
     for (size_t i = 0; i < batch_.layers.size(); ++i) {

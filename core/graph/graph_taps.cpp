@@ -50,7 +50,7 @@ GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t
     const keel_dtype A = executor_.device().info().activation_dtype;
     const Tensor qkv = Tensor::shape(A, {m, config_.q_size() + 2 * config_.kv_size()});
     const QkvViews views(qkv, config_);
-    const Tensor positions = this->positions(m);
+    const Tensor positions = positions_.rows(0, m);
     const Tensor apart = Tensor::shape(A, {m, config_.heads, config_.head_dim}),
                  unrotated = Tensor::shape(KEEL_DTYPE_F32, {m, config_.heads, config_.head_dim});
     const bool own_row = forms.queries && m == 1; // of a longer step they are copied

@@ -176,11 +176,8 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
     std::string why;
     if (!fits(n, &why)) throw_error(ErrorKind::resource, "{}", why);
     const KvShape &s = shape();
-    const bool per_head = positions.size() != static_cast<size_t>(n);
-    if (per_head && positions.size() != static_cast<size_t>(n) * s.kv_heads) {
-        throw_error(ErrorKind::internal, "{} positions for {} tokens of {} heads", positions.size(), n,
-                    s.kv_heads);
-    }
+    if (positions.size() != static_cast<size_t>(n))
+        throw_error(ErrorKind::internal, "{} positions for {} tokens", positions.size(), n);
     try {
         for (uint32_t l = 0; l < s.layers; ++l) {
             for (uint32_t h = 0; h < s.kv_heads; ++h)
@@ -190,11 +187,8 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
         give_back_blocks();
         throw;
     }
-    for (size_t i = 0; i < heads_.size(); ++i) {
-        const size_t h = i % s.kv_heads;
-        for (size_t t = 0; t < static_cast<size_t>(n); ++t)
-            heads_[i].positions.push_back(positions[per_head ? t * s.kv_heads + h : t]);
-    }
+    for (Head &own : heads_)
+        own.positions.insert(own.positions.end(), positions.begin(), positions.end());
     try {
         queue_books();
     } catch (...) { // as if nothing had been asked for, on the device too where it still listens

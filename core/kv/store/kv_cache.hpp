@@ -49,8 +49,8 @@ class KvCache {
     // The same without taking a block for it.
     bool has_slots(int64_t n) const { return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0; }
     // Makes room for n tokens at the ends of all heads: takes blocks (copying a shared last block first), raises the lengths, queues the
-    // new lengths and tables. The step's ops then write K, V and positions. `positions` are the tokens' RoPE positions, [n], or
-    // [n, kv_heads]. Throws Error(resource) if they do not fit, and then nothing has changed.
+    // new lengths and tables. The step's ops then write K, V and positions. `positions` are the tokens' RoPE positions, [n].
+    // Throws Error(resource) if they do not fit, and then nothing has changed.
     void append(std::span<const int32_t> positions, int64_t n);
     // Takes the last n tokens of every head back; blocks that become empty are given back.
     void truncate(int64_t n);
