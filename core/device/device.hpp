@@ -76,8 +76,6 @@ class Device : public std::enable_shared_from_this<Device> {
     const keel_device_info &device_info() const { return device_info_; }
     // Defaults filled in: no member is zero but max_buffer_bytes and sync*.
     const keel_ctx_info &info() const { return info_; }
-    // Whether it computes with weights stored so, rather than with what the core would have to make of them.
-    bool takes_weights(keel_dtype dtype) const { return takes_weights_of(info_.weight_dtypes, dtype); }
     keel_mem_info mem_info() const; // zeroes where unknown
     const std::shared_ptr<HostServices> &host() const { return spec_.host; }
     Stream &stream() { return stream_; }

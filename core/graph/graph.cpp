@@ -74,13 +74,6 @@ void Graph::make_workspace(bool with_memory) {
     next_id_ = next_ids_.rows(0, 1);
 }
 
-uint64_t Graph::workspace_bytes() const {
-    uint64_t bytes = 0;
-    for (const Tensor *t : {&ids_, &positions_, &x_, &h_, &qkv_, &attention_, &gate_up_, &act_, &logits_})
-        bytes += t->empty() ? 0 : t->bytes();
-    return bytes;
-}
-
 keel_norm_args Graph::norm_args(const Tensor &x, const Tensor &weight, const Tensor &out) const {
     keel_norm_args a = {KEEL_HEADER(keel_norm_args)};
     a.x = x.c();

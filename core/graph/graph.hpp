@@ -109,12 +109,9 @@ class Graph {
     std::vector<const PlannedOp *> decode_ops() const;
     std::vector<const PlannedOp *> prefill_ops() const;
     std::vector<const PlannedOp *> batch_ops() const; // none without GraphOptions::batch
-    uint64_t workspace_bytes() const;
     // Why decode steps are not recorded and submitted again; empty: they are.
     std::string why_not_recorded() const;
-    RopeTables &rope() { return rope_; }
     uint32_t max_tokens() const { return options_.max_tokens; }
-    uint32_t max_batch() const { return options_.batch; }
 
   private:
     // The ops of one layer, or those outside the layers, for one kind of step.

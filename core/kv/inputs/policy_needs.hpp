@@ -31,8 +31,6 @@ struct Gathered {
 
     static Gathered of(const keel_policy_needs &needs);
     bool empty() const { return window == 0 && !running && !stats && !chunks; }
-    // Sums over tokens that went by: they do not shrink when a token is taken back.
-    bool has_sums() const { return running || stats || chunks; }
     // Is all of `other` among this? If not, the need that is missing or differs: "running_scores".
     const char *missing(const Gathered &other) const;
     // Makes this serve `other` too; the need that cannot be had in both forms at once, or NULL.
