@@ -272,7 +272,7 @@ void CacheManager::reset() {
     cache_->clear();
     peak_bytes_ = policy_peak_ = 0;
     seen_ = tail_ = since_every_n_ = 0;
-    evictions_ = evicted_slots_ = evicted_in_all_ = evicted_bytes_ = 0;
+    evictions_ = evicted_slots_ = evicted_bytes_ = 0;
     eviction_us_ = 0;
     start_ = Clock::now();
     if (policy_) policy_->reset();

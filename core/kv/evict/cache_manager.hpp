@@ -140,8 +140,7 @@ class CacheManager {
     uint64_t evicted_slots() const {
         return evicted_slots_;
     } // of the head that lost most, summed over evictions
-    uint64_t evicted_in_all() const { return evicted_in_all_; } // of all layers and heads together
-    uint64_t evicted_bytes() const { return evicted_bytes_; }   // of blocks given back by them
+    uint64_t evicted_bytes() const { return evicted_bytes_; } // of blocks given back by them
 
   private:
     CacheManager(CacheManager &parent, CachePlan &plan, std::unique_ptr<KvCache> cache);
@@ -213,7 +212,7 @@ class CacheManager {
     uint64_t sequence_ = 0;
     int64_t seen_ = 0, since_every_n_ = 0;
     int64_t tail_ = 0; // newest tokens that are in all heads: what may be taken back
-    uint64_t evictions_ = 0, evicted_slots_ = 0, evicted_in_all_ = 0, evicted_bytes_ = 0;
+    uint64_t evictions_ = 0, evicted_slots_ = 0, evicted_bytes_ = 0;
     double eviction_us_ = 0;
     uint64_t peak_bytes_ = 0, policy_peak_ = 0;
     std::vector<int32_t> positions_; // of the tokens to come

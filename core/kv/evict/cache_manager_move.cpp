@@ -40,7 +40,6 @@ uint64_t CacheManager::finish_move(CacheManager &to) {
     to.tail_ = tail_;
     to.evictions_ = evictions_;
     to.evicted_slots_ = evicted_slots_;
-    to.evicted_in_all_ = evicted_in_all_;
     to.evicted_bytes_ = evicted_bytes_;
     to.eviction_us_ = eviction_us_;
     return bytes;
@@ -54,7 +53,6 @@ void CacheManager::begin_like(const CacheManager &other) {
     start_ = other.start_;
     evictions_ = other.evictions_;
     evicted_slots_ = other.evicted_slots_;
-    evicted_in_all_ = other.evicted_in_all_;
     evicted_bytes_ = other.evicted_bytes_;
     eviction_us_ = other.eviction_us_;
 }

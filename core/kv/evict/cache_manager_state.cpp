@@ -17,7 +17,6 @@ void CacheManager::save(StateWriter &out) const {
     out.put(evictions_);
     out.put(evicted_slots_);
     out.put(evicted_bytes_);
-    out.put(evicted_in_all_);
     out.put(eviction_us_);
     cache_->save(out);
     if (rerotation_) rerotation_->save(out);
@@ -85,7 +84,6 @@ void CacheManager::load_books(StateReader &in) {
     evictions_ = in.get<uint64_t>("evictions");
     evicted_slots_ = in.get<uint64_t>("evicted tokens");
     evicted_bytes_ = in.get<uint64_t>("evicted bytes");
-    evicted_in_all_ = in.get<uint64_t>("evicted slots of all heads");
     eviction_us_ = in.get<double>("microseconds of evictions");
     if (!(eviction_us_ >= 0) || !std::isfinite(eviction_us_)) in.fail("evictions took {} us", eviction_us_);
 }

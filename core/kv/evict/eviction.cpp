@@ -108,7 +108,6 @@ void CacheManager::note_eviction(double microseconds) {
     for (EvictionRecord &record : records_) {
         record.microseconds += share;
         most = std::max(most, record.evicted_max);
-        evicted_in_all_ += static_cast<uint64_t>(record.evicted);
         evicted_bytes_ += record.freed_bytes;
         if (plan_.log() != nullptr) note_kept(record);
         record.layer += plan_.config().first_layer; // as the model counts them
