@@ -118,20 +118,6 @@ std::vector<Conversion> some_convert(const ModelSource &source) {
     return some;
 }
 
-Json block_layout(const ModelSource &source, const TensorInfo &tensor) {
-    const KeptBlock *block = source.block(tensor);
-    return block == nullptr ? Json(nullptr) : Json(block->layout);
-}
-
-// The layouts of backends that tensors are kept in, and of how many.
-std::map<std::string, uint64_t> layouts(const ModelSource &source) {
-    std::map<std::string, uint64_t> found;
-    for (const TensorInfo &tensor : source.tensors()) {
-        if (const KeptBlock *block = source.block(tensor)) ++found[block->layout];
-    }
-    return found;
-}
-
 void add_files(Rows &rows, const Report &r) {
     for (size_t i = 0; i < r.source->file_count(); ++i) {
         const MappedFile &file = r.source->file(i);
@@ -145,11 +131,6 @@ void add_files(Rows &rows, const Report &r) {
                                                  sum.elements, format_bytes(sum.bytes))});
         first = false;
     }
-    for (const auto &[layout, tensors] : layouts(*r.source))
-        rows.push_back(
-            {"", fmt::format("{} of them are laid out as '{}': for a backend that reads this, and no other "
-                             "program",
-                             tensors, layout)});
     // No device was asked: what all of them convert, and what those do that do not take the type.
     for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes))
         rows.push_back({"", conversion_text(c) + " when the model is loaded"});
@@ -262,7 +243,6 @@ Json report_json(const Report &r, const InspectOptions &o) {
     json["dtypes"] = Json::object();
     for (const auto &[dtype, sum] : r.by_dtype)
         json["dtypes"][dtype] = {{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
-    json["layouts"] = layouts(*r.source);
     json["converted_at_load"] = Json::array();
     json["converted_where_not_taken"] = Json::array();
     const auto add = [&](const char *where, const std::vector<Conversion> &conversions) {
@@ -304,7 +284,6 @@ Json report_json(const Report &r, const InspectOptions &o) {
                                        {"dtype", t.dtype_name},
                                        {"shape", t.shape},
                                        {"bytes", t.bytes},
-                                       {"layout", block_layout(*r.source, t)},
                                        {"file", r.source->file(t).path()},
                                        {"offset", t.offset}});
     }
@@ -318,8 +297,11 @@ Json verify_json(const Verification &v) {
                        {"file", tensor.file},
                        {"not_finite", tensor.not_finite},
                        {"first_index", tensor.first_index}});
-    return {{"ok", v.bad.empty()}, {"tensors", v.tensors}, {"bytes", v.bytes},
-            {"not_read", v.kept},  {"seconds", v.seconds}, {"bad", std::move(bad)}};
+    return {{"ok", v.bad.empty()},
+            {"tensors", v.tensors},
+            {"bytes", v.bytes},
+            {"seconds", v.seconds},
+            {"bad", std::move(bad)}};
 }
 
 // An error line per damaged tensor, up to ten.
@@ -362,9 +344,6 @@ int inspect(const InspectOptions &o) {
     } else if (v.bad.empty()) {
         console().out(fmt::format("  verified: all values of {} tensors ({}) are finite; {:.1f} s\n",
                                   v.tensors, format_bytes(v.bytes), v.seconds));
-        if (v.kept > 0)
-            console().out(
-                fmt::format("  {} tensors were not looked into: they are in a backend's layout\n", v.kept));
     }
     report_bad(v);
     return v.bad.empty() ? 0 : 1;

@@ -6,7 +6,6 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "config/config_writer.hpp"
 #include "convert/gguf_export.hpp"
 #include "eval/scoring/perplexity.hpp"
 #include "plugin/parallel.hpp"
@@ -22,15 +21,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct QuantizeOptions {
-    std::string model, to, type, text, layout = "file", backend;
-    std::vector<std::string> sets;
+    std::string model, to, type = "q8_0", text;
     bool force = false, json = false;
-    bool is_native() const { return layout == "native"; }
 };
 
-// Of matrices; with a layout of the backend's KEEL_DTYPE_NONE: as stored.
+// The type of the written matrices.
 keel_dtype type_of(const QuantizeOptions &o) {
-    if (o.type.empty()) return o.is_native() ? keel_dtype{KEEL_DTYPE_NONE} : keel_dtype{KEEL_DTYPE_Q8_0};
     const std::string &name = o.type;
     for (const keel_dtype type :
          {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
@@ -53,34 +49,9 @@ struct Comparison {
     Estimate difference; // nats per token, paired: the text's own variation is in both
 };
 
-// What --backend and --set say.
-std::vector<std::string> overrides(const QuantizeOptions &o) {
-    std::vector<std::string> all;
-    if (!o.backend.empty()) all.push_back("backend.plugin=" + pipeline::yaml_scalar(o.backend));
-    all.insert(all.end(), o.sets.begin(), o.sets.end());
-    return all;
-}
-
-// The backend whose layout is written; NULL: rows, as any program reads them.
-std::shared_ptr<Device> layout_device(const QuantizeOptions &o, const std::shared_ptr<HostServices> &host) {
-    if (o.layout != "file" && !o.is_native())
-        throw_error(ErrorKind::usage, "--layout: expected file or native, found '{}'", printable(o.layout));
-    if (!o.is_native()) {
-        if (!o.backend.empty() || !o.sets.empty())
-            throw_error(ErrorKind::usage,
-                        "--backend and --set choose whose layout is written; give --layout native");
-        return nullptr;
-    }
-    const pipeline::PipelineConfig config = load_target(o.model, overrides(o));
-    if (config.hybrid.is_given())
-        throw_error(ErrorKind::usage,
-                    "--layout native: a file has the layout of one backend, not of a hybrid's");
-    return open_device(config.backend, host);
-}
-
-PerplexityReport measure(const QuantizeOptions &o, const std::string &model, const std::string &text,
+PerplexityReport measure(const std::string &model, const std::string &text,
                          const std::shared_ptr<HostServices> &host) {
-    const pipeline::PipelineConfig config = load_target(model, overrides(o));
+    const pipeline::PipelineConfig config = load_target(model, {});
     PipelineOptions options;
     options.host = host;
     options.progress = show_progress;
@@ -93,7 +64,7 @@ PerplexityReport measure(const QuantizeOptions &o, const std::string &model, con
 
 Comparison compare(const QuantizeOptions &o, const std::string &text,
                    const std::shared_ptr<HostServices> &host) {
-    Comparison c{measure(o, o.model, text, host), measure(o, o.to, text, host), {}};
+    Comparison c{measure(o.model, text, host), measure(o.to, text, host), {}};
     const std::vector<double> &before = c.before.token_nll, &after = c.after.token_nll;
     if (before.size() != after.size()) {
         throw_error(ErrorKind::runtime, "{} and {} cut the text into different tokens ({} and {} scored)",
@@ -131,22 +102,6 @@ std::string comparison_text(const Comparison &c) {
                        100 * (after / before - 1), c.difference.mean, error_of(c.difference.error));
 }
 
-std::string layout_text(const ExportReport &report, const Device &device) {
-    if (report.blocks == 0)
-        return fmt::format(
-            "  backend {} reads these weights as any GGUF file has them: there is no layout to keep\n",
-            device.plugin());
-    if (report.layout == "rows")
-        return fmt::format(
-            "  {} blocks of matrices in the order that they are read in: any backend reads them, "
-            "other programs refuse the file\n",
-            report.blocks);
-    return fmt::format(
-        "  {} blocks of matrices, laid out as '{}' for backend {}: others, and other programs, "
-        "refuse the file\n",
-        report.blocks, report.layout, device.plugin());
-}
-
 Json tensor_json(const TensorError &t) {
     return {{"name", t.name},
             {"from", t.from},
@@ -162,9 +117,7 @@ Json tensor_json(const TensorError &t) {
 Json report_json(const QuantizeOptions &o, const ExportReport &report, double seconds) {
     Json json = {{"model", o.model},
                  {"file", o.to},
-                 {"type", type_of(o) == KEEL_DTYPE_NONE ? "stored" : keel_dtype_name(type_of(o))},
-                 {"layout", report.blocks == 0 ? Json(nullptr) : Json(report.layout)},
-                 {"blocks", report.blocks},
+                 {"type", o.type},
                  {"stored_bytes", report.stored_bytes},
                  {"file_bytes", report.file_bytes},
                  {"rmse", report.rmse()},
@@ -179,7 +132,7 @@ Json report_json(const QuantizeOptions &o, const ExportReport &report, double se
 
 void say_fallbacks(const ExportReport &report, keel_dtype type) {
     for (const TensorError &t : report.tensors) {
-        if (t.to == "F16" && type != KEEL_DTYPE_F16 && type != KEEL_DTYPE_NONE)
+        if (t.to == "F16" && type != KEEL_DTYPE_F16)
             log().warn("tensor '{}' is written as f16: its rows are no multiple of {}'s blocks of 32", t.name,
                        keel_dtype_name(type));
     }
@@ -198,7 +151,6 @@ int quantize(const QuantizeOptions &o) {
     const auto source = open_model_source(model);
     ExportOptions options;
     options.type = type_of(o);
-    options.layout_of = layout_device(o, host);
     options.overwrite = o.force;
     options.parallel = parallel_on(*host);
     options.progress = [](uint64_t done, uint64_t total) { show_progress("writing", done, total); };
@@ -208,7 +160,6 @@ int quantize(const QuantizeOptions &o) {
     say_fallbacks(report, options.type);
     if (!o.json) {
         console().out(error_table(report));
-        if (o.is_native()) console().out(layout_text(report, *options.layout_of));
         console().out(fmt::format("{}: {} from {} in {:.1f} s; relative error of all values {:.3f}%\n",
                                   printable(o.to, 300), format_bytes(report.file_bytes),
                                   format_bytes(report.stored_bytes), seconds, 100 * report.relative()));
@@ -237,32 +188,15 @@ void add_quantize(CLI::App &app, Program &program) {
                     {{"keel quantize models/tiny tiny-q8_0.gguf", ""},
                      {"keel quantize models/tiny tiny-q4_0.gguf --type q4_0 --perplexity story.txt",
                       "and what that does to a text"},
-                     {"keel quantize llama-Q4_0.gguf llama-here.gguf --layout native",
-                      "in the layout of this machine's kernels: loads in a moment, shared between processes"},
                      {"keel quantize llama-Q4_K_M.gguf llama-q8_0.gguf --json | jq .relative",
                       "K-quants become a type that every backend computes with"}});
     auto o = std::make_shared<QuantizeOptions>();
     command.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
     command.add_option("FILE", o->to, "The GGUF file to write")->required()->type_name("");
     command
-        .add_option(
-            "--type", o->type,
-            "Type of the matrices: q8_0 (default), q4_0, f16, bf16 or f32; vectors are f32. With --layout "
-            "native they keep their types where none is given")
+        .add_option("--type", o->type,
+                    "Type of the matrices: q8_0 (default), q4_0, f16, bf16 or f32; vectors are f32")
         ->type_name("TYPE");
-    command
-        .add_option(
-            "--layout", o->layout,
-            "file (default): as any program reads GGUF; native: matrices as a backend lays them out when it "
-            "loads them, which that backend then uses in place, and nobody else can read")
-        ->type_name("LAYOUT");
-    command.add_option("--backend", o->backend, "--layout native: whose layout; cpu by default")
-        ->type_name("NAME");
-    command
-        .add_option("--set", o->sets, "--layout native: KEY=VALUE as of run, e.g. backend.params.isa=avx2")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->take_all();
     command.add_option("--perplexity", o->text, "Then measure both models on this text")->type_name("FILE");
     command.add_flag("--force", o->force, "Replace FILE if it exists");
     command.add_flag("--json", o->json, "Print one JSON object, with the error of each tensor");

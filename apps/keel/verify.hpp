@@ -15,7 +15,6 @@ struct BadTensor {
 
 struct Verification {
     uint64_t tensors = 0, bytes = 0; // that were read
-    uint64_t kept = 0;               // tensors in a backend's layout, which are not looked into
     double seconds = 0;
     std::vector<BadTensor> bad; // in the order of the files
 };

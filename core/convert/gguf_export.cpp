@@ -3,14 +3,12 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "convert/gguf_write.hpp"
-#include "convert/layout_export.hpp"
 #include "model/model_tensors.hpp"
 #include "numbers/convert.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <system_error>
 
 namespace keel {
@@ -18,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint32_t i8_type = 24;
 constexpr uint64_t piece_bytes = uint64_t{16} << 20; // of values as f32, read and written at once
 
-uint32_t ggml_type(keel_dtype type) {
+// The GGML type that weights of `type` are written as. Throws Error(usage) if there is none.
+uint32_t stored_type(keel_dtype type) {
     switch (type) {
     case KEEL_DTYPE_F32:
         return ggml::f32;
@@ -49,7 +47,6 @@ struct Item {
     int64_t heads = 0; // > 0: rows are put into the order of rotations of neighbours
     float offset = 0;  // added to each value
     uint64_t rows = 1, columns = 1;
-    std::optional<gguf::BlockPlan> block; // all else but the name is of no account then
 };
 
 struct Sums {
@@ -65,18 +62,16 @@ class Exporter {
   public:
     Exporter(const ModelSource &source, const fs::path &to, const ExportOptions &options)
         : source_(source), to_(to), options_(options), from_gguf_(!fs::is_directory(source.path())),
-          out_(to) {
-        if (options_.layout_of) blocks_.emplace(source_, *options_.layout_of, options_.parallel);
-    }
+          out_(to) {}
 
     ExportReport run() {
         check_target();
         check_model();
         list();
         check_space();
-        add_metadata();
+        add_model();
         for (const Item &item : items_)
-            out_.add_tensor(item.name, item.block ? i8_type : gguf::stored_type(item.type), shape(item));
+            out_.add_tensor(item.name, stored_type(item.type), shape(item));
         out_.begin();
         for (const Item &item : items_)
             write(item);
@@ -108,31 +103,8 @@ class Exporter {
     }
 
     void check_model() {
-        if (!blocks_ || options_.type != KEEL_DTYPE_NONE) (void)ggml_type(options_.type);
-        if (from_gguf_ && GgufFile(source_.path()).has(gguf::layout_key)) {
-            throw_error(
-                ErrorKind::input,
-                "{}: its weights are laid out for one backend (--layout native); give the file that it was "
-                "made from",
-                source_.path());
-        }
+        (void)stored_type(options_.type);
         report_.left_out = check_model_tensors(source_);
-    }
-
-    void add_metadata() {
-        add_model();
-        std::vector<gguf::BlockEntry> entries;
-        for (const Item &item : items_) {
-            if (!item.block) continue;
-            entries.push_back(item.block->entry);
-            if (report_.layout.empty() || report_.layout == gguf::rows_layout)
-                report_.layout = entries.back().layout;
-        }
-        report_.blocks = entries.size();
-        if (entries.empty()) return;
-        // Blocks begin on pages, so that a device can take them as they are mapped, and what is dropped is nobody else's.
-        out_.align(static_cast<uint32_t>(std::max<uint64_t>(4096, blocks_->align())));
-        gguf::add_layout_metadata(entries, out_);
     }
 
     void add_model() {
@@ -140,10 +112,7 @@ class Exporter {
             gguf::copy_metadata(GgufFile(source_.path()), options_.type, out_);
             return;
         }
-        keel_dtype type = options_.type;
-        if (type == KEEL_DTYPE_NONE)
-            type = matrix_type(*source_.find(layer_parts(source_.config(), 0).down.parts[0].tensor));
-        gguf::add_model_metadata(source_, type, out_);
+        gguf::add_model_metadata(source_, options_.type, out_);
         if (options_.tokenizer) gguf::add_tokenizer_metadata(source_.path(), source_.config(), out_);
     }
 
@@ -153,8 +122,7 @@ class Exporter {
             fs::space(to_.has_parent_path() ? to_.parent_path() : fs::path("."), error);
         uint64_t bytes = 0;
         for (const Item &item : items_)
-            bytes +=
-                item.block ? item.block->bytes : keel_dtype_row_bytes(item.type, item.rows * item.columns);
+            bytes += keel_dtype_row_bytes(item.type, item.rows * item.columns);
         if (error || space.available >= bytes + (uint64_t{1} << 20)) return;
         throw_error(ErrorKind::resource,
                     "{}: {} are needed there, {} are free; free some, or write it elsewhere",
@@ -164,7 +132,7 @@ class Exporter {
     void list() {
         const ModelConfig &c = source_.config();
         const ModelParts model = model_parts(c);
-        add(model.embedding, uint32_t{KEEL_USE_EMBED} | (c.tied_embeddings ? uint32_t{KEEL_USE_MATMUL} : 0));
+        add(model.embedding);
         for (int64_t i = 0; i < c.layers; ++i) {
             const LayerParts layer = layer_parts(c, i);
             for (const WeightParts *weight : layer.all())
@@ -175,45 +143,10 @@ class Exporter {
         add_rope_factors();
         for (const Item &item : items_) {
             total_ += item.tensor != nullptr ? item.tensor->bytes : 0;
-            if (!item.block) continue;
-            for (const TensorInfo *tensor : item.block->tensors)
-                total_ += tensor->bytes;
         }
     }
 
-    void add(const WeightParts &weight, uint32_t use = KEEL_USE_MATMUL) {
-        if (blocks_ && weight.cols != 0) return add_runs(weight, use);
-        add_parts(weight);
-    }
-
-    // Parts that become one type stand together: the runs that loading makes of them.
-    void add_runs(const WeightParts &weight, uint32_t use) {
-        const auto type = [&](const WeightParts::Part &part) {
-            return matrix_type(*source_.find(part.tensor));
-        };
-        for (size_t i = 0, end = 0; i < weight.parts.size(); i = end) {
-            const keel_dtype dtype = type(weight.parts[i]);
-            bool reordered = false;
-            for (end = i; end < weight.parts.size() && type(weight.parts[end]) == dtype; ++end)
-                reordered = reordered || heads(weight.parts[end].tensor) != 0;
-            const std::span<const WeightParts::Part> run(&weight.parts[i], end - i);
-            gguf::BlockPlan plan = blocks_->plan(run, weight.cols, dtype, use, reordered);
-            if (plan.tensors.empty()) {
-                add_parts({{run.begin(), run.end()}, weight.cols});
-                continue;
-            }
-            Item &item = items_.emplace_back();
-            item.name = plan.entry.tensor;
-            item.block = std::move(plan);
-        }
-    }
-
-    keel_dtype matrix_type(const TensorInfo &tensor) const {
-        if (options_.type != KEEL_DTYPE_NONE) return type_for(static_cast<uint64_t>(tensor.shape[1]));
-        return loaded_dtype(tensor, KEEL_DTYPE_NONE, blocks_->device().info().weight_dtypes);
-    }
-
-    void add_parts(const WeightParts &weight) {
+    void add(const WeightParts &weight) {
         for (const WeightParts::Part &part : weight.parts) {
             const TensorInfo &tensor = *source_.find(part.tensor);
             Item &item = items_.emplace_back();
@@ -222,7 +155,7 @@ class Exporter {
             const bool matrix = weight.cols != 0;
             item.rows = matrix ? static_cast<uint64_t>(part.rows) : 1;
             item.columns = static_cast<uint64_t>(matrix ? weight.cols : part.rows);
-            if (matrix) item.type = matrix_type(tensor);
+            if (matrix) item.type = matrix_type(item.columns);
             if (from_gguf_) continue;
             item.heads = heads(part.tensor);
             const bool norm = part.tensor.ends_with("norm.weight");
@@ -230,7 +163,7 @@ class Exporter {
         }
     }
 
-    keel_dtype type_for(uint64_t columns) const {
+    keel_dtype matrix_type(uint64_t columns) const {
         return columns % keel_dtype_block(options_.type) == 0 ? options_.type : keel_dtype{KEEL_DTYPE_F16};
     }
 
@@ -256,7 +189,6 @@ class Exporter {
     }
 
     static std::vector<int64_t> shape(const Item &item) {
-        if (item.block) return {static_cast<int64_t>(item.block->bytes)};
         if (item.rows == 1 && (item.tensor == nullptr || item.tensor->shape.size() == 1))
             return {static_cast<int64_t>(item.columns)};
         return {static_cast<int64_t>(item.rows), static_cast<int64_t>(item.columns)};
@@ -327,27 +259,6 @@ class Exporter {
     }
 
     void write(const Item &item) {
-        if (item.block) return write_block(*item.block);
-        write_rows(item, true);
-    }
-
-    // What the values lose is measured row by row, as for any tensor; what is written is what the device makes of them.
-    void write_block(const gguf::BlockPlan &block) {
-        for (size_t i = 0; i < block.tensors.size(); ++i) {
-            Item item;
-            item.tensor = block.tensors[i];
-            item.name = block.entry.matrices[i].name;
-            item.type = block.dtype;
-            item.rows = static_cast<uint64_t>(item.tensor->shape[0]);
-            item.columns = static_cast<uint64_t>(block.cols);
-            write_rows(item, false);
-        }
-        blocks_->write(block, [&](std::span<const std::byte> bytes) { out_.write(bytes); });
-        for (const TensorInfo *tensor : block.tensors)
-            source_.drop(*tensor);
-    }
-
-    void write_rows(const Item &item, bool is_written) {
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
         const uint64_t rows_at_once =
             std::clamp<uint64_t>(piece_bytes / (item.columns * sizeof(float)), 1, item.rows);
@@ -356,11 +267,11 @@ class Exporter {
         for (uint64_t row = 0; row < item.rows; row += rows_at_once) {
             const uint64_t rows = std::min(rows_at_once, item.rows - row);
             sums.add(convert(item, row, rows, buffer.data()));
-            if (is_written) out_.write({buffer.data(), rows * row_bytes});
+            out_.write({buffer.data(), rows * row_bytes});
             advance(item, rows);
         }
         report(item, sums);
-        if (item.tensor != nullptr && is_written) source_.drop(*item.tensor);
+        if (item.tensor != nullptr) source_.drop(*item.tensor);
     }
 
     // Rows row .. row + rows into `out`. The sums are added in the order of the rows, whatever thread made them.
@@ -404,7 +315,7 @@ class Exporter {
         TensorError error;
         error.name = item.name;
         error.from = item.tensor != nullptr ? item.tensor->dtype_name : "computed";
-        error.to = find_ggml_type(gguf::stored_type(item.type))->name;
+        error.to = find_ggml_type(stored_type(item.type))->name;
         error.elements = item.rows * item.columns;
         error.stored_bytes = item.tensor != nullptr ? item.tensor->bytes : 0;
         error.written_bytes = keel_dtype_row_bytes(item.type, error.elements);
@@ -420,7 +331,6 @@ class Exporter {
     fs::path to_;
     const ExportOptions &options_;
     bool from_gguf_;
-    std::optional<gguf::BlockMaker> blocks_;
     GgufWriter out_;
     std::vector<Item> items_;
     ExportReport report_;

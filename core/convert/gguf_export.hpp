@@ -1,6 +1,5 @@
 #pragma once
 
-#include "device/device.hpp"
 #include "model/source.hpp"
 
 #include <cstdint>
@@ -27,20 +26,15 @@ struct TensorError {
 struct ExportReport {
     std::vector<TensorError> tensors;  // in the order of the file
     std::vector<std::string> left_out; // tensors that the model does not use
-    std::string layout; // that most blocks have; empty: none was asked for, or the device reads rows in place
-    uint64_t blocks = 0;       // of matrices in a layout
-    uint64_t stored_bytes = 0; // of the tensors that were read
-    uint64_t file_bytes = 0;   // of the file that was written
-    double rmse() const;       // over all values
+    uint64_t stored_bytes = 0;         // of the tensors that were read
+    uint64_t file_bytes = 0;           // of the file that was written
+    double rmse() const;               // over all values
     double relative() const;
 };
 
 struct ExportOptions {
     keel_dtype type =
         KEEL_DTYPE_Q8_0; // of matrices; vectors are f32. Matrices whose rows are no whole blocks become f16
-    // Not NULL: matrices are written as this device lays them out, joined as the graph joins them, so that it can use them in place. `type` may
-    // then be KEEL_DTYPE_NONE: matrices keep their types, as far as the device takes them.
-    std::shared_ptr<Device> layout_of;
     bool overwrite = false; // an existing file is replaced
     bool tokenizer = true;  // false: without one, which llama.cpp does not take
     ParallelFor parallel;   // empty: one thread

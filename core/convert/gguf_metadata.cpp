@@ -104,13 +104,13 @@ void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &
 
 void copy_metadata(const GgufFile &from, keel_dtype type, GgufWriter &out) {
     for (const GgufEntry &entry : from.entries()) {
-        const bool ours = (entry.key == "general.file_type" && type != KEEL_DTYPE_NONE) ||
-                          entry.key == "general.quantization_version" || entry.key == "general.alignment";
+        const bool ours = entry.key == "general.file_type" || entry.key == "general.quantization_version" ||
+                          entry.key == "general.alignment";
         // How the file was cut, and how its weights were once chosen, is no longer true.
         if (ours || entry.key.starts_with("split.") || entry.key.starts_with("quantize.")) continue;
         out.copy(from, entry);
     }
-    if (type != KEEL_DTYPE_NONE) out.add("general.file_type", file_type(type));
+    out.add("general.file_type", file_type(type));
     out.add("general.quantization_version", uint32_t{2});
 }
 

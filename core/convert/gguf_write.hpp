@@ -18,7 +18,7 @@ void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &
 // "tokenizer.*" from the tokenizer.json of a folder, or its tokenizer.model, and the files beside it. Throws Error(input) that names what GGUF has no word for.
 void add_tokenizer_metadata(const std::filesystem::path &folder, const ModelConfig &config, GgufWriter &out);
 
-// All keys of a GGUF file but those that a new file has values of its own for. KEEL_DTYPE_NONE: matrices keep their types.
+// All keys of a GGUF file but those that a new file has values of its own for.
 void copy_metadata(const GgufFile &from, keel_dtype type, GgufWriter &out);
 
 } // namespace keel::gguf

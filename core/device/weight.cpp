@@ -9,51 +9,6 @@ Weight::Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, S
     : name_(std::move(name)), dtype_(dtype), rows_(rows), cols_(cols), make_sources_(std::move(sources)),
       join_(join), use_(use), max_m_(max_m), shape_(Tensor::shape(dtype, {rows, cols})) {}
 
-Weight::Weight(std::string name, keel_dtype dtype, int64_t cols, KeptWeight kept, uint32_t use,
-               uint32_t max_m)
-    : name_(std::move(name)), dtype_(dtype), rows_(0), cols_(cols), kept_(std::move(kept)),
-      join_(KEEL_JOIN_ROWS), use_(use), max_m_(max_m) {
-    for (const int64_t rows : kept_->rows) {
-        if (rows < 0 || __builtin_add_overflow(rows_, rows, &rows_))
-            throw_error(ErrorKind::internal, "weight {}: kept rows that cannot be joined", name_);
-    }
-    shape_ = Tensor::shape(dtype, {rows_, cols_});
-}
-
-WeightShape Weight::kept_shape() const {
-    return {dtype_, kept_->rows, cols_, use_, max_m_};
-}
-
-// What the file has, or rows that a device gives back which has the weight. `why` the one that asks cannot take what is kept.
-std::vector<WeightSource> Weight::make_sources(const std::string &why) const {
-    if (!kept_) return make_sources_();
-    for (const auto &[key, on] : on_) {
-        if (!on.kept) continue;
-        const auto layouts = WeightLayouts::of(*on.device);
-        auto rows = std::make_shared<std::vector<std::byte>>();
-        if (!layouts || !layouts->rows(kept_shape(), *kept_, *rows)) continue;
-        const void *data = rows->data();
-        const uint64_t bytes = rows->size();
-        return {{std::shared_ptr<const void>(rows, data), data, bytes, 0, dtype_, rows_, cols_}};
-    }
-    throw_error(ErrorKind::input, "{}: laid out as '{}'{}; use the file that it was made from", kept_->place,
-                kept_->layout, why);
-}
-
-bool Weight::take_kept(Device &device, OnDevice &on, std::string &why) {
-    const auto layouts = WeightLayouts::of(device);
-    why = fmt::format(", which backend {} does not read", device.plugin());
-    if (!layouts || device.table().weight_destroy == nullptr || device.table().weight_info == nullptr)
-        return false;
-    std::string reads;
-    on.handle = layouts->take(kept_shape(), *kept_, reads);
-    if (!reads.empty()) why += fmt::format(" ({})", reads);
-    if (on.handle == nullptr) return false;
-    on.kept = true;
-    read_info(device, on);
-    return true;
-}
-
 void Weight::check(const std::vector<WeightSource> &sources) const {
     int64_t rows = 0;
     for (const WeightSource &s : sources) {
@@ -90,20 +45,17 @@ void Weight::prepare(Device &device) {
     OnDevice &on = entry->second;
     try {
         on.device = device.shared_from_this();
-        std::string why;
-        if (!kept_ || !take_kept(device, on, why)) {
-            if (sources_.empty()) {
-                sources_ = make_sources(why);
-                check(sources_);
-            }
-            if (!prepare_native(device, on)) prepare_rows(device, on);
+        if (sources_.empty()) {
+            sources_ = make_sources_();
+            check(sources_);
         }
+        if (!prepare_native(device, on)) prepare_rows(device, on);
     } catch (...) {
         on_.erase(entry);
-        if (!reads_sources()) sources_.clear();
+        if (!sources_needed()) sources_.clear();
         throw;
     }
-    if (!reads_sources()) sources_.clear();
+    if (!sources_needed()) sources_.clear();
 }
 
 bool Weight::prepare_native(Device &device, OnDevice &on) {
@@ -191,7 +143,7 @@ void Weight::prepare_rows(Device &device, OnDevice &on) {
 }
 
 std::vector<std::byte> Weight::joined() const {
-    const std::vector<WeightSource> sources = sources_.empty() ? make_sources("") : sources_;
+    const std::vector<WeightSource> sources = sources_.empty() ? make_sources_() : sources_;
     check(sources);
     std::vector<std::byte> all;
     all.reserve(static_cast<uint64_t>(rows_) * keel_dtype_row_bytes(dtype_, static_cast<uint64_t>(cols_)));
@@ -218,13 +170,6 @@ std::string Weight::layout(const Device &device) const {
     const OnDevice &on = on_.at(&device);
     return on.handle != nullptr ? on.info.layout
                                 : fmt::format("{}, rows as in the file", keel_dtype_name(dtype_));
-}
-
-bool Weight::reads_sources() const {
-    for (const auto &[key, on] : on_) {
-        if (on.handle != nullptr && !on.kept && on.info.source_needed != 0) return true;
-    }
-    return false;
 }
 
 bool Weight::sources_needed() const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "device/kept_weight.hpp"
 #include "device/tensor.hpp"
 
 #include <keel/backend.h>
@@ -8,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +32,6 @@ class Weight {
 
     Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources, keel_join join,
            uint32_t use, uint32_t max_m);
-    // One that a file keeps as a backend laid it out. A device whose backend does not read that layout gets the rows from one that has the
-    // weight already and can undo it; where there is none, prepare() throws Error(input) that names both.
-    Weight(std::string name, keel_dtype dtype, int64_t cols, KeptWeight kept, uint32_t use, uint32_t max_m);
     ~Weight();
     Weight(const Weight &) = delete;
     Weight &operator=(const Weight &) = delete;
@@ -69,14 +64,9 @@ class Weight {
         keel_weight *handle = nullptr;
         Tensor tensor;
         keel_weight_info info{};
-        bool kept = false; // out of kept_, not out of sources
     };
     void check(const std::vector<WeightSource> &sources) const;
-    std::vector<WeightSource> make_sources(const std::string &why) const;
-    WeightShape kept_shape() const;
-    bool take_kept(Device &, OnDevice &, std::string &why);
     void read_info(Device &, OnDevice &);
-    bool reads_sources() const; // some device, in place
     bool prepare_native(Device &, OnDevice &);
     void prepare_rows(Device &, OnDevice &);
 
@@ -84,7 +74,6 @@ class Weight {
     keel_dtype dtype_;
     int64_t rows_, cols_;
     Sources make_sources_;
-    std::optional<KeptWeight> kept_;    // instead of make_sources_
     std::vector<WeightSource> sources_; // empty while nobody needs them
     keel_join join_;
     uint32_t use_;

@@ -21,6 +21,11 @@ void append_text(std::string &to, std::string_view text) {
     to.append(text);
 }
 
+// Data of tensors begins at multiples of 32 bytes: the alignment of files that name none.
+uint64_t aligned(uint64_t bytes) {
+    return (bytes + 31) / 32 * 32;
+}
+
 } // namespace
 
 GgufWriter::GgufWriter(fs::path target) : target_(std::move(target)) {}
@@ -112,11 +117,6 @@ uint64_t GgufWriter::file_bytes() const {
 
 void GgufWriter::put(const void *data, uint64_t bytes) {
     out_->write({static_cast<const std::byte *>(data), static_cast<size_t>(bytes)});
-}
-
-void GgufWriter::align(uint32_t bytes) {
-    alignment_ = bytes;
-    add("general.alignment", bytes);
 }
 
 void GgufWriter::pad(uint64_t bytes) {

@@ -35,9 +35,6 @@ class GgufWriter {
     // As it stands in another file.
     void copy(const GgufFile &from, const GgufEntry &entry);
 
-    // Tensors' data begins at multiples of so many bytes, a power of two, in the file; 32 without. Before the first tensor.
-    void align(uint32_t bytes);
-
     // `type` is one that find_ggml_type() knows; shape[0] is the outermost.
     void add_tensor(std::string_view name, uint32_t type, std::span<const int64_t> shape);
 
@@ -58,14 +55,12 @@ class GgufWriter {
     void array(std::string_view key, GgufType element, uint64_t count);
     void put(const void *data, uint64_t bytes);
     uint64_t header_bytes() const;
-    uint64_t aligned(uint64_t bytes) const { return (bytes + alignment_ - 1) / alignment_ * alignment_; }
     void pad(uint64_t bytes);
 
     std::filesystem::path target_;
     std::optional<NewFile> out_;
     std::string metadata_, infos_;
     uint64_t keys_ = 0;
-    uint64_t alignment_ = 32; // what files have that name none
     std::vector<Declared> tensors_;
     uint64_t data_bytes_ = 0; // of all tensors, padded
     size_t next_ = 0;         // the tensor whose data comes next

@@ -12,16 +12,29 @@
 
 namespace keel {
 
-std::shared_ptr<PageBuffer> ConversionMemory::take(uint64_t bytes, const std::string &what) {
-    for (const auto &buffer : buffers_) {
-        if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
-    }
-    constexpr size_t most = 8; // parts of a weight at once; what a device reads in place is forgotten
-    std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; }); // too small
-    if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
-    return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
-}
+namespace {
 
+// Memory that matrices are converted in. It is used again for the next one, because fresh memory costs
+// more than what is written to it. Not thread-safe.
+class ConversionMemory {
+  public:
+    // At least so many bytes, whose only other owner is this. Throws as PageBuffer does.
+    std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what) {
+        for (const auto &buffer : buffers_) {
+            if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
+        }
+        constexpr size_t most = 8; // parts of a weight at once; what a device reads in place is forgotten
+        std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; }); // too small
+        if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
+        return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
+    }
+
+  private:
+    std::vector<std::shared_ptr<PageBuffer>> buffers_;
+};
+
+// A matrix as `dtype`: in place in its mapping, or converted into memory of its own, which comes
+// from `reused` if that is not NULL. Throws as ModelSource::convert().
 WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
                            keel_dtype dtype, const ParallelFor &parallel, ConversionMemory *reused) {
     const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
@@ -41,6 +54,8 @@ WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, con
     const void *data = memory->data();
     return {std::shared_ptr<const void>(memory, data), data, size, 0, dtype, rows, cols};
 }
+
+} // namespace
 
 // Takes tensors out of the source one after the other, in the order of the layers.
 class ModelWeights::Loader {
@@ -70,14 +85,12 @@ class ModelWeights::Loader {
                 sources.push_back(matrix_source(source, *tensor, dtype, parallel, memory.get()));
             return sources;
         };
-        auto weight = is_kept(tensors) ? kept_matrix(name, tensors, dtype, use)
-                                       : std::make_unique<Weight>(name, dtype, rows, cols, make,
-                                                                  KEEL_JOIN_ROWS, use, options_.max_m);
+        auto weight = std::make_unique<Weight>(name, dtype, rows, cols, make, KEEL_JOIN_ROWS, use,
+                                               options_.max_m);
         weight->prepare(executor_.device());
         // Pages of the file that nobody reads in place go back to the system.
         for (const TensorInfo *tensor : tensors) {
-            const bool in_file = source_->in_place(*tensor, dtype) || source_->block(*tensor) != nullptr;
-            if (!weight->sources_needed() || !in_file) source_->drop(*tensor);
+            if (!weight->sources_needed() || !source_->in_place(*tensor, dtype)) source_->drop(*tensor);
             advance(tensor->bytes);
         }
         return weight;
@@ -144,40 +157,6 @@ class ModelWeights::Loader {
     }
 
   private:
-    static bool is_kept(const std::vector<const TensorInfo *> &tensors) {
-        return std::any_of(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
-    }
-
-    // Matrices that the file keeps as a backend laid them out: all of one block, and nothing else will do.
-    std::unique_ptr<Weight> kept_matrix(const std::string &name,
-                                        const std::vector<const TensorInfo *> &tensors, keel_dtype dtype,
-                                        uint32_t use) const {
-        const TensorInfo &first =
-            **std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo *t) { return t->kept != 0; });
-        const KeptBlock &block = *source_->block(first);
-        const MappedFile &file = source_->file(first);
-        const std::string place = fmt::format("{}: '{}'", file.path(), printable(block.stored_name));
-        const auto refuse = [&](const std::string &why) {
-            throw_error(ErrorKind::input, "{}: laid out as '{}': {}; use the file that it was made from",
-                        place, block.layout, why);
-        };
-        KeptWeight kept{source_,     file.bytes().data(), file.size(), block.offset,
-                        block.bytes, block.layout,        {},          place};
-        for (size_t i = 0; i < tensors.size(); ++i) {
-            if (i >= block.tensors.size() || tensors[i]->name != block.tensors[i])
-                refuse(fmt::format("other matrices stand together in it than in {}", name));
-            kept.rows.push_back(tensors[i]->shape[0]);
-        }
-        if (tensors.size() != block.tensors.size())
-            refuse(fmt::format("more matrices stand together in it than in {}", name));
-        if (dtype != first.dtype)
-            refuse(
-                fmt::format("its weights are {} and cannot become {} (model.weights, or the backend takes no "
-                            "such weights)",
-                            keel_dtype_name(first.dtype), keel_dtype_name(dtype)));
-        return std::make_unique<Weight>(name, dtype, first.shape[1], std::move(kept), use, options_.max_m);
-    }
-
     void advance(uint64_t bytes) {
         done_ += bytes;
         if (options_.progress) options_.progress(std::min(done_, total_), total_);

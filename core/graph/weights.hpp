@@ -39,21 +39,6 @@ struct WeightBytes {
 };
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
-// Memory that matrices are converted in, used again for the next one: fresh memory costs more than what is written to it. Not thread-safe.
-class ConversionMemory {
-  public:
-    // At least so many bytes, whose only other owner is this. Throws as PageBuffer does.
-    std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what);
-
-  private:
-    std::vector<std::shared_ptr<PageBuffer>> buffers_;
-};
-
-// A matrix as `dtype`, in place in its mapping, or converted into memory of its own; from `memory` where there is one. Throws as
-// ModelSource::convert().
-WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
-                           keel_dtype dtype, const ParallelFor &parallel, ConversionMemory *memory = nullptr);
-
 // A matrix in parts, rows one after the other: where a file stores the rows of q, k and v in different types (as files of mixed
 // K-quants do) each run of equal ones is a weight of its own, on every device, so that the ops are the same everywhere.
 using RowParts = std::vector<std::unique_ptr<Weight>>;

@@ -1,6 +1,5 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "model/gguf_layout.hpp"
 #include "model/gguf_model.hpp"
 #include "model/rope_frequencies.hpp"
 #include "numbers/convert.hpp"
@@ -70,16 +69,11 @@ class ConfigMaker {
         return {};
     }
     const GgufTensor *tensor(std::string_view name) const { return find(name).tensor; }
-    // Of a matrix, wherever it is kept; nullopt: there is none.
+    // Rows of a matrix; nullopt if there is no matrix of that name.
     std::optional<int64_t> rows_of(std::string_view name) const {
-        if (const GgufTensor *matrix = tensor(name)) {
-            if (matrix->shape.size() == 2) return matrix->shape[0];
-            return std::nullopt;
-        }
-        for (const GgufFile &file : files_) {
-            if (const auto rows = kept_rows(file, name)) return rows;
-        }
-        return std::nullopt;
+        const GgufTensor *matrix = tensor(name);
+        if (matrix == nullptr || matrix->shape.size() != 2) return std::nullopt;
+        return matrix->shape[0];
     }
 
     // Mistral's files are llama's; only a window tells them apart.

@@ -3,10 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "format/ggml_blocks.hpp"
-#include "model/gguf_layout.hpp"
 #include "model/gguf_model.hpp"
-
-#include <unordered_set>
 
 namespace keel::gguf {
 namespace {
@@ -14,6 +11,30 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t max_parts = 999;
+
+// The dtype of a GGML type; KEEL_DTYPE_NONE: Keel does not compute with it.
+keel_dtype keel_type(uint32_t ggml_type) {
+    switch (ggml_type) {
+    case ggml::f32:
+        return KEEL_DTYPE_F32;
+    case ggml::f16:
+        return KEEL_DTYPE_F16;
+    case ggml::bf16:
+        return KEEL_DTYPE_BF16;
+    case ggml::q8_0:
+        return KEEL_DTYPE_Q8_0;
+    case ggml::q4_0:
+        return KEEL_DTYPE_Q4_0;
+    case ggml::q4_k:
+        return KEEL_DTYPE_Q4_K;
+    case ggml::q5_k:
+        return KEEL_DTYPE_Q5_K;
+    case ggml::q6_k:
+        return KEEL_DTYPE_Q6_K;
+    default:
+        return KEEL_DTYPE_NONE;
+    }
+}
 
 // The heads whose rows are interleaved in a tensor of that name.
 int64_t interleaved_heads(const ModelConfig &config, std::string_view name) {
@@ -74,15 +95,22 @@ GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
     return file;
 }
 
+// Refuses a file that Keel wrote for one backend (`keel quantize --layout native`, since removed):
+// its matrices are tensors of plain bytes, in that backend's layout.
+void refuse_backend_layout(const GgufFile &file) {
+    constexpr std::string_view key = "keel.layout";
+    if (const GgufEntry *layout = file.find(key)) {
+        file.fail(key, fmt::format("the weights are stored in one backend's own layout, {}, which Keel no "
+                                   "longer reads; use the model that this file was made from",
+                                   file.describe(*layout)));
+    }
+}
+
 void add_file(const GgufFile &file, ModelSource::Parts &parts) {
     const auto index = static_cast<uint32_t>(parts.files.size());
     parts.files.push_back(file.mapping());
-    const std::vector<std::string> blocks = read_layout(file, index, parts);
-    const std::unordered_set<std::string> are_blocks(blocks.begin(), blocks.end());
-    for (const GgufTensor &tensor : file.tensors()) {
-        if (!are_blocks.contains(tensor.name))
-            parts.tensors.push_back(tensor_info(tensor, parts.config, index));
-    }
+    for (const GgufTensor &tensor : file.tensors())
+        parts.tensors.push_back(tensor_info(tensor, parts.config, index));
 }
 
 } // namespace
@@ -98,6 +126,8 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     }
     for (int64_t part = 1; part < count; ++part)
         files.push_back(open_part(path, part, count));
+    for (const GgufFile &file : files)
+        refuse_backend_layout(file);
     ModelSource::Parts parts;
     parts.path = path.string();
     parts.config_name = "its metadata";
@@ -105,11 +135,9 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     parts.stored_name = [architecture = parts.config.architecture](std::string_view name) {
         return stored_tensor_name(*architecture, name);
     };
-    size_t tensors = 0; // as stored: a block is one
-    for (const GgufFile &file : files) {
+    for (const GgufFile &file : files)
         add_file(file, parts);
-        tensors += file.tensors().size();
-    }
+    const size_t tensors = parts.tensors.size();
     auto source =
         std::make_shared<const ModelSource>(std::move(parts)); // refuses a tensor that stands in two files
     const auto wanted = files[0].integer("split.tensors.count");

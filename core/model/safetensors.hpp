@@ -31,9 +31,6 @@ struct TensorInfo {
     // > 0: the rows of q and k are so many heads whose halves interleave: row 2 j + s of a head is row s * n / 2 + j of the matrix that
     // name stands for, n the rows of a head. GGUF stores Llama's so, for rotations of neighbours.
     int64_t interleaved_heads = 0;
-    // > 0: number, from 1, of the block of its ModelSource that it is kept in, as a backend laid it out: its bytes are no rows, only its part
-    // of the block's size.
-    uint32_t kept = 0;
 
     int64_t elements() const;
     // Values of the smallest piece that can be decoded alone.

@@ -95,17 +95,7 @@ const TensorInfo &ModelSource::expect(std::string_view name, std::span<const int
     return *tensor;
 }
 
-void ModelSource::require_rows(const TensorInfo &tensor) const {
-    const KeptBlock *kept = block(tensor);
-    if (kept == nullptr) return;
-    throw_error(
-        ErrorKind::input,
-        "{}: tensor '{}' is laid out as '{}', which only a backend reads; use the file that it was made from",
-        file(tensor).path(), printable(tensor.stored_name), kept->layout);
-}
-
 void ModelSource::read(const TensorInfo &tensor, uint64_t first, uint64_t count, float *out) const {
-    require_rows(tensor);
     const std::byte *data = bytes(tensor).data();
     if (tensor.packed != 0) {
         const GgmlType &type = *find_ggml_type(tensor.packed);
@@ -144,12 +134,11 @@ void ModelSource::read_vector(const TensorInfo &tensor, float *out) const {
 }
 
 bool ModelSource::in_place(const TensorInfo &tensor, keel_dtype dtype) const {
-    return tensor.dtype == dtype && tensor.packed == 0 && tensor.interleaved_heads == 0 && tensor.kept == 0;
+    return tensor.dtype == dtype && tensor.packed == 0 && tensor.interleaved_heads == 0;
 }
 
 void ModelSource::convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
                           const ParallelFor &parallel) const {
-    require_rows(tensor);
     const auto rows = static_cast<size_t>(tensor.shape[0]), columns = static_cast<size_t>(tensor.shape[1]);
     if (tensor.dtype == dtype && tensor.packed == 0) { // the same values in another order
         const size_t row_bytes = keel_dtype_row_bytes(dtype, columns);

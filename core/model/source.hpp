@@ -40,15 +40,6 @@ struct Conversion {
 // "12 Q4_K tensors are converted to q8_0: 20.0 MiB become 37.8 MiB"
 std::string conversion_text(const Conversion &conversion);
 
-// Matrices that a file keeps joined, as a backend laid them out.
-struct KeptBlock {
-    std::string stored_name; // of the tensor that holds it
-    std::string layout;      // the backend's name for it
-    uint32_t file = 0;       // index of the file in its ModelSource
-    uint64_t offset = 0, bytes = 0;
-    std::vector<std::string> tensors; // the matrices' names, in the order of their rows
-};
-
 // Where a model's tensors come from: mapped files, the tensors in them, and the model's shape. Every format's reader
 // ends in one of these. Owns the mappings; the content is constant, so reading is safe from any thread.
 class ModelSource {
@@ -58,7 +49,6 @@ class ModelSource {
         ModelConfig config;
         std::vector<std::shared_ptr<const MappedFile>> files;
         std::vector<TensorInfo> tensors;         // TensorInfo::file is an index into files
-        std::vector<KeptBlock> blocks;           // TensorInfo::kept counts these
         std::string config_name = "config.json"; // who says what tensors there are, for messages
         // How the files call a tensor that has this name here, for messages; empty: the same.
         std::function<std::string(std::string_view)> stored_name;
@@ -77,13 +67,7 @@ class ModelSource {
     // Bytes of all tensors' data.
     uint64_t total_bytes() const { return total_bytes_; }
 
-    // The block that a tensor is kept in; nullptr: it lies in its file as rows.
-    const KeptBlock *block(const TensorInfo &tensor) const {
-        return tensor.kept == 0 ? nullptr : &parts_.blocks[tensor.kept - 1];
-    }
-    const std::vector<KeptBlock> &blocks() const { return parts_.blocks; }
-
-    // The tensor's data in the mapping; valid as long as this object. It may begin at any address. They are rows if it has no block().
+    // The tensor's data in the mapping; valid as long as this object. It may begin at any address.
     std::span<const std::byte> bytes(const TensorInfo &tensor) const;
 
     // nullptr if there is none.
@@ -97,7 +81,7 @@ class ModelSource {
     }
 
     // Values first .. first + count of a tensor in the order of the file, as f32; both are multiples of its block(). Throws Error(input) if
-    // its type is none that Keel knows, or if it is kept in a backend's layout, which this and all below cannot read.
+    // its type is none that Keel knows.
     void read(const TensorInfo &tensor, uint64_t first, uint64_t count, float *out) const;
     // All values of a vector, rows in the order that its name stands for.
     void read_vector(const TensorInfo &tensor, float *out) const;
@@ -113,8 +97,6 @@ class ModelSource {
     void drop(const TensorInfo &tensor) const { file(tensor).drop(tensor.offset, tensor.bytes); }
 
   private:
-    void require_rows(const TensorInfo &tensor) const;
-
     Parts parts_;
     std::unordered_map<std::string_view, size_t> by_name_; // keys point into parts_.tensors
     uint64_t total_bytes_ = 0;

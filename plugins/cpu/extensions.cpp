@@ -4,7 +4,6 @@ namespace keel_cpu {
 
 const void *KEEL_CALL extension(const char *id) noexcept {
     if (keel_same(id, KEEL_EXT_BATCHED_DECODE) != 0) return &batched_decode;
-    if (keel_same(id, KEEL_EXT_WEIGHT_LAYOUT) != 0) return &weight_layout;
     return nullptr;
 }
 

@@ -4,12 +4,10 @@
 #include "context.hpp"
 
 #include <keel/ext/draft/batched_decode.h>
-#include <keel/ext/draft/weight_layout.h>
 
 namespace keel_cpu {
 
 extern const keel_batched_decode batched_decode; // batched_decode.cpp
-extern const keel_weight_layout weight_layout;   // kept_weights.cpp
 
 // NULL: an unknown name.
 const void *KEEL_CALL extension(const char *id) noexcept;

@@ -50,47 +50,6 @@ void arrange_q6(const uint8_t *block, uint32_t *words) {
     }
 }
 
-// The other way round: bits i * bits .. of each byte of `all` to bit `at` of each byte of word i. Bits elsewhere stay.
-void scatter(uint32_t all, int n, int bits, int at, uint8_t *p) {
-    const uint32_t mask = bits == 1 ? 0x01010101u : 0x03030303u;
-    for (int i = 0; i < n; ++i) {
-        const uint32_t word = word_at(p, i) | (all >> (i * bits) & mask) << at;
-        memcpy(p + 4 * i, &word, 4);
-    }
-}
-
-void restore_q5(const uint32_t *words, uint8_t *block) {
-    uint8_t *high = block + 16, *nibbles = block + 48;
-    memcpy(block + 4, words, 12);
-    memset(high, 0, 32);
-    words += 3;
-    for (int pair = 0; pair < 4; ++pair, words += 10) {
-        scatter(words[0], 8, 1, 2 * pair, high);
-        scatter(words[1], 8, 1, 2 * pair + 1, high);
-        memcpy(nibbles + 32 * pair, words + 2, 32);
-    }
-}
-
-void restore_q6(const uint32_t *words, uint8_t *block) {
-    memcpy(block + 192, words, 16);
-    memset(block, 0, 192);
-    words += 4;
-    for (int pair = 0; pair < 4; ++pair, words += 12) {
-        uint8_t *low = block + pair / 2 * 64, *high = block + 128 + pair / 2 * 32;
-        const int first = pair % 2 * 2, at = pair % 2 * 4; // chunk within the half; bit of its nibbles
-        for (int w = 0; w < 2; ++w) {
-            scatter(words[w], 4, 2, 2 * first, high + 16 * w);
-            scatter(words[2 + w], 4, 2, 2 * first + 2, high + 16 * w);
-        }
-        for (int p = 0; p < 8; ++p) {
-            const uint32_t a = word_at(low, p) | (words[4 + p] & 0x0f0f0f0fu) << at;
-            const uint32_t b = word_at(low, 8 + p) | (words[4 + p] >> 4 & 0x0f0f0f0fu) << at;
-            memcpy(low + 4 * p, &a, 4);
-            memcpy(low + 4 * (8 + p), &b, 4);
-        }
-    }
-}
-
 } // namespace
 
 void arrange_k_block(WeightType type, const uint8_t *block, KBlock &out) {
@@ -101,16 +60,6 @@ void arrange_k_block(WeightType type, const uint8_t *block, KBlock &out) {
     memcpy(out.halves, block, 4);
     if (type == WeightType::q5_k) return arrange_q5(block, out.words);
     memcpy(out.words, block + 4, 140);
-}
-
-void restore_k_block(WeightType type, const KBlock &in, uint8_t *block) {
-    if (type == WeightType::q6_k) {
-        memcpy(block + 208, in.halves, 2);
-        return restore_q6(in.words, block);
-    }
-    memcpy(block, in.halves, 4);
-    if (type == WeightType::q5_k) return restore_q5(in.words, block);
-    memcpy(block + 4, in.words, 140);
 }
 
 } // namespace keel_cpu

@@ -36,7 +36,4 @@ struct KBlock {
 };
 void arrange_k_block(WeightType type, const uint8_t *block, KBlock &out);
 
-// The block that an arranged one was made from.
-void restore_k_block(WeightType type, const KBlock &in, uint8_t *block);
-
 } // namespace keel_cpu

@@ -2,14 +2,10 @@
 
 #include "k_blocks.hpp"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 namespace keel_cpu {
 namespace {
-
-constexpr char name_front[] = "cpu/interleaved-";
 
 using Words4 = uint32_t __attribute__((vector_size(16)));
 
@@ -74,7 +70,15 @@ void put_shares(const Share (&shares)[4], const BlockForm &form, int64_t group, 
             memcpy(words + (w * group + i) * 4, from[i] + 4 * w, 4);
 }
 
-void make_group_of_rows(const WeightView &from, int64_t group, int64_t g, uint8_t *out) {
+} // namespace
+
+BlockForm block_form(WeightType type) {
+    if (!is_k(type)) return {32, 1, type == WeightType::q4_0 ? 4 : 8};
+    const KForm form = k_form(type);
+    return {k_columns, form.halves, form.words()};
+}
+
+void make_group(const WeightView &from, int64_t group, int64_t g, uint8_t *out) {
     const BlockForm form = block_form(from.type);
     const uint8_t *rows[most_group];
     for (int64_t r = 0; r < group; ++r)
@@ -85,80 +89,6 @@ void make_group_of_rows(const WeightView &from, int64_t group, int64_t g, uint8_
         for (int64_t r = 0; r < group; r += 4) {
             shares_of(from, rows + r, b, form.bytes(), place, shares);
             put_shares(shares, form, group, r, out);
-        }
-    }
-}
-
-// A row's place in groups of `group`: its first half in block 0, and its word 0.
-const uint8_t *group_of(const WeightView &from, int64_t group, int64_t row) {
-    return from.packed + row / group * from.group_bytes;
-}
-
-void make_group_of_groups(const WeightView &from, int64_t from_group, int64_t group, int64_t g,
-                          uint8_t *out) {
-    const BlockForm form = block_form(from.type);
-    for (int64_t r = 0; r < group; ++r) {
-        const int64_t row = g * group + r, lane = row % from_group;
-        uint8_t *to = out;
-        const uint8_t *in = row < from.rows ? group_of(from, from_group, row) : nullptr;
-        for (int64_t b = 0; b < from.cols / form.columns; ++b, to += group * form.bytes()) {
-            const uint8_t *block = in == nullptr ? nullptr : in + b * from_group * form.bytes();
-            for (int64_t h = 0; h < form.halves; ++h)
-                memcpy(to + (h * group + r) * 2, in == nullptr ? no_row : block + (h * from_group + lane) * 2,
-                       2);
-            uint8_t *words = to + 2 * form.halves * group;
-            const uint8_t *old = in == nullptr ? nullptr : block + 2 * form.halves * from_group;
-            for (int64_t w = 0; w < form.words; ++w)
-                memcpy(words + (w * group + r) * 4,
-                       in == nullptr ? no_row : old + (w * from_group + lane) * 4, 4);
-        }
-    }
-}
-
-} // namespace
-
-BlockForm block_form(WeightType type) {
-    if (!is_k(type)) return {32, 1, type == WeightType::q4_0 ? 4 : 8};
-    const KForm form = k_form(type);
-    return {k_columns, form.halves, form.words()};
-}
-
-void layout_name(int64_t group, char (&out)[64]) {
-    snprintf(out, sizeof out, "%s%lld/%d", name_front, static_cast<long long>(group), interleaved_version);
-}
-
-int64_t layout_group(const char *name) {
-    if (strncmp(name, name_front, sizeof name_front - 1) != 0) return 0;
-    for (int64_t group = 4; group <= most_group; group *= 2) {
-        char known[64];
-        layout_name(group, known);
-        if (strcmp(name, known) == 0) return group;
-    }
-    return 0;
-}
-
-void make_group(const WeightView &from, int64_t from_group, int64_t group, int64_t g, uint8_t *out) {
-    if (from.layout == Layout::rows) return make_group_of_rows(from, group, g, out);
-    make_group_of_groups(from, from_group, group, g, out);
-}
-
-void row_of_groups(const WeightView &from, int64_t from_group, int64_t row, uint8_t *out) {
-    const BlockForm form = block_form(from.type);
-    const int64_t lane = row % from_group;
-    const uint8_t *block = group_of(from, from_group, row);
-    for (int64_t b = 0; b < from.cols / form.columns;
-         ++b, block += from_group * form.bytes(), out += form.bytes()) {
-        KBlock share = {};
-        for (int64_t h = 0; h < form.halves; ++h)
-            memcpy(&share.halves[h], block + (h * from_group + lane) * 2, 2);
-        const uint8_t *words = block + 2 * form.halves * from_group;
-        for (int64_t w = 0; w < form.words; ++w)
-            memcpy(&share.words[w], words + (w * from_group + lane) * 4, 4);
-        if (is_k(from.type)) {
-            restore_k_block(from.type, share, out);
-        } else {
-            memcpy(out, share.halves, 2);
-            memcpy(out + 2, share.words, static_cast<size_t>(4 * form.words));
         }
     }
 }

@@ -60,9 +60,8 @@ Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
             (bytes + (piece == huge_page ? shift : 0) + piece - 1) / piece};
 }
 
-} // namespace
-
-keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, bool has_rows, WeightType &type) {
+// Checks a description: types, shapes, and sources inside their mappings. Fills `type`.
+keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
     const keel_host *host = ctx->host;
     if (desc->n_sources == 0) return fail(host, KEEL_E_INVALID_ARG, "a weight without sources");
     if (desc->join > KEEL_JOIN_INTERLEAVE)
@@ -85,7 +84,6 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, bool has_r
         if (s->cols % keel_dtype_block(s->dtype) != 0)
             return fail(host, KEEL_E_INVALID_ARG, "weight: %lld columns are no multiple of %s's block of %u",
                         (long long)s->cols, keel_dtype_name(s->dtype), keel_dtype_block(s->dtype));
-        if (!has_rows) continue;
         const uint64_t row_bytes = keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
         const uint64_t room = s->offset <= s->mapping_bytes ? s->mapping_bytes - s->offset : 0;
         if (row_bytes != 0 && static_cast<uint64_t>(s->rows) > room / row_bytes)
@@ -96,11 +94,13 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, bool has_r
     return KEEL_OK;
 }
 
+// Whether weight_prepare takes such a weight into the interleaved layout.
 bool is_interleaved(WeightType type, uint32_t use) {
     // What only embed reads stays as it is: a row at a time is read well anywhere.
     return is_quantized(type) && (use & KEEL_USE_MATMUL) != 0;
 }
 
+// Groups of the interleaved layout that a view's rows make, and the bytes of one.
 int64_t groups_of(const WeightView &view, int64_t group) {
     return (view.rows + group - 1) / group;
 }
@@ -110,6 +110,7 @@ int64_t group_bytes_of(const WeightView &view, int64_t group) {
     return view.cols / form.columns * form.bytes() * group;
 }
 
+// A weight without rows yet: the joined shape of a description. NULL: no memory.
 keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType type) {
     void *place = ctx->host->alloc(ctx->host, sizeof(keel_weight), alignof(keel_weight));
     if (place == nullptr) return nullptr;
@@ -123,7 +124,8 @@ keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType 
     return w;
 }
 
-keel_status interleave(keel_ctx *ctx, keel_weight *w, int64_t from_group) {
+// Takes w->view's rows into groups as the context's kernels want them, in memory of its own.
+keel_status interleave(keel_ctx *ctx, keel_weight *w) {
     const int64_t group = ctx->linear->group, groups = groups_of(w->view, group);
     WeightView packed = w->view;
     packed.layout = Layout::interleaved;
@@ -144,7 +146,7 @@ keel_status interleave(keel_ctx *ctx, keel_weight *w, int64_t from_group) {
             if (piece >= pieces.count || __atomic_load_n(&stopped, __ATOMIC_RELAXED) != 0) return;
             if (ctx->host->cancelled(ctx->host) != 0) __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
             for (int64_t g = pieces.begin(piece); g < pieces.begin(piece + 1); ++g)
-                make_group(w->view, from_group, group, g, w->packed.data + g * packed.group_bytes);
+                make_group(w->view, group, g, w->packed.data + g * packed.group_bytes);
         }
     });
     w->view = packed;
@@ -152,6 +154,8 @@ keel_status interleave(keel_ctx *ctx, keel_weight *w, int64_t from_group) {
     if (status == KEEL_OK && stopped != 0) return KEEL_E_CANCELLED;
     return status;
 }
+
+} // namespace
 
 bool weight_type_of(keel_dtype dtype, WeightType &type) {
     switch (dtype) {
@@ -204,14 +208,14 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
         return fail(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
     const keel_weight_desc *desc = &mine;
     WeightType type = WeightType::f32;
-    keel_status status = check_weight(ctx, desc, true, type);
+    keel_status status = check_weight(ctx, desc, type);
     if (status != KEEL_OK) return status;
     keel_weight *w = new_weight(ctx, desc, type);
     if (w == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
     status = list_sources(ctx, desc, w);
     const bool half = type == WeightType::f16 || type == WeightType::bf16;
     if (status == KEEL_OK && is_interleaved(type, desc->use))
-        status = interleave(ctx, w, 0);
+        status = interleave(ctx, w);
     else if (status == KEEL_OK && half && (desc->use & KEEL_USE_MATMUL) != 0)
         status = copy_rows(ctx, w);
     if (status != KEEL_OK) {
@@ -241,8 +245,8 @@ keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weig
     info.source_needed = w->packed.data == nullptr;
     if (w->view.layout == Layout::interleaved) {
         info.bytes = static_cast<uint64_t>(groups_of(w->view, ctx->linear->group) * w->view.group_bytes);
-        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved%s", type_name(w->view.type),
-                 (long long)ctx->linear->group, w->packed.data == nullptr ? ", in place" : "");
+        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved", type_name(w->view.type),
+                 (long long)ctx->linear->group);
     } else {
         info.bytes = static_cast<uint64_t>(info.rows) *
                      keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));

@@ -17,22 +17,6 @@ struct keel_weight {
 
 namespace keel_cpu {
 
-// Whether a description makes sense: types and shapes; with `has_rows` also that the sources lie inside their mappings. Fills `type`.
-keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, bool has_rows, WeightType &type);
-
-// Whether weight_prepare takes such a weight into the interleaved layout.
-bool is_interleaved(WeightType type, uint32_t use);
-
-// Groups of the interleaved layout that a view's rows make, and the bytes of one.
-int64_t groups_of(const WeightView &view, int64_t group);
-int64_t group_bytes_of(const WeightView &view, int64_t group);
-
-// A weight without rows yet: the joined shape of a description. NULL: no memory.
-keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType type);
-
-// Takes w->view's rows, which lie as rows or in groups of from_group, into groups as the context's kernels want them, in memory of its own.
-keel_status interleave(keel_ctx *ctx, keel_weight *w, int64_t from_group);
-
 // False for a dtype that weights do not have.
 bool weight_type_of(keel_dtype dtype, WeightType &type);
 

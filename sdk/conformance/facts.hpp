@@ -45,7 +45,6 @@ void check_stream(Facts &facts, Side &side);
 void check_recordings(Facts &facts, const Library &library, Side &side);
 void check_times(Facts &facts, const Library &library, Side &side);
 void check_later_reads(Facts &facts, const Library &library, Side &side);
-void check_kept_weights(Facts &facts, const Library &library, Side &side);
 
 // A context with the host that `host` points to. Status of ctx_create; on success the context is used once and destroyed.
 keel_status try_host(Facts &facts, const Library &library, const Params &params, const keel_host *host,

@@ -83,7 +83,6 @@ Report check_protocol(const Library &library, const Params &params, const Option
         check_recordings(facts, library, side);
         check_times(facts, library, side);
         check_later_reads(facts, library, side);
-        check_kept_weights(facts, library, side);
     }
     check_hosts(facts, library, params);
     check_threads(facts, library, params, options);

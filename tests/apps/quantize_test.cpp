@@ -43,51 +43,6 @@ TEST_CASE("quantize writes a file that runs as its folder does, and says what it
     CHECK(run_keel({"quantize", tiny, file, "--force", "--type", "q5_0"}).code == 2);
 }
 
-TEST_CASE("quantize --layout native writes a file that the backend uses in place, and that others refuse") {
-    const TempFolder folder;
-    const std::string file = (folder / "rows.gguf").string(), native = (folder / "native.gguf").string();
-    REQUIRE(run_keel({"quantize", tiny, file, "--type", "q8_0"}).code == 0);
-    const ProcessResult written = run_keel({"quantize", file, native, "--layout", "native", "--json"});
-    INFO(written.err);
-    REQUIRE(written.code == 0);
-    const auto json = nlohmann::json::parse(written.out);
-    CHECK(json.at("type") == "stored");
-    CHECK(json.at("blocks") == 25);
-    CHECK(json.at("relative") == 0);
-    const std::string layout = json.at("layout");
-    CHECK(layout.starts_with("cpu/interleaved-"));
-    const auto text = [](const std::string &model) {
-        return run_keel({"run", model, "-p", prompt, "--greedy", "-n", "12", "-q"}).out;
-    };
-    CHECK_FALSE(text(native).empty());
-    CHECK(text(native) == text(file));
-    const ProcessResult inspected = run_keel({"inspect", native, "--verify"});
-    CHECK(inspected.code == 0);
-    CHECK(contains(inspected.out, "43 of Q8_0"));
-    CHECK(contains(inspected.out, "43 of them are laid out as '" + layout + "'"));
-    CHECK(contains(inspected.out, "43 tensors were not looked into"));
-    const auto facts = nlohmann::json::parse(run_keel({"inspect", native, "--json", "--tensors"}).out);
-    CHECK(facts.at("layouts").at(layout) == 43);
-    CHECK(facts.at("parameters") ==
-          nlohmann::json::parse(run_keel({"inspect", file, "--json"}).out).at("parameters"));
-    const ProcessResult refused =
-        run_keel({"run", native, "-p", prompt, "-n", "3", "--backend", "reference"});
-    CHECK(refused.code == 2);
-    CHECK(contains(refused.err, "which backend reference does not read; use the file that it was made from"));
-    CHECK(run_keel({"quantize", native, (folder / "x.gguf").string()}).code == 2);
-    const ProcessResult unknown =
-        run_keel({"quantize", tiny, (folder / "x.gguf").string(), "--layout", "mine"});
-    CHECK(unknown.code == 2);
-    CHECK(contains(unknown.err, "--layout: expected file or native, found 'mine'"));
-    const ProcessResult idle = run_keel({"quantize", tiny, (folder / "x.gguf").string(), "--backend", "cpu"});
-    CHECK(idle.code == 2);
-    CHECK(contains(idle.err, "give --layout native"));
-    const ProcessResult none = run_keel(
-        {"quantize", tiny, (folder / "x.gguf").string(), "--layout", "native", "--backend", "reference"});
-    CHECK(none.code == 2);
-    CHECK(contains(none.err, "backend reference has no layout to keep in a file"));
-}
-
 TEST_CASE("quantize measures the perplexity of both models where asked") {
     const TempFolder folder;
     std::string story;

@@ -182,6 +182,15 @@ TEST_CASE("a GGUF model without all it must say is refused by the key's name") {
               .rope_scaling.factor == 4);
 }
 
+TEST_CASE("a GGUF file in the layout of one backend is refused") {
+    GgufBytes file;
+    file.key("general.architecture", "llama").key("keel.layout", "cpu/interleaved-16/1");
+    file.tensor("blk.0.attn_v.weight.laid_out", {64}, 24, std::string(64, '\1'));
+    CHECK_THAT(refusal(file), Contains("m.gguf: metadata key 'keel.layout': the weights are stored in one "
+                                       "backend's own layout, \"cpu/interleaved-16/1\", which Keel no longer "
+                                       "reads; use the model that this file was made from"));
+}
+
 TEST_CASE("GGUF tensors that are missing or have another shape or type are refused in the file's words") {
     GgufBytes file = sound_model();
     const size_t at = file.tensors.find("blk.0.ffn_up.weight");

@@ -11,8 +11,9 @@
  * WHAT VARIES FROM STEP TO STEP LIVES IN BUFFERS (ids, positions, lengths, block tables, index lists), never in args: a step can be
  * recorded once and submitted again (draft keel.replay/1).
  *
- * Extension names the core knows or reserves: keel.replay/1, keel.timestamps/1, keel.read_later/1, keel.stream_counts/1, keel.batched_decode/1,
- * keel.weight_layout/1, keel.fused_ffn/1, keel.attention_backward/1; keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1. */
+ * Extension names the core knows or reserves: keel.replay/1, keel.timestamps/1, keel.read_later/1,
+ * keel.stream_counts/1, keel.batched_decode/1, keel.fused_ffn/1, keel.attention_backward/1;
+ * keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1. */
 #ifndef KEEL_BACKEND_H
 #define KEEL_BACKEND_H
 
