@@ -40,22 +40,21 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     if (seconds != nullptr) ctx.wait_seconds = static_cast<uint32_t>(seconds->i);
 }
 
-void choose_forms(keel_ctx &ctx, const keel_ctx_desc &desc) {
+// `auto`: plain for processors, local for all other devices that can run it.
+void choose_form(keel_ctx &ctx, const keel_ctx_desc &desc) {
     const char *kernels = word(desc, "kernels", "auto");
-    ctx.measures = keel_same(kernels, "auto");
-    const bool local = keel_same(kernels, "local");
     // 256 work-items share tiles of 20 KiB.
     const bool possible = ctx.device.local_memory >= (32 << 10) && ctx.device.max_group >= 256;
-    if (local && !possible)
+    const bool wanted = keel_same(kernels, "local");
+    if (wanted && !possible)
         refuse(ctx.host, KEEL_E_UNSUPPORTED,
                "kernels: local needs 32 KiB of local memory and groups of 256; '%s' has %llu bytes and "
                "groups of %llu; "
                "use plain or auto",
                ctx.device.name.c_str(), static_cast<unsigned long long>(ctx.device.local_memory),
                static_cast<unsigned long long>(ctx.device.max_group));
-    ctx.measures = ctx.measures && possible;
-    for (Form &form : ctx.forms)
-        form = local ? Form::local : Form::plain;
+    const bool suits = keel_same(kernels, "auto") && possible && !ctx.device.is_cpu();
+    ctx.form = wanted || suits ? Form::local : Form::plain;
 }
 
 void need_ticket(keel_ctx &ctx, uint64_t ticket) {
@@ -145,7 +144,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
         auto ctx = std::make_unique<keel_ctx>();
         ctx->host = host;
         open_device(*ctx, desc);
-        choose_forms(*ctx, desc);
+        choose_form(*ctx, desc);
         *out = ctx.release();
     });
 }
@@ -161,8 +160,7 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
 keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     keel_ctx_info info = make_out<keel_ctx_info>();
     snprintf(info.description, sizeof info.description, "%s, %s memory, kernels %s, compute exact",
-             ctx->device.name.c_str(), ctx->unified ? "unified" : "staged",
-             ctx->measures ? "as measured" : form_name(ctx->forms[0]));
+             ctx->device.name.c_str(), ctx->unified ? "unified" : "staged", form_name(ctx->form));
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;

@@ -22,16 +22,12 @@ using keel_gpu::PlanChoice;
 using keel_gpu::Type;
 using keel_gpu::View;
 
-// Kernels come in two forms. plain: a work-item does a row or a tile alone, in vectors; for processors. local: the work-items of a group
-// share a row or tile through local memory; for GPUs.
+// Kernels come in two forms. plain: a work-item does a row or a tile alone, in vectors; for processors.
+// local: the work-items of a group share a row or tile through local memory; for GPUs.
 enum class Form { plain, local };
 inline const char *form_name(Form form) {
     return form == Form::local ? "local" : "plain";
 }
-
-// Work that is measured apart, because a device may be good at one form of one and another form of another.
-enum class Family { rows, matvec, matmul, attention };
-constexpr size_t family_count = 4;
 
 } // namespace keel_opencl
 
@@ -46,9 +42,7 @@ struct keel_ctx {
     keel_opencl::Timing timing;
     std::unique_ptr<keel_recording> recording; // ops are recorded instead of queued; else NULL
 
-    bool measures = false; // kernels: auto, and not yet measured (forms.cpp)
-    keel_opencl::Form forms[keel_opencl::family_count] = {};
-    bool measured[keel_opencl::family_count] = {};
+    keel_opencl::Form form = keel_opencl::Form::plain;
 
     keel_opencl::Memory nothing; // stands for tensors that are absent
     keel_opencl::Memory scratch; // shared by all ops: they run one after the other
@@ -97,9 +91,6 @@ struct keel_weight {
 };
 
 namespace keel_opencl {
-
-// The form for a family of kernels; measures at first use if the config leaves it open.
-Form form_of(keel_ctx &ctx, Family family);
 
 // Makes the scratch at least `bytes` large; its contents are lost when it grows.
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes);

@@ -23,7 +23,7 @@ inline uint32_t dim_of(const keel_kv_view *kv) {
 inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv,
                      std::initializer_list<const char *> kernels, uint32_t dim) {
     if (!choice.named) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     for (const char *name : kernels)
         kv_kernel(ctx, name, form, dim);
     name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),

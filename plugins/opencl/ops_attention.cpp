@@ -25,11 +25,11 @@ cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, cons
                                  {"MAX_DIM", dim_class(std::max(c.k_dim, c.v_dim))}});
 }
 
-// The local form keeps 8 queries of up to 1024 elements in local memory: more than all devices have that can have the form otherwise.
+// The local form keeps 8 queries of up to 1024 elements in local memory. Some devices that can run the
+// local form have less than that.
 Form attention_form(keel_ctx &ctx, const KvConstants &c) {
     const bool fits = dim_class(std::max(c.k_dim, c.v_dim)) <= 256 || ctx.device.local_memory >= (40 << 10);
-    const Form form = form_of(ctx, Family::attention);
-    return fits ? form : Form::plain;
+    return fits ? ctx.form : Form::plain;
 }
 
 // How the slots of a row are split, so that all units of the device have work when there are few rows.
@@ -73,7 +73,7 @@ void run_scores(keel_ctx &ctx, const ScoresJob &job) {
     const KvConstants &c = job.kv;
     const View out = view_of(ctx.host, job.scores->out, "scores.out");
     if (c.max_length == 0) return;
-    const Form form = form_of(ctx, Family::attention);
+    const Form form = ctx.form;
     const size_t local = form == Form::local ? 64 : 8;
     launch(
         ctx, kernel(ctx, Source::attention_reduce, "scores", form, c),
@@ -85,14 +85,14 @@ void run_scores(keel_ctx &ctx, const ScoresJob &job) {
 }
 
 void build_scores(keel_ctx &ctx, const KvConstants &c, bool with_stats) {
-    const Form form = form_of(ctx, Family::attention);
+    const Form form = ctx.form;
     kernel(ctx, Source::attention_reduce, "scores", form, c);
     if (with_stats) kernel(ctx, Source::attention_reduce, "score_stats", form, c);
 }
 
 void run_score_stats(keel_ctx &ctx, const ScoresJob &job) {
     const KvConstants &c = job.kv;
-    const Form form = form_of(ctx, Family::attention);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, Source::attention_reduce, "score_stats", form, c),
            row_grid(form, uint64_t{job.contributing} * job.rules.group * c.kv_heads), job.q, job.qv,
            job.view->k, c, job.view->block_table, job.view->lengths, job.rules, job.ranges,

@@ -13,7 +13,7 @@ cl_kernel kernel(keel_ctx &ctx, const char *kernel_name, Form form) {
 
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *kernel_name) {
     if (!choice.named) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     kernel(ctx, kernel_name, form);
     name_kernel(choice, "%s %s", op, form_name(form));
 }
@@ -34,7 +34,7 @@ void run_gate(keel_ctx &ctx, const keel_gate_args &a, Act act) {
     const bool pairs = (a.features & KEEL_GATE_INTERLEAVED) != 0, has_up = !pairs && a.up != nullptr;
     const View up = has_up ? view_of(ctx.host, a.up, "up") : View{};
     if (out.rows() == 0 || out.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "gate_mul", form), piece_grid(form, out.n, width(form), out.rows()), a.gate, gate,
            has_up ? a.up : nullptr, up, has_up ? 1U : 0U, pairs ? 1U : 0U, static_cast<uint32_t>(act), a.out,
            out);
@@ -53,7 +53,7 @@ void run_combine(keel_ctx &ctx, const keel_elementwise_args &a, What what) {
     const View x = view_of(ctx.host, a.a, "a"), out = view_of(ctx.host, a.out, "out");
     const View y = two ? view_of(ctx.host, a.b, "b") : View{};
     if (out.rows() == 0 || out.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "combine", form), piece_grid(form, out.n, width(form), out.rows()), a.a, x,
            two ? a.b : nullptr, y, a.factor, static_cast<uint32_t>(what), a.out, out);
 }
@@ -124,7 +124,7 @@ void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
 void run_softmax(keel_ctx &ctx, const keel_move_args &a) {
     const View x = view_of(ctx.host, a.x, "x"), out = view_of(ctx.host, a.out, "out");
     if (x.rows() == 0 || x.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "softmax", form), row_grid(form, x.rows()), a.x, x, a.out, out);
 }
 

@@ -47,7 +47,7 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
     const View index = view_of(ctx.host, a.index, "index");
     const uint32_t count_offset = view_of(ctx.host, a.count, "count").offset;
     if (to.kv_heads == 0 || index.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     const uint64_t chunk = form == Form::local ? 4 : 32; // of kernels/kv.cl
     const keel_tensor *arenas[2][2] = {{a.from->k, a.to->k}, {a.from->v, a.to->v}};
     for (uint32_t values = 0; values < 2; ++values) {
@@ -83,7 +83,7 @@ void run_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
     const auto count = static_cast<uint32_t>(end - a.begin);
     const bool from_source = (a.features & KEEL_REROTATE_SOURCE) != 0;
     const keel_tensor *source = from_source ? a.source : nullptr;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kv_kernel(ctx, "rerotate", form, c.k_dim), row_grid(form, uint64_t{count} * c.kv_heads),
            a.kv->k, c, a.kv->block_table, a.kv->lengths, a.kv->positions,
            rope_constants(ctx.host, a.tables, c.k_dim, "kv_rerotate"), a.tables->cos, a.tables->sin, a.row,

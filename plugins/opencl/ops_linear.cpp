@@ -77,12 +77,10 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
     const bool prefills = a.x->shape[0] != 1; // smaller m may come, so decode's kernel is built too
-    const Form vec = form_of(ctx, Family::matvec);
-    linear_kernel(ctx, "matvec", s, vec, tile_of(ctx, true));
-    const Form form = prefills ? form_of(ctx, Family::matmul) : vec;
-    if (prefills) linear_kernel(ctx, "matmul", s, form, tile_of(ctx, false));
+    linear_kernel(ctx, "matvec", s, ctx.form, tile_of(ctx, true));
+    if (prefills) linear_kernel(ctx, "matmul", s, ctx.form, tile_of(ctx, false));
     name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows",
-                form_name(form));
+                form_name(ctx.form));
 }
 
 void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
@@ -90,7 +88,7 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
     const WeightSource s = source_of(ctx, a.weight, a.w, "matmul");
     if (m == 0 || s.shape.rows == 0) return;
     const bool decode = m == 1;
-    const Form form = form_of(ctx, decode ? Family::matvec : Family::matmul);
+    const Form form = ctx.form;
     const Tile tile = tile_of(ctx, decode);
     const bool biased = (a.features & KEEL_MATMUL_BIAS) != 0;
     const auto flags = static_cast<uint32_t>(a.features & (KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE));
@@ -117,7 +115,7 @@ void plan_embed(keel_ctx &ctx, const keel_embed_args &a, PlanChoice &choice) {
     const WeightSource s = source_of(ctx, a.weight, a.w, "embed");
     view_of(ctx.host, a.out, "out");
     view_of(ctx.host, a.ids, "ids");
-    if (choice.named) linear_kernel(ctx, "embed", s, form_of(ctx, Family::rows), tile_of(ctx, true));
+    if (choice.named) linear_kernel(ctx, "embed", s, ctx.form, tile_of(ctx, true));
     name_kernel(choice, "embed %s %s", type_name(s.shape.type), s.split ? "split" : "rows");
 }
 
@@ -125,7 +123,7 @@ void run_embed(keel_ctx &ctx, const keel_embed_args &a) {
     const WeightSource s = source_of(ctx, a.weight, a.w, "embed");
     const auto tokens = static_cast<uint64_t>(a.out->shape[0]), cols = static_cast<uint64_t>(s.shape.cols);
     if (tokens == 0 || cols == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, linear_kernel(ctx, "embed", s, form, tile_of(ctx, true)), piece_grid(form, cols, 16, tokens),
            a.ids, view_of(ctx.host, a.ids, "ids"), s.memory, s.constants, a.scale, a.out,
            view_of(ctx.host, a.out, "out"));

@@ -11,7 +11,6 @@ cl_kernel kernel(keel_ctx &ctx, const char *name, uint32_t unit) {
 // Builds the kernel, so that no call does.
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *name, uint32_t unit) {
     if (!choice.named) return;
-    form_of(ctx, Family::rows);
     kernel(ctx, name, unit);
     name_kernel(choice, "%s", op);
 }
@@ -28,8 +27,8 @@ void run_bytes(keel_ctx &ctx, const keel_move_args &a, bool swapped) {
     const View out = bytes_view(ctx.host, a.out, unit, "out");
     const View x = a.x != nullptr ? bytes_view(ctx.host, a.x, unit, "x") : View{};
     if (out.rows() == 0 || out.n == 0) return;
-    launch(ctx, kernel(ctx, "move", unit), piece_grid(form_of(ctx, Family::rows), out.n, 16, out.rows()), a.x,
-           x, a.out, out, swapped ? 1U : 0U, a.x == nullptr ? 1U : 0U);
+    launch(ctx, kernel(ctx, "move", unit), piece_grid(ctx.form, out.n, 16, out.rows()), a.x, x, a.out, out,
+           swapped ? 1U : 0U, a.x == nullptr ? 1U : 0U);
 }
 
 } // namespace
@@ -47,7 +46,7 @@ void run_cast(keel_ctx &ctx, const keel_move_args &a) {
     type_of(a.out->dtype, to);
     const View x = view_of(ctx.host, a.x, "x"), out = view_of(ctx.host, a.out, "out");
     if (x.rows() == 0 || x.n == 0) return;
-    launch(ctx, kernel(ctx, "cast", 4), piece_grid(form_of(ctx, Family::rows), x.n, 32, x.rows()), a.x, x,
+    launch(ctx, kernel(ctx, "cast", 4), piece_grid(ctx.form, x.n, 32, x.rows()), a.x, x,
            static_cast<uint32_t>(from), a.out, out, static_cast<uint32_t>(to));
 }
 
@@ -88,8 +87,8 @@ void build_copy_queries(keel_ctx &ctx) {
 
 void copy_queries(keel_ctx &ctx, const keel_tensor &from, const keel_tensor &to, cl_mem memory) {
     const View x = view_of(ctx.host, &from, "q"), out = view_of(ctx.host, &to, "q");
-    launch(ctx, kernel(ctx, "move", 4), piece_grid(form_of(ctx, Family::rows), out.n, 16, out.rows()), &from,
-           x, memory, out, 0U, 0U);
+    launch(ctx, kernel(ctx, "move", 4), piece_grid(ctx.form, out.n, 16, out.rows()), &from, x, memory, out,
+           0U, 0U);
 }
 
 } // namespace keel_opencl

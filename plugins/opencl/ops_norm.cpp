@@ -14,7 +14,7 @@ void plan_norm(keel_ctx &ctx, const keel_norm_args &a, const char *name, const c
     view_of(ctx.host, a.out, "out");
     if (a.residual != nullptr) view_of(ctx.host, a.residual, "residual");
     if (!choice.named) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     kernel(ctx, kernel_name, form, add);
     name_kernel(choice, "%s %s", name, form_name(form));
 }
@@ -27,7 +27,7 @@ void run_rms(keel_ctx &ctx, const keel_norm_args &a, bool add) {
     const View x = view_of(ctx.host, a.x, "x"), out = view_of(ctx.host, a.out, "out");
     const View residual = add ? view_of(ctx.host, a.residual, "residual") : View{};
     if (x.rows() == 0 || x.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "rms_norm", form, add), row_grid(form, x.rows()), a.x, x,
            add ? a.residual : nullptr, residual, a.weight, offset_of(ctx, a.weight, "weight"), a.eps, a.out,
            out);
@@ -61,7 +61,7 @@ void plan_layer_norm(keel_ctx &ctx, const keel_norm_args &a, PlanChoice &choice)
 void run_layer_norm(keel_ctx &ctx, const keel_norm_args &a) {
     const View x = view_of(ctx.host, a.x, "x"), out = view_of(ctx.host, a.out, "out");
     if (x.rows() == 0 || x.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "layer_norm", form, false), row_grid(form, x.rows()), a.x, x, a.weight,
            offset_of(ctx, a.weight, "weight"), a.bias, offset_of(ctx, a.bias, "bias"),
            a.bias != nullptr ? 1U : 0U, a.eps, a.out, out);

@@ -13,7 +13,7 @@ cl_kernel kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
 
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, uint32_t dim) {
     if (!choice.named) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     kernel(ctx, op, form, dim); // is named like the op
     name_kernel(choice, "%s %s", op, form_name(form));
 }
@@ -34,7 +34,7 @@ void plan_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a, P
     if (!choice.named) return;
     build_scores(ctx, kv_constants(ctx.host, a.kv, "attention_scores"),
                  (a.features & KEEL_SCORES_LOGITS) == 0);
-    name_kernel(choice, "attention_scores %s", form_name(form_of(ctx, Family::attention)));
+    name_kernel(choice, "attention_scores %s", form_name(ctx.form));
 }
 
 void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
@@ -59,7 +59,6 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
     job.weights = has(KEEL_SCORES_WEIGHTS) ? a.weights : nullptr;
     job.scores = a.scores;
     job.contributing = contributing(a.scores, m);
-    form_of(ctx, Family::attention); // may measure, which takes the scratch: before this op does
     job.stats = scratch(ctx, 8 * uint64_t{m} * heads);
     if (!has(KEEL_SCORES_LOGITS)) run_score_stats(ctx, job);
     run_scores(ctx, job);
@@ -82,7 +81,7 @@ void run_key_project(keel_ctx &ctx, const keel_keys_args &a) {
     if (projection != nullptr && matrix.n == 0) return;
     const RopeConstants rope = unrotated ? rope_constants(ctx.host, a.tables, c.k_dim, "key_project")
                                          : RopeConstants{1, 0, 0, 0, 0, 0, 0};
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "key_project", form, c.k_dim), row_grid(form, uint64_t{count} * c.kv_heads),
            a.kv->k, c, a.kv->block_table, a.kv->lengths, a.kv->positions, rope,
            unrotated ? a.tables->cos : none, unrotated ? a.tables->sin : none, projection, matrix, matrix.n,
@@ -100,7 +99,7 @@ void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
     const KvConstants c = kv_constants(ctx.host, a.kv, "key_sum");
     if (c.kv_heads == 0 || c.k_dim == 0) return;
     const auto begin = static_cast<uint32_t>(std::min<int64_t>(a.begin, c.max_length));
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "key_sum", form, c.k_dim), row_grid(form, c.kv_heads), a.kv->k, c,
            a.kv->block_table, a.kv->lengths, static_cast<uint32_t>(a.features & KEEL_KEYS_NORMALIZED), begin,
            begin + count_of(a, c), a.out, view_of(ctx.host, a.out, "out"));
@@ -116,7 +115,7 @@ void run_value_norms(keel_ctx &ctx, const keel_keys_args &a) {
     const KvConstants c = kv_constants(ctx.host, a.kv, "value_norms");
     const uint32_t count = count_of(a, c);
     if (count == 0 || c.kv_heads == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "value_norms", form, 128), row_grid(form, uint64_t{count} * c.kv_heads), a.kv->v,
            c, a.kv->block_table, a.kv->lengths, static_cast<uint32_t>(a.features & KEEL_KEYS_L1),
            static_cast<uint32_t>(a.begin), count, a.out, view_of(ctx.host, a.out, "out"));
@@ -133,7 +132,7 @@ void plan_query_stats(keel_ctx &ctx, const keel_query_stats_args &a, PlanChoice 
 void run_query_stats(keel_ctx &ctx, const keel_query_stats_args &a) {
     const View q = view_of(ctx.host, a.q, "q");
     if (q.rows() == 0 || q.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kernel(ctx, "query_stats", form, 128), row_grid(form, uint64_t{q.shape[2]} * q.n), a.q, q,
            a.sum, view_of(ctx.host, a.sum, "sum"), a.second,
            a.second != nullptr ? view_of(ctx.host, a.second, "second") : View{},

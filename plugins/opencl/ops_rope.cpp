@@ -25,7 +25,7 @@ void plan_rope(keel_ctx &ctx, const keel_rope_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     rope_kernel(ctx, form, static_cast<uint32_t>(last_dim(a.x)));
     name_kernel(choice, "rope %s", form_name(form));
 }
@@ -33,7 +33,7 @@ void plan_rope(keel_ctx &ctx, const keel_rope_args &a, PlanChoice &choice) {
 void run_rope(keel_ctx &ctx, const keel_rope_args &a) {
     const View x = view_of(ctx.host, a.x, "x"), out = view_of(ctx.host, a.out, "out");
     if (x.rows() == 0 || x.n == 0) return;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     const uint32_t group = a.positions->rank == 2 && a.positions->shape[1] != 0
                                ? x.shape[2] / static_cast<uint32_t>(a.positions->shape[1])
                                : 1;
@@ -57,7 +57,7 @@ void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Se
     const uint32_t flags = (norm ? flag_norm : 0U) | (q_copy != nullptr ? flag_q_copy : 0U) |
                            (k_copy != nullptr ? flag_k_copy : 0U);
     const keel_tensor *none = nullptr;
-    const Form form = form_of(ctx, Family::rows);
+    const Form form = ctx.form;
     launch(ctx, kv_kernel(ctx, "prepare", form, std::max(c.k_dim, c.v_dim)),
            row_grid(form, uint64_t{tokens} * (heads + 2 * c.kv_heads)), a.q, q, a.k, k, a.v, v, heads, tokens,
            a.positions, position_constants(ctx.host, a.positions, op), rope,

@@ -14,7 +14,7 @@ constexpr keel_param_spec kernels_param =
     KEEL_CHOICE_PARAM("kernels", "auto", kernels_choices,
                       "plain: a work-item does a row or tile alone, for processors. local: groups share "
                       "tiles in local memory, for GPUs. auto: "
-                      "measured at first use and remembered in the cache folder.");
+                      "plain on processors, local on other devices that can run it.");
 constexpr keel_param_spec memory_param = KEEL_CHOICE_PARAM(
     "memory", "auto", memory_choices,
     "auto: on unified memory weights are used where they are mapped and buffers are shared with the host. "

@@ -1,4 +1,4 @@
-// Program binaries and measured choices on disk. Nothing in it is needed, nothing in it is trusted, and no fault of it fails a run.
+// Program binaries on disk. Nothing in it is needed, nothing in it is trusted, and no fault of it fails a run.
 #pragma once
 
 #include "device.hpp"

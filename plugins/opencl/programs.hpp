@@ -45,7 +45,6 @@ class Programs {
 
     // Refuses, with the compiler's log, a program that does not build. At most 8 defines.
     cl_kernel kernel(Source source, const char *name, Defines defines);
-    const ProgramCache &cache() const { return cache_; }
     keel_gpu::SlowStart &slow_start() { return slow_start_; }
 
   private:

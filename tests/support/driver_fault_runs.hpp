@@ -24,7 +24,6 @@ struct FailingDriver {
     std::string devices;                  // "vkEnumeratePhysicalDevices"
     std::string build;                    // what makes a kernel ready
     int build_failed = 0;
-    std::string params = "{}"; // of the backend
 };
 
 inline ProcessResult run_text(const FailingDriver &driver, const std::string &fault,
@@ -43,7 +42,7 @@ inline ProcessResult run_text(const FailingDriver &driver, const std::string &fa
 }
 
 inline std::vector<std::string> backend_of(const FailingDriver &driver) {
-    return {"--backend", driver.plugin, "--set", "backend.params=" + driver.params};
+    return {"--backend", driver.plugin};
 }
 
 // How often each call came in the run of one device.

@@ -27,7 +27,7 @@ void plan_and_run(Side &side, keel_op op, const Args &args) {
 TEST_CASE("a device that no longer answers counts as lost after wait_seconds, and its context closes") {
     if (no_device(library())) return;
     const DeviceKeeps keeps; // the driver never calls back
-    Side side(library(), {{"wait_seconds", "1"}, {"kernels", "plain"}});
+    Side side(library(), {{"wait_seconds", "1"}});
     float value = 1;
     keel_buffer *buffer = side.upload(&value, 4);
     REQUIRE(doubles(side, buffer) == KEEL_OK);
@@ -46,7 +46,7 @@ TEST_CASE("a device that no longer answers counts as lost after wait_seconds, an
 
 TEST_CASE("a planned op compiles nothing when it is called") {
     if (no_device(library())) return;
-    Side side(library(), {{"kernels", "plain"}, {"cache", "off"}});
+    Side side(library(), {{"cache", "off"}});
     const std::vector<float> ones(4096, 1.0F);
     keel_buffer *buffer = side.upload(ones.data(), 4 * ones.size());
     const keel_tensor x = tensor_of(buffer, {4, 32}), y = tensor_of(buffer, {4, 32}, KEEL_DTYPE_F32, 1024),
@@ -91,7 +91,7 @@ TEST_CASE("a planned op compiles nothing when it is called") {
 
 TEST_CASE("memory that the host sees is the device's while kernels run and the host's when they are done") {
     if (no_device(library())) return;
-    Side side(library(), {{"kernels", "plain"}});
+    Side side(library(), {});
     alignas(4096) static float memory[1024] = {};
     for (const keel_buffer_kind kind : {KEEL_BUFFER_HOST_VISIBLE, KEEL_BUFFER_IMPORT}) {
         keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc)};

@@ -93,7 +93,7 @@ TEST_CASE("without a driver there is no device, and users are told so") {
 
 TEST_CASE("memory: staged shares nothing with the host") {
     if (device_count() == 0) return;
-    Side staged(library(), {{"memory", "staged"}, {"kernels", "plain"}});
+    Side staged(library(), {{"memory", "staged"}});
     keel_buffer *buffer = nullptr;
     alignas(4096) static unsigned char memory[4096];
     CHECK(create(staged, KEEL_BUFFER_HOST_VISIBLE, nullptr, &buffer) == KEEL_E_UNSUPPORTED);
@@ -108,7 +108,7 @@ TEST_CASE("memory: staged shares nothing with the host") {
 
 TEST_CASE("many writes in a row, larger than all staging memory, arrive in order") {
     if (device_count() == 0) return;
-    Side side(library(), {{"kernels", "plain"}});
+    Side side(library(), {});
     std::vector<uint32_t> data(3 << 20); // 12 MiB
     for (size_t i = 0; i < data.size(); ++i)
         data[i] = static_cast<uint32_t>(i * 2654435761U);
@@ -123,29 +123,26 @@ TEST_CASE("many writes in a row, larger than all staging memory, arrive in order
     side.destroy(buffer);
 }
 
-TEST_CASE("a bad cache folder does no harm, a form that is measured is remembered") {
+TEST_CASE("a bad cache folder does no harm") {
     if (device_count() == 0) return;
     const test::TempFolder folder;
     const std::string cache = folder / "cache";
     for (int round = 0; round < 3; ++round) {
         Side side(library(), {{"cache", cache}});
         CHECK(adds(side) == 3);
-        size_t choices = 0;
-        for (const auto &entry : fs::directory_iterator(cache)) {
-            choices += fs::file_size(entry.path()) == 33 ? 1 : 0; // a header and one byte
+        CHECK_FALSE(fs::is_empty(cache));
+        for (const auto &entry : fs::directory_iterator(cache))
             if (round == 1) std::ofstream(entry.path(), std::ios::trunc) << "not a program";
-        }
-        if (round != 1) CHECK(choices == 1);
     }
-    Side off(library(), {{"cache", "off"}, {"kernels", "plain"}});
+    Side off(library(), {{"cache", "off"}});
     CHECK(adds(off) == 3);
-    Side nowhere(library(), {{"cache", "/proc/nowhere"}, {"kernels", "plain"}});
+    Side nowhere(library(), {{"cache", "/proc/nowhere"}});
     CHECK(adds(nowhere) == 3);
 }
 
 TEST_CASE("a buffer beyond what the device allows in one is refused, and nothing changes") {
     if (device_count() == 0) return;
-    Side side(library(), {{"kernels", "plain"}});
+    Side side(library(), {});
     const uint64_t held = side.bytes_held();
     keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc)};
     desc.size = side.info().max_buffer_bytes + 4096;
