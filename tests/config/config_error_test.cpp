@@ -102,7 +102,7 @@ TEST_CASE("a hybrid says what is wrong with it") {
         {"layers: [{range: 0-1}]",
          "f.yaml:2:57: expected the keys range and on in 'hybrid.layers', found no on"},
         {"ffn_split: {a: 0.5, b: 0.5}",
-         "f.yaml:2:57: unknown key 'ffn_split' in 'hybrid'; known keys: switch, backends, prefill, decode, "
+         "f.yaml:2:48: unknown key 'ffn_split' in 'hybrid'; known keys: switch, backends, prefill, decode, "
          "layers"},
         {"switch: {on: tokens, to: b}", "f.yaml:2:61: expected 'hybrid.switch.after_tokens' beside tokens in "
                                         "'hybrid.switch.on', found none"},

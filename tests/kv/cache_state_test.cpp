@@ -180,7 +180,7 @@ TEST_CASE("A cache that is too large for kv.max_mib or the context is refused wi
         Rig rig("reference", shape);
         KvCache cache(rig.executor(), shape, rig.executor().placement());
         StateReader in(saved.bytes, "state");
-        in.take(9 * 8, "the manager's numbers");
+        in.take(8 * 8, "the manager's numbers");
         return error_text([&] { cache.load(in, 40); });
     };
     CHECK(refusal(small).find("kv.max_mib") != std::string::npos);
