@@ -58,6 +58,11 @@ struct Bare {
     void decide(const PolicyInput &, PolicyDecision &) {}
 };
 
+struct Lazy : KeepsAll {
+    using KeepsAll::KeepsAll;
+    static constexpr PluginInfo info = {"lazy", "1.0.0", "Tests", "MIT", "Keeps all."};
+};
+
 struct Rig {
     Rig() { mood = Mood::good; }
     keel_status create(uint32_t needs_size = sizeof(keel_policy_needs)) {
@@ -151,6 +156,51 @@ TEST_CASE("An older host is refused where it would lose what a policy asks for, 
     rig.model.geometry.h.abi_version = (KEEL_ABI_MAJOR + 1) << 16;
     CHECK(rig.create() == KEEL_E_VERSION);
     HostServices::drop_error();
+}
+
+TEST_CASE("A policy that sets no granularity and no output scores the slots of each KV head") {
+    Rig rig;
+    REQUIRE(rig.create() == KEEL_OK);
+    CHECK(rig.needs.granularity == KEEL_KEEP_HEAD_EQUAL);
+    CHECK(rig.needs.output == KEEL_OUTPUT_SCORES);
+    rig.table.destroy(rig.state);
+}
+
+TEST_CASE("A policy that derives from KeepsAll never evicts") {
+    Rig rig;
+    const keel_policy &table = policy_table<Lazy>();
+    REQUIRE(table.create(rig.host.table(), &rig.model.geometry, nullptr, 0, 1, &rig.needs, &rig.state) ==
+            KEEL_OK);
+    CHECK(rig.needs.granularity == KEEL_KEEP_TOKEN);
+    CHECK(rig.needs.output == KEEL_OUTPUT_KEEP);
+    CHECK(rig.needs.flags == KEEL_POLICY_KEEPS_ALL);
+    const int32_t length = 3, budget = 1;
+    const uint8_t mask[3] = {};
+    rig.input.kv_heads = rig.input.heads = 1;
+    rig.input.stride = 3;
+    rig.input.lengths = &length;
+    rig.input.budgets = &budget;
+    rig.input.protected_mask = mask;
+    int32_t slots[3] = {-1, -1, -1}, kept = 0;
+    keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), nullptr, slots, &kept, nullptr};
+    REQUIRE(table.decide(rig.state, &rig.input, &decision) == KEEL_OK);
+    CHECK(kept == 3);
+    CHECK((slots[0] == 0 && slots[1] == 1 && slots[2] == 2));
+    table.destroy(rig.state);
+}
+
+TEST_CASE("The oldest and the newest slots that stay are cut to the row's length") {
+    uint8_t stay[8] = {};
+    const int32_t lengths[2] = {4, 2};
+    keel_policy_decision raw = {KEEL_HEADER(keel_policy_decision), nullptr, nullptr, nullptr, stay};
+    PolicyDecision out(&raw, 4, lengths);
+    out.stay_first(0, 1);
+    out.stay_last(0, 2);
+    out.stay_last(1, 9);
+    out.stay_first(1, 0);
+    CHECK(std::vector<int>(stay, stay + 8) == std::vector<int>{1, 0, 1, 1, 1, 1, 0, 0});
+    PolicyDecision without_lengths(&raw, 4);
+    CHECK_THROWS_AS(without_lengths.stay_first(0, 1), Failure);
 }
 
 TEST_CASE("State is forked by copy, saved and loaded as bytes") {

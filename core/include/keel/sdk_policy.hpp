@@ -2,8 +2,10 @@
 //
 //   class Norms {
 //     public:
-//       static constexpr keel::sdk::PluginInfo info = {"norms", "1.0.0", "Me", "MIT", "Keeps the largest keys."};
-//       static constexpr keel_param_spec params[] = {KEEL_INT_PARAM("sinks", "4", 0, 4096, "...")}; // leave it out: none
+//       static constexpr keel::sdk::PluginInfo info = {"norms", "1.0.0", "Me", "MIT",
+//                                                      "Keeps the largest keys."};
+//       // Optional: a policy without parameters has no `params`.
+//       static constexpr keel_param_spec params[] = {KEEL_INT_PARAM("sinks", "4", 0, 4096, "...")};
 //       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs);    // create; throws keel::sdk::Failure
 //       void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision &out);
 //   };
@@ -16,6 +18,12 @@
 //   void load(const unsigned char *, size_t);      load, and fork by the class's copy constructor
 // A class that remembers nothing but its parameters has none of them. No exception leaves the glue: Failure keeps its status
 // and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
+//
+// The constructor receives `needs` with these defaults; it sets only what differs:
+//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head has slots of its own, all heads of a layer equally many
+//   output        KEEL_OUTPUT_SCORES: decide() writes one score for each slot
+//   all others    0
+// A policy that never evicts derives from KeepsAll and has no decide() of its own.
 #ifndef KEEL_SDK_POLICY_HPP
 #define KEEL_SDK_POLICY_HPP
 
@@ -113,8 +121,10 @@ class PolicyInput {
 // or LAYER there is row 0 only.
 class PolicyDecision {
   public:
-    PolicyDecision(const keel_policy_decision *decision, int64_t stride)
-        : stride_(stride) {
+    // lengths: the input's, one for each KV head; stay_first() and stay_last() need them.
+    PolicyDecision(const keel_policy_decision *decision, int64_t stride,
+                   const int32_t *lengths = nullptr)
+        : stride_(stride), lengths_(lengths) {
         if (keel_adopt(&out_, sizeof out_, decision, KEEL_PREFIX(keel_policy_decision, keep_count)) != KEEL_OK)
             throw Failure(KEEL_E_VERSION, "the host's keel_policy_decision is too old or too new");
     }
@@ -129,6 +139,11 @@ class PolicyDecision {
             throw Failure(KEEL_E_VERSION, "the host cannot let slots stay: it is older than this policy");
         std::memset(out_.stay + h * stride_ + begin, 1, static_cast<size_t>(end - begin));
     }
+    // The oldest or the newest n slots of row h stay; all of them if the row has fewer.
+    void stay_first(uint32_t h, int64_t n) { stay(h, 0, std::min(n, length(h))); }
+    void stay_last(uint32_t h, int64_t n) {
+        stay(h, std::max<int64_t>(0, length(h) - n), length(h));
+    }
     // Room for a row's slot numbers, strictly rising; kept() says how many were written.
     int32_t *keep(uint32_t h) {
         if (out_.keep == nullptr || out_.keep_count == nullptr)
@@ -138,8 +153,28 @@ class PolicyDecision {
     void kept(uint32_t h, int32_t count) { out_.keep_count[h] = count; }
 
   private:
+    int64_t length(uint32_t h) const {
+        if (lengths_ == nullptr) throw Failure(KEEL_E_INVALID_ARG, "the lengths are not known");
+        return lengths_[h];
+    }
     keel_policy_decision out_;
     int64_t stride_;
+    const int32_t *lengths_;
+};
+
+// Base of a policy that never evicts. The core does not ask such a policy to decide; a host that
+// does gets all slots.
+class KeepsAll {
+  public:
+    KeepsAll(const Setup &, keel_policy_needs &needs) noexcept {
+        needs.granularity = KEEL_KEEP_TOKEN;
+        needs.output = KEEL_OUTPUT_KEEP;
+        needs.flags = KEEL_POLICY_KEEPS_ALL;
+    }
+    void decide(const PolicyInput &in, PolicyDecision &out) {
+        std::iota(out.keep(0), out.keep(0) + in.length(0), 0);
+        out.kept(0, in.length(0));
+    }
 };
 
 // ---- tools ---------------------------------------------------------------------------------------------------------
@@ -302,6 +337,8 @@ struct PolicySlots {
         return guard(host, [&] {
             const keel_geometry model = adopt_geometry(geometry);
             auto mine = blank<keel_policy_needs>();
+            mine.granularity = KEEL_KEEP_HEAD_EQUAL;
+            mine.output = KEEL_OUTPUT_SCORES;
             auto state = std::make_unique<State>(host, Setup{host, model, Params(params, n), seed}, mine);
             hand_over(needs, mine);
             hand_out(std::move(state), out);
@@ -314,7 +351,7 @@ struct PolicySlots {
                                         keel_policy_decision *decision) noexcept {
         return guard(of(state).host, [&] {
             const PolicyInput in(input);
-            PolicyDecision out(decision, in.stride());
+            PolicyDecision out(decision, in.stride(), in.raw().lengths);
             of(state).object.decide(in, out);
         });
     }

@@ -22,9 +22,9 @@ class KeepFarKeys {
     KeepFarKeys(const Setup &setup, keel_policy_needs &needs) : sinks_(setup.params.integer("sinks")) {
         if (sinks_ >= setup.geometry.context)
             throw Failure(KEEL_E_INVALID_ARG, "sinks: more than the model's context");
-        needs.needs = KEEL_NEED_KEY_NORMS;        // the core computes this and nothing else
-        needs.granularity = KEEL_KEEP_HEAD_EQUAL; // each KV head has a keep-set of its own
-        needs.output = KEEL_OUTPUT_SCORES;        // higher stays; of equals the newer slot
+        // The defaults hold: each KV head has a keep-set of its own; the slots with the highest
+        // scores stay, of equals the newer one.
+        needs.needs = KEEL_NEED_KEY_NORMS; // the core computes this and nothing else
         needs.least_budget = static_cast<uint32_t>(sinks_) + 1;
     }
 
@@ -35,7 +35,7 @@ class KeepFarKeys {
             const double mean = std::accumulate(norms, norms + length, 0.0) / std::max(length, 1);
             for (int32_t slot = 0; slot < length; ++slot)
                 out.scores(h)[slot] = static_cast<float>(std::abs(norms[slot] - mean));
-            out.stay(h, 0, std::min<int64_t>(sinks_, length)); // whatever their scores
+            out.stay_first(h, sinks_); // whatever their scores
         }
     }
 
