@@ -58,8 +58,6 @@ class Compactor {
                 static_cast<float>(gaussian(mix(setup.seed), i) / std::sqrt(static_cast<double>(cols_)));
         needs.needs =
             KEEL_NEED_KEY_PROJECT | KEEL_NEED_UNROTATED | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_VALUE_NORMS;
-        needs.granularity = KEEL_KEEP_HEAD_EQUAL;
-        needs.output = KEEL_OUTPUT_SCORES;
         needs.flags = KEEL_POLICY_PREFILL_ONLY | KEEL_POLICY_SEEDED;
         needs.reduce_queries = KEEL_REDUCE_SUM;
         needs.reduce_group = KEEL_REDUCE_MEAN;
@@ -96,8 +94,8 @@ class Compactor {
                 const auto at = static_cast<size_t>(i);
                 scores[first + i] = static_cast<float>(blend * leverage[h][at] + attention[h][at]);
             }
-            out.stay(h, 0, first);
-            out.stay(h, last, length);
+            out.stay_first(h, sinks_);
+            out.stay_last(h, tail_);
         }
     }
 

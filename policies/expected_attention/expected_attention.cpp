@@ -36,8 +36,6 @@ class ExpectedAttention {
                           "(or the host does not tell it)");
         frequencies_.assign(setup.geometry.rope_frequencies, setup.geometry.rope_frequencies + rot_ / 2);
         needs.needs = KEEL_NEED_KEYS | KEEL_NEED_QUERY_STATS | (value_norms_ ? KEEL_NEED_VALUE_NORMS : 0);
-        needs.granularity = KEEL_KEEP_HEAD_EQUAL;
-        needs.output = KEEL_OUTPUT_SCORES;
         if (!value_norms_) needs.flags |= KEEL_POLICY_COMPARABLE; // then they are probabilities
         needs.skip_queries = static_cast<uint32_t>(sinks_);
         needs.least_budget = needs.skip_queries + 1;
@@ -47,7 +45,7 @@ class ExpectedAttention {
         const std::vector<Turn> turns = mean_turns(in.next_position());
         for_each_head(host_, in.kv_heads(), [&](uint32_t h) { score_head(in, h, turns, out.scores(h)); });
         for (uint32_t h = 0; h < in.kv_heads(); ++h)
-            out.stay(h, 0, std::min<int64_t>(sinks_, in.length(h)));
+            out.stay_first(h, sinks_);
     }
 
   private:

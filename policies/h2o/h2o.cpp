@@ -23,8 +23,6 @@ class HeavyHitters {
     HeavyHitters(const Setup &setup, keel_policy_needs &needs)
         : mean_(setup.params.is("score", "mean")), recent_share_(setup.params.number("recent_share")) {
         needs.needs = KEEL_NEED_RUNNING_SCORES | (mean_ ? KEEL_NEED_POSITIONS : 0);
-        needs.granularity = KEEL_KEEP_HEAD_EQUAL;
-        needs.output = KEEL_OUTPUT_SCORES;
         needs.flags = KEEL_POLICY_COMPARABLE;
         if (setup.params.flag("blockwise")) needs.flags |= KEEL_POLICY_BLOCKWISE;
         needs.reduce_queries = KEEL_REDUCE_SUM;
@@ -43,8 +41,7 @@ class HeavyHitters {
                     scores[slot] /=
                         static_cast<float>(std::max<int64_t>(1, in.next_position() - positions[slot]));
             }
-            const auto recent = static_cast<int64_t>(recent_share_ * in.budget(h));
-            out.stay(h, std::max<int64_t>(0, length - recent), length);
+            out.stay_last(h, static_cast<int64_t>(recent_share_ * in.budget(h)));
         }
     }
 

@@ -20,8 +20,6 @@ class KeyDiff {
     KeyDiff(const Setup &setup, keel_policy_needs &needs)
         : sinks_(setup.params.integer("sinks")), head_dim_(setup.geometry.head_dim) {
         needs.needs = KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_KEY_NORMS;
-        needs.granularity = KEEL_KEEP_HEAD_EQUAL;
-        needs.output = KEEL_OUTPUT_SCORES;
         if (setup.params.flag("blockwise")) needs.flags |= KEEL_POLICY_BLOCKWISE;
         needs.least_budget = static_cast<uint32_t>(sinks_) + 1;
     }
@@ -40,7 +38,7 @@ class KeyDiff {
                 const double both = anchor * norms[slot];
                 scores[slot] = both > 0 ? static_cast<float>(-dots[slot] / both) : 0.0f;
             }
-            out.stay(h, 0, std::min(sinks_, length));
+            out.stay_first(h, sinks_);
         }
     }
 

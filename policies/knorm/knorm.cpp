@@ -14,8 +14,6 @@ class KeyNorm {
 
     KeyNorm(const Setup &, keel_policy_needs &needs) {
         needs.needs = KEEL_NEED_KEY_NORMS;
-        needs.granularity = KEEL_KEEP_HEAD_EQUAL;
-        needs.output = KEEL_OUTPUT_SCORES;
         needs.flags = KEEL_POLICY_BLOCKWISE; // a key's norm never changes
     }
 

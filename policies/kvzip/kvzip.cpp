@@ -19,7 +19,6 @@ class KvZip {
     KvZip(const Setup &setup, keel_policy_needs &needs) : sinks_(setup.params.integer("sinks")) {
         needs.needs = KEEL_NEED_REPLAY;
         needs.granularity = KEEL_KEEP_HEAD_RAGGED;
-        needs.output = KEEL_OUTPUT_SCORES;
         needs.flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ONLY;
         needs.reduce_queries = KEEL_REDUCE_MAX;
         needs.reduce_group = KEEL_REDUCE_MAX;
@@ -32,7 +31,7 @@ class KvZip {
     void decide(const PolicyInput &in, PolicyDecision &out) {
         for (uint32_t h = 0; h < in.kv_heads(); ++h) {
             std::copy_n(in.scores(h), in.length(h), out.scores(h));
-            out.stay(h, 0, std::min<int64_t>(sinks_, in.length(h)));
+            out.stay_first(h, sinks_);
         }
     }
 

@@ -23,7 +23,6 @@ class Random {
           per_head_(setup.params.is("per", "head")), per_token_(setup.params.is("per", "token")) {
         needs.needs = KEEL_NEED_POSITIONS;
         needs.granularity = per_head_ ? KEEL_KEEP_HEAD_EQUAL : per_token_ ? KEEL_KEEP_TOKEN : KEEL_KEEP_LAYER;
-        needs.output = KEEL_OUTPUT_SCORES;
         // A token's lot never changes, so what is drawn piece by piece is what would be drawn at once; and all heads draw from the
         // same distribution.
         needs.flags = KEEL_POLICY_BLOCKWISE | KEEL_POLICY_COMPARABLE | KEEL_POLICY_SEEDED;

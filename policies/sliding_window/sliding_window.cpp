@@ -25,22 +25,15 @@ class SlidingWindow {
     // One keep-set for all layers and heads: row 0.
     void decide(const PolicyInput &in, PolicyDecision &out) {
         const int32_t length = in.length(0);
+        const int64_t oldest = window_ > 0 ? length - window_ : 0;
         int64_t room = in.budget(0); // for slots that are not protected
         for (int32_t slot = 0; slot < length; ++slot)
-            room -= in.is_protected(0, slot) ? 1 : 0;
-        int64_t oldest = window_ > 0 && window_ < length ? length - window_ : 0;
-        // Where the budget ends, seen from the newest slot.
-        int64_t slot = length;
-        while (slot > oldest && (room > 0 || in.is_protected(0, slot - 1))) {
-            --slot;
-            room -= in.is_protected(0, slot) ? 0 : 1;
-        }
-        oldest = slot;
-        int32_t kept = 0;
-        int32_t *keep = out.keep(0);
-        for (int32_t s = 0; s < length; ++s)
-            if (s >= oldest || in.is_protected(0, s)) keep[kept++] = s;
-        out.kept(0, kept);
+            room -= in.is_protected(0, slot);
+        int32_t *const keep = out.keep(0), *end = keep;
+        for (int32_t slot = length; slot-- > 0;) // the newest first
+            if (in.is_protected(0, slot) || (slot >= oldest && room-- > 0)) *end++ = slot;
+        std::reverse(keep, end);
+        out.kept(0, static_cast<int32_t>(end - keep));
     }
 
   private:

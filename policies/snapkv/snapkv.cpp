@@ -33,8 +33,6 @@ class SnapKv {
             throw Failure(KEEL_E_INVALID_ARG, "kernel: expected an odd number, found %lld",
                           static_cast<long long>(kernel_));
         needs.needs = KEEL_NEED_WINDOW_SCORES;
-        needs.granularity = KEEL_KEEP_HEAD_EQUAL;
-        needs.output = KEEL_OUTPUT_SCORES;
         needs.flags = KEEL_POLICY_COMPARABLE;
         if (!setup.params.flag("decode")) needs.flags |= KEEL_POLICY_PREFILL_ONLY;
         needs.window = static_cast<uint32_t>(window_);
@@ -52,7 +50,7 @@ class SnapKv {
             const int64_t length = in.length(h), prefix = std::max<int64_t>(0, length - window_);
             float *scores = out.scores(h);
             std::fill_n(scores, length, 0.0f);
-            out.stay(h, prefix, length);
+            out.stay_last(h, window_);
             for (uint32_t g = 0; g < rows; ++g) {
                 const float *row = in.scores(h * rows + g);
                 for (int64_t slot = 0; slot < prefix; ++slot)

@@ -18,7 +18,6 @@ class Tova {
     Tova(const Setup &setup, keel_policy_needs &needs) : keep_newest_(setup.params.flag("keep_newest")) {
         needs.needs = KEEL_NEED_WINDOW_SCORES;
         needs.granularity = KEEL_KEEP_LAYER;
-        needs.output = KEEL_OUTPUT_SCORES;
         needs.flags = KEEL_POLICY_COMPARABLE;
         if (setup.params.flag("blockwise")) needs.flags |= KEEL_POLICY_BLOCKWISE;
         needs.window = 1;
@@ -35,7 +34,7 @@ class Tova {
             for (int32_t slot = 0; slot < std::min(length, in.length(h)); ++slot)
                 scores[slot] += row[slot] / static_cast<float>(in.kv_heads());
         }
-        if (keep_newest_ && length > 0) out.stay(0, length - 1, length);
+        if (keep_newest_) out.stay_last(0, 1);
     }
 
   private:
