@@ -1,4 +1,6 @@
 // Compactor (arXiv 2507.08143): keys that stand out in their span (leverage), and slots that their own piece of the prompt looks at.
+#include "leverage.hpp"
+
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -10,25 +12,6 @@ double gaussian(uint64_t seed, uint64_t index) {
     const auto uniform = [](uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; };
     const double radius = std::sqrt(-2 * std::log(uniform(mix(seed ^ mix(2 * index)))));
     return radius * std::cos(6.283185307179586 * uniform(mix(seed ^ mix(2 * index + 1))));
-}
-
-// Lower triangular L with L L' = G, in place; false: not positive definite.
-bool factorize(std::vector<double> &g, size_t n) {
-    for (size_t i = 0; i < n; ++i) {
-        for (size_t j = 0; j <= i; ++j) {
-            double sum = g[i * n + j];
-            for (size_t k = 0; k < j; ++k)
-                sum -= g[i * n + k] * g[j * n + k];
-            if (i != j) {
-                g[i * n + j] = sum / g[j * n + j];
-            } else if (sum > 0 && std::isfinite(sum)) {
-                g[i * n + i] = std::sqrt(sum);
-            } else {
-                return false;
-            }
-        }
-    }
-    return true;
 }
 
 class Compactor {
@@ -77,7 +60,7 @@ class Compactor {
         for_each_head(host_, in.kv_heads(), [&](uint32_t h) {
             const int64_t length = in.length(h), first = std::min(sinks_, length),
                           last = std::max(first, length - tail_);
-            leverage[h] = leverage_of(in.key_project(h, cols_) + first * cols_, last - first);
+            leverage[h] = leverage_of(in.key_project(h, cols_) + first * cols_, last - first, cols_);
             attention[h] = attention_of(in, h, first, last);
         });
         normalize(leverage);
@@ -100,53 +83,6 @@ class Compactor {
     }
 
   private:
-    // x_t' (X'X + ridge)^-1 x_t of n rows, centred. [n]
-    std::vector<double> leverage_of(const float *rows, int64_t n) const {
-        const size_t r = cols_;
-        std::vector<double> mean(r), gram(r * r), x(static_cast<size_t>(n) * r), out(static_cast<size_t>(n));
-        for (int64_t t = 0; t < n; ++t)
-            for (size_t i = 0; i < r; ++i)
-                mean[i] += rows[static_cast<size_t>(t) * r + i] / static_cast<double>(n);
-        for (size_t t = 0; t < out.size(); ++t) {
-            double *row = x.data() + t * r;
-            for (size_t i = 0; i < r; ++i)
-                row[i] = rows[t * r + i] - mean[i];
-            for (size_t i = 0; i < r; ++i)
-                for (size_t j = 0; j <= i; ++j)
-                    gram[i * r + j] += row[i] * row[j];
-        }
-        const std::vector<double> lower = factor_of(gram);
-        std::vector<double> columns(r * r); // of L, each contiguous: the inner loop below vectorizes
-        for (size_t i = 0; i < r; ++i)
-            for (size_t k = i; k < r; ++k)
-                columns[i * r + k] = lower[k * r + i];
-        for (size_t t = 0; t < out.size(); ++t) { // |L^-1 x|^2 by forward substitution
-            double *row = x.data() + t * r;
-            for (size_t i = 0; i < r; ++i) {
-                const double *column = columns.data() + i * r;
-                const double solved = row[i] / column[i];
-                out[t] += solved * solved;
-                for (size_t k = i + 1; k < r; ++k)
-                    row[k] -= column[k] * solved;
-            }
-        }
-        return out;
-    }
-
-    // Of the lower half of a Gram matrix with a ridge on its diagonal, raised until that is positive definite.
-    std::vector<double> factor_of(const std::vector<double> &gram) const {
-        double ridge = 1e-2;
-        for (int tries = 0; tries < 8; ++tries, ridge *= 10) {
-            std::vector<double> lower = gram;
-            for (size_t i = 0; i < cols_; ++i)
-                lower[i * cols_ + i] += ridge;
-            if (factorize(lower, cols_)) return lower;
-        }
-        throw Failure(
-            KEEL_E_INTERNAL,
-            "the keys' Gram matrix cannot be factorized: it is not finite or not positive definite");
-    }
-
     // Attention times the value's norm, the mean of three neighbours, places beyond the edges counting as zeros.
     static std::vector<double> attention_of(const PolicyInput &in, uint32_t h, int64_t first, int64_t last) {
         const float *sums = in.chunk_scores(h), *norms = in.value_norms(h);

@@ -1,0 +1,80 @@
+// Leverage scores: how far each row of a matrix stands out from what the others span.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <keel/sdk_policy.hpp>
+
+namespace {
+
+// Replaces g, a symmetric matrix [n, n], by its lower Cholesky factor. False: it is not positive
+// definite.
+bool factorize(std::vector<double> &g, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+        for (size_t j = 0; j <= i; ++j) {
+            double sum = g[i * n + j];
+            for (size_t k = 0; k < j; ++k)
+                sum -= g[i * n + k] * g[j * n + k];
+            if (i != j) {
+                g[i * n + j] = sum / g[j * n + j];
+            } else if (sum > 0 && std::isfinite(sum)) {
+                g[i * n + i] = std::sqrt(sum);
+            } else {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// The Cholesky factor of gram [r, r], whose lower half is set, with a ridge on its diagonal. The
+// ridge is raised tenfold until the matrix is positive definite.
+std::vector<double> factor_with_ridge(const std::vector<double> &gram, size_t r) {
+    double ridge = 1e-2;
+    for (int tries = 0; tries < 8; ++tries, ridge *= 10) {
+        std::vector<double> lower = gram;
+        for (size_t i = 0; i < r; ++i)
+            lower[i * r + i] += ridge;
+        if (factorize(lower, r)) return lower;
+    }
+    throw keel::sdk::Failure(
+        KEEL_E_INTERNAL,
+        "the keys' Gram matrix cannot be factorized: it is not finite or not positive definite");
+}
+
+// x[t] (X'X + ridge)^-1 x[t]' of each of the n rows, X being `rows` [n, r] minus their mean. [n]
+std::vector<double> leverage_of(const float *rows, int64_t n, size_t r) {
+    std::vector<double> mean(r), gram(r * r), x(static_cast<size_t>(n) * r);
+    std::vector<double> out(static_cast<size_t>(n));
+    for (int64_t t = 0; t < n; ++t)
+        for (size_t i = 0; i < r; ++i)
+            mean[i] += rows[static_cast<size_t>(t) * r + i] / static_cast<double>(n);
+    for (size_t t = 0; t < out.size(); ++t) {
+        double *row = x.data() + t * r;
+        for (size_t i = 0; i < r; ++i)
+            row[i] = rows[t * r + i] - mean[i];
+        for (size_t i = 0; i < r; ++i)
+            for (size_t j = 0; j <= i; ++j)
+                gram[i * r + j] += row[i] * row[j];
+    }
+    const std::vector<double> lower = factor_with_ridge(gram, r);
+    std::vector<double> columns(r * r); // of L, each contiguous: the inner loop below vectorizes
+    for (size_t i = 0; i < r; ++i)
+        for (size_t k = i; k < r; ++k)
+            columns[i * r + k] = lower[k * r + i];
+    for (size_t t = 0; t < out.size(); ++t) { // |L^-1 x|^2 by forward substitution
+        double *row = x.data() + t * r;
+        for (size_t i = 0; i < r; ++i) {
+            const double *column = columns.data() + i * r;
+            const double solved = row[i] / column[i];
+            out[t] += solved * solved;
+            for (size_t k = i + 1; k < r; ++k)
+                row[k] -= column[k] * solved;
+        }
+    }
+    return out;
+}
+
+} // namespace
