@@ -1,5 +1,5 @@
 // The table of a GPU backend, and what stands around each of its ops: the same text for both. For the backend's plugin.cpp alone, which
-// includes its own ops.hpp first. That header defines keel_ctx and keel_plan and names its namespace:
+// includes its own ops/ops.hpp first. That header defines keel_ctx and keel_plan and names its namespace:
 //   namespace keel_gpu { namespace backend = keel_...; }
 // Beside what KEEL_GPU_DECLARE_BACKEND declares, the namespace has
 //   void set_aside(keel_ctx &, uint64_t bytes)       makes the scratch that all ops share at least so large

@@ -1,6 +1,6 @@
 // Buffers are OpenCL memory objects. On unified memory HOST_VISIBLE and IMPORT ones, which are the host's own memory, are shared
-// (waiting.hpp). There is no RESERVE: OpenCL cannot put memory behind a part of a buffer.
-#include "ops.hpp"
+// (stream.hpp). There is no RESERVE: OpenCL cannot put memory behind a part of a buffer.
+#include "opencl/ops/ops.hpp"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cl.hpp"
+#include "opencl/cl.hpp"
 
 namespace keel_opencl {
 

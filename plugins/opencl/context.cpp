@@ -1,7 +1,7 @@
-#include "context.hpp"
+#include "opencl/context.hpp"
 
 #include "gpu/cache_folder.hpp"
-#include "ops.hpp"
+#include "opencl/ops/ops.hpp"
 
 #include <algorithm>
 #include <optional>

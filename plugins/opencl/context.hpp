@@ -1,14 +1,14 @@
 // A context of the OpenCL backend: device, queue, settings, kernels, staging and scratch memory. The stream is an in-order queue.
 #pragma once
 
-#include "device.hpp"
 #include "gpu/checks.hpp"
-#include "programs.hpp"
-#include "read_later.hpp"
-#include "replay.hpp"
-#include "staging.hpp"
-#include "timing.hpp"
-#include "waiting.hpp"
+#include "opencl/device.hpp"
+#include "opencl/ext/read_later.hpp"
+#include "opencl/ext/replay.hpp"
+#include "opencl/ext/timing.hpp"
+#include "opencl/kernel_cache.hpp"
+#include "opencl/staging.hpp"
+#include "opencl/stream.hpp"
 
 #include <deque>
 #include <memory>

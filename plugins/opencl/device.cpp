@@ -1,7 +1,7 @@
 // Finds devices. No platform, a driver that fails and a platform without devices are all the same: nothing there.
-#include "device.hpp"
+#include "opencl/device.hpp"
 
-#include "ops.hpp"
+#include "opencl/ops/ops.hpp"
 
 #include <algorithm>
 #include <filesystem>

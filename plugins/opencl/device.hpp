@@ -1,7 +1,7 @@
 // The machine's OpenCL devices, in the order in which the core counts them.
 #pragma once
 
-#include "cl.hpp"
+#include "opencl/cl.hpp"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 # cmake -DOUT=FILE.cpp -DTYPES=types.cl "-DKERNELS=linear.cl norm.cl ..." -P embed_kernels.cmake: the kernels as arrays of bytes.
 separate_arguments(KERNELS)
-set(text "// Made of the .cl files by embed_kernels.cmake.\n#include \"programs.hpp\"\n\nnamespace keel_opencl {\nnamespace {\n")
+set(text "// Made of the .cl files by embed_kernels.cmake.\n#include \"opencl/kernel_cache.hpp\"\n\nnamespace keel_opencl {\nnamespace {\n")
 set(table "")
 foreach(file IN ITEMS ${TYPES} LISTS KERNELS)
   get_filename_component(name ${file} NAME_WE)

@@ -1,6 +1,6 @@
 // The descriptor and the table.
-#include "extensions.hpp"
-#include "ops.hpp"
+#include "opencl/ext/extensions.hpp"
+#include "opencl/ops/ops.hpp"
 
 #include "gpu/table.hpp"
 

@@ -1,4 +1,4 @@
-#include "program_cache.hpp"
+#include "opencl/program_cache.hpp"
 
 #include "gpu/cache_folder.hpp"
 

@@ -1,7 +1,7 @@
 // Program binaries on disk. Nothing in it is needed, nothing in it is trusted, and no fault of it fails a run.
 #pragma once
 
-#include "device.hpp"
+#include "opencl/device.hpp"
 
 #include <string>
 #include <vector>

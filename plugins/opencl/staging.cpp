@@ -1,6 +1,6 @@
-#include "staging.hpp"
+#include "opencl/staging.hpp"
 
-#include "context.hpp"
+#include "opencl/context.hpp"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Memory that writes pass through, so that buffer_write returns with its source copied and the queue does not stop.
 #pragma once
 
-#include "cl.hpp"
+#include "opencl/cl.hpp"
 
 #include <memory>
 #include <vector>

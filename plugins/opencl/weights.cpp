@@ -1,5 +1,5 @@
 // Weights: q8_0 and q4_0 with codes and scales apart; others as rows, in the mapping itself where the device sees the host's memory.
-#include "ops.hpp"
+#include "opencl/ops/ops.hpp"
 
 #include <algorithm>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Buffers are parts of larger allocations; those of an IMPORT are the host's own memory.
-#include "ops.hpp"
+#include "vulkan/ops/ops.hpp"
 
 #include <memory>
 #include <string.h>

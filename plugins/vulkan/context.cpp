@@ -1,7 +1,7 @@
-#include "context.hpp"
+#include "vulkan/context.hpp"
 
 #include "gpu/cache_folder.hpp"
-#include "ops.hpp"
+#include "vulkan/ops/ops.hpp"
 
 #include <memory>
 #include <stdio.h>

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "gpu/report.hpp"
-#include "instance.hpp"
-#include "memory.hpp"
-#include "pipelines.hpp"
-#include "replay.hpp"
-#include "stream.hpp"
+#include "vulkan/ext/replay.hpp"
+#include "vulkan/instance.hpp"
+#include "vulkan/kernel_cache.hpp"
+#include "vulkan/memory.hpp"
+#include "vulkan/stream.hpp"
 
 // Members are closed in reverse order: what uses the device goes before the device.
 struct keel_ctx {

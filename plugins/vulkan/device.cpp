@@ -1,5 +1,5 @@
 // Which devices there are. Each call looks anew: a plugin keeps no state between calls.
-#include "ops.hpp"
+#include "vulkan/ops/ops.hpp"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-#include "instance.hpp"
+#include "vulkan/instance.hpp"
 
-#include "context.hpp"
+#include "vulkan/context.hpp"
 
 #include <algorithm>
 #include <cstdio>

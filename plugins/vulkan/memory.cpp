@@ -1,6 +1,6 @@
-#include "memory.hpp"
+#include "vulkan/memory.hpp"
 
-#include "context.hpp"
+#include "vulkan/context.hpp"
 
 #include <algorithm>
 #include <stdio.h>

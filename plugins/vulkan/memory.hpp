@@ -2,7 +2,7 @@
 // part is an address and a length, and nothing is made or bound for it.
 #pragma once
 
-#include "instance.hpp"
+#include "vulkan/instance.hpp"
 
 #include <map>
 #include <memory>

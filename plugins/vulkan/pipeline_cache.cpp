@@ -1,4 +1,4 @@
-#include "pipeline_cache.hpp"
+#include "vulkan/pipeline_cache.hpp"
 
 #include "gpu/cache_folder.hpp"
 

@@ -2,7 +2,7 @@
 // passed over.
 #pragma once
 
-#include "instance.hpp"
+#include "vulkan/instance.hpp"
 
 namespace keel_vulkan {
 

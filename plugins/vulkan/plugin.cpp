@@ -1,6 +1,6 @@
 // The descriptor and the table.
-#include "extensions.hpp"
-#include "ops.hpp"
+#include "vulkan/ext/extensions.hpp"
+#include "vulkan/ops/ops.hpp"
 
 #include "gpu/table.hpp"
 

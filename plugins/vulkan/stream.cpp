@@ -1,6 +1,6 @@
-#include "stream.hpp"
+#include "vulkan/stream.hpp"
 
-#include "context.hpp"
+#include "vulkan/context.hpp"
 
 #include <algorithm>
 #include <cstring>

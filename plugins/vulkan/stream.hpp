@@ -2,10 +2,10 @@
 // counts what is done: a submission's value is the ticket of the flush that made it.
 #pragma once
 
-#include "memory.hpp"
-#include "pipelines.hpp"
-#include "replay.hpp"
-#include "timing.hpp"
+#include "vulkan/ext/replay.hpp"
+#include "vulkan/ext/timing.hpp"
+#include "vulkan/kernel_cache.hpp"
+#include "vulkan/memory.hpp"
 
 #include <keel/ext/draft/read_later.h>
 
@@ -56,13 +56,13 @@ class Stream {
     bool idle(); // nothing is recorded or running
     bool lost() const { return lost_; }
 
-    // replay.cpp: between start and end_step dispatches go into the step instead; execute() queues them all.
+    // ext/replay.cpp: between start and end_step dispatches go into the step instead; execute() queues them all.
     void start(keel_recording &step);
     void end_step();
     void execute(const keel_recording &step);
     void drop(keel_recording &step) noexcept; // gives back what it has, once what is queued of it is done
 
-    // read_later.cpp: a copy of n bytes that is looked at when it is done, whatever was queued behind it. The read's number; 0: there are
+    // ext/read_later.cpp: a copy of n bytes that is looked at when it is done, whatever was queued behind it. The read's number; 0: there are
     // as many as there may be.
     uint64_t start_read(const Range &from, uint64_t offset, uint64_t n);
     bool finish_read(uint64_t number, void *to); // false: there is no such read

@@ -1,6 +1,6 @@
-#include "weights.hpp"
+#include "vulkan/weights.hpp"
 
-#include "ops.hpp"
+#include "vulkan/ops/ops.hpp"
 
 #include <memory>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // A weight in the device's memory, or in the host's where the device reads that.
 #pragma once
 
-#include "context.hpp"
 #include "gpu/weights.hpp"
+#include "vulkan/context.hpp"
 
 // f32, f16, bf16: rows aligned to 16 bytes. q8_0, q4_0: all codes, then all scales, so that loads of codes are whole and aligned.
 struct keel_weight {

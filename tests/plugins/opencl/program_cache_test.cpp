@@ -1,7 +1,7 @@
 #include "pocl.hpp"
 
 #include "gpu/cache_folder.hpp"
-#include "program_cache.hpp"
+#include "opencl/program_cache.hpp"
 
 #include "support/temp_folder.hpp"
 

@@ -2,7 +2,7 @@
 #include "pocl.hpp"
 
 #include "conformance/test_host.hpp"
-#include "programs.hpp"
+#include "opencl/kernel_cache.hpp"
 
 #include <catch2/catch.hpp>
 

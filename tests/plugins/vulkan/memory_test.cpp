@@ -1,8 +1,8 @@
 // Memory is taken from the driver in few pieces and given back.
 #include "conformance/test_host.hpp"
 #include "gpu/report.hpp"
-#include "instance.hpp"
-#include "memory.hpp"
+#include "vulkan/instance.hpp"
+#include "vulkan/memory.hpp"
 
 #include <catch2/catch.hpp>
 

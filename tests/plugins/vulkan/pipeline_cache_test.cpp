@@ -1,5 +1,5 @@
 // The file of compiled pipelines: what is wrong with it is passed over.
-#include "pipeline_cache.hpp"
+#include "vulkan/pipeline_cache.hpp"
 
 #include "support/temp_folder.hpp"
 

@@ -1,0 +1,75 @@
+// Kernels by source file, name and defines: built when first asked for, kept for the context's life, their binaries on disk.
+#pragma once
+
+#include "gpu/slow_start.hpp"
+#include "opencl/device.hpp"
+#include "opencl/program_cache.hpp"
+
+#include <initializer_list>
+#include <unordered_map>
+
+namespace keel_opencl {
+
+// The .cl files of kernels/, each with types.cl before it.
+enum class Source : uint8_t {
+    linear,
+    norm,
+    elementwise,
+    move,
+    rows,
+    rope,
+    kv,
+    attention,
+    attention_reduce,
+    policy_inputs
+};
+constexpr size_t source_count = 10;
+
+struct SourceText {
+    const char *name, *text; // "linear.cl"
+};
+extern const SourceText source_texts[source_count]; // made of the files by CMake
+extern const char *const types_text;
+
+// A macro of a variant; the name is a literal.
+struct Define {
+    const char *name;
+    int value;
+};
+using Defines = std::initializer_list<Define>;
+
+class Programs {
+  public:
+    Programs(const keel_host *host, cl_context context, const DeviceFacts &device, std::string cache_folder)
+        : host_(host), context_(context), device_(device), cache_(std::move(cache_folder), device) {}
+
+    // Refuses, with the compiler's log, a program that does not build. At most 8 defines.
+    cl_kernel kernel(Source source, const char *name, Defines defines);
+    keel_gpu::SlowStart &slow_start() { return slow_start_; }
+
+  private:
+    struct Key {
+        Source source;
+        const char *name;
+        int values[8];
+        const char *names[8];
+        bool operator==(const Key &) const = default;
+    };
+    struct Hash {
+        size_t operator()(const Key &key) const noexcept;
+    };
+
+    cl_program program(Source source, Defines defines);
+    Program build(Source source, const std::string &options);
+    Program build_source(Source source, const std::string &options);
+
+    const keel_host *host_;
+    cl_context context_;
+    const DeviceFacts &device_;
+    ProgramCache cache_;
+    keel_gpu::SlowStart slow_start_;
+    std::unordered_map<Key, Kernel, Hash> kernels_;
+    std::unordered_map<std::string, Program> programs_; // by file and options
+};
+
+} // namespace keel_opencl

@@ -1,0 +1,50 @@
+// What attention and attention_scores share (kernels/attention.cl).
+#pragma once
+
+#include "opencl/ops/ops.hpp"
+
+namespace keel_opencl {
+
+enum RuleFlags : uint32_t {
+    rule_stats = 16,
+    rule_ranges = 32,
+    rule_weights = 64,
+    rule_logits = 128
+}; // the others: KEEL_ATTENTION_*
+
+// As the kernels take it.
+struct Rules {
+    uint32_t flags, tokens, group;
+    float scale, softcap;
+    int32_t window;
+    PositionConstants place;
+};
+
+// Probabilities (or logits) reduced to one number per slot.
+struct ScoresJob {
+    const keel_kv_view *view;
+    KvConstants kv;
+    cl_mem q;
+    View qv;
+    const keel_tensor *q_positions; // with a window, else NULL
+    Rules rules;
+    cl_mem stats; // maximum and sum of each row
+    const keel_tensor *weights, *ranges;
+    const keel_scores *scores;
+    uint32_t contributing; // of the queries, the last ones
+};
+
+inline uint32_t contributing(const keel_scores *scores, uint32_t m) {
+    return scores->window == 0 || scores->window > m ? m : scores->window;
+}
+
+// Builds the kernels of the two below, so that no call does.
+void build_scores(keel_ctx &ctx, const KvConstants &kv, bool with_stats);
+void run_score_stats(keel_ctx &ctx, const ScoresJob &job); // fills stats, of the rows that contribute
+void run_scores(keel_ctx &ctx, const ScoresJob &job);
+
+void build_copy_queries(keel_ctx &ctx);
+// Copies `from` to where `to` says in `memory`.
+void copy_queries(keel_ctx &ctx, const keel_tensor &from, const keel_tensor &to, cl_mem memory);
+
+} // namespace keel_opencl

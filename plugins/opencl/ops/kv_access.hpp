@@ -1,0 +1,37 @@
+// What ops on the cache share (kernels/kv.cl).
+#pragma once
+
+#include "opencl/ops/ops.hpp"
+
+#include <algorithm>
+
+namespace keel_opencl {
+
+inline View view_or_none(keel_ctx &ctx, const keel_tensor *t, const char *name) {
+    return t != nullptr ? view_of(ctx.host, t, name) : View{};
+}
+
+inline cl_kernel kv_kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
+    return ctx.programs->kernel(Source::kv, name, {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+}
+
+inline uint32_t dim_of(const keel_kv_view *kv) {
+    return static_cast<uint32_t>(std::max(kv->k->shape[2], kv->v->shape[2]));
+}
+
+// Names the op; builds its kernels, so that no call does.
+inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv,
+                     std::initializer_list<const char *> kernels, uint32_t dim) {
+    if (!choice.named) return;
+    const Form form = ctx.form;
+    for (const char *name : kernels)
+        kv_kernel(ctx, name, form, dim);
+    name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
+                form_name(form));
+}
+
+// Queues qkv_prepare; kv_append is the same without queries and rotation (rope.cpp).
+// `seats`: of rows of several sequences, the view being that of seat 0.
+void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Seats *seats = nullptr);
+
+} // namespace keel_opencl

@@ -1,0 +1,28 @@
+// The backend's ops and entry points: gpu/ops.hpp says what each is and in which file it stands.
+#pragma once
+
+#include "gpu/ops.hpp"
+#include "opencl/context.hpp"
+
+namespace keel_opencl {
+
+using namespace keel_gpu; // checks, views and constants: what both GPU backends say alike
+
+KEEL_GPU_DECLARE_BACKEND
+
+// For gpu/table.hpp.
+struct PlanInUse { // kernels are found by a hash of few words; a plan has nothing to keep
+    PlanInUse(keel_ctx &, keel_plan *) {}
+};
+inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
+    scratch(ctx, bytes);
+}
+inline void after_op(keel_ctx &ctx) { // drivers complain at once, or when they are waited for
+    ctx.timing.op_done();
+}
+
+} // namespace keel_opencl
+
+namespace keel_gpu {
+namespace backend = keel_opencl;
+}

@@ -1,0 +1,146 @@
+#include "opencl/stream.hpp"
+
+#include "opencl/context.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+namespace keel_opencl {
+
+bool has_ended(cl_event event) {
+    cl_int state = CL_QUEUED;
+    return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) ==
+               CL_SUCCESS &&
+           state <= CL_COMPLETE;
+}
+
+namespace {
+
+constexpr uint32_t last_seconds = 60; // of silence at least, that a device gets when it was silent before
+
+// Shared by who waits and the driver's thread that tells, which may come long after the wait was given up.
+struct Signal {
+    std::mutex mutex;
+    std::condition_variable came;
+    bool done = false;
+};
+
+void CL_CALLBACK on_done(cl_event, cl_int, void *user) {
+    const std::unique_ptr<std::shared_ptr<Signal>> signal(static_cast<std::shared_ptr<Signal> *>(user));
+    const std::lock_guard lock((*signal)->mutex);
+    (*signal)->done = true;
+    (*signal)->came.notify_all();
+}
+
+// Tickets whose work has ended.
+size_t ended_marks(const keel_ctx &ctx) {
+    return static_cast<size_t>(std::count_if(ctx.marks.begin(), ctx.marks.end(), [](const keel_ctx::Mark &m) {
+        return has_ended(m.event.get());
+    }));
+}
+
+// False after so many seconds in which neither the event came nor a ticket's work ended.
+bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
+    if (has_ended(event)) return true;
+    const auto signal = std::make_shared<Signal>();
+    auto user = std::make_unique<std::shared_ptr<Signal>>(signal);
+    check(ctx.host, clSetEventCallback(event, CL_COMPLETE, on_done, user.get()), "clSetEventCallback");
+    user.release(); // on_done has it
+    size_t ended = ended_marks(ctx);
+    for (uint32_t silent = 0; silent < seconds; ++silent) {
+        {
+            std::unique_lock lock(signal->mutex);
+            if (signal->came.wait_for(lock, std::chrono::seconds(1), [&] { return signal->done; }))
+                return true;
+        }
+        if (has_ended(event)) return true;
+        ctx.programs->slow_start().passed(ctx.host, ctx.device.name.c_str(), 1);
+        const size_t now = ended_marks(ctx);
+        if (now > ended) silent = 0;
+        ended = now;
+    }
+    return false;
+}
+
+void *map(keel_ctx &ctx, const keel_buffer &b) {
+    cl_int code = CL_SUCCESS;
+    void *at = clEnqueueMapBuffer(ctx.queue.get(), b.memory.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                  b.size, 0, nullptr, nullptr, &code);
+    check(ctx.host, code, "clEnqueueMapBuffer");
+    return at;
+}
+
+} // namespace
+
+void require_alive(const keel_ctx &ctx) {
+    if (ctx.timed_out) refuse(ctx.host, KEEL_E_DEVICE_LOST, "the device was lost before");
+}
+
+void wait_for(keel_ctx &ctx, cl_event event, const char *what) {
+    require_alive(ctx);
+    check(ctx.host, clFlush(ctx.queue.get()), "clFlush");
+    if (!await(ctx, event, ctx.wait_seconds)) {
+        ctx.timed_out = true;
+        refuse(ctx.host, KEEL_E_DEVICE_LOST,
+               "the device has not answered for %u seconds (parameter wait_seconds)", ctx.wait_seconds);
+    }
+    check(ctx.host, clWaitForEvents(1, &event), what, true); // says whether it failed
+}
+
+bool settle(keel_ctx &ctx) noexcept {
+    if (ctx.gone) return false;
+    bool ended = true;
+    const keel_status status = guarded(nullptr, [&] {
+        cl_event event = nullptr;
+        check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event), "a marker");
+        const Event marker(event);
+        // One that takes nothing more may still run what it was given.
+        const bool takes = clFlush(ctx.queue.get()) == CL_SUCCESS;
+        ended = await(ctx, event,
+                      ctx.timed_out ? std::max(last_seconds, ctx.wait_seconds)
+                      : takes       ? ctx.wait_seconds
+                                    : std::min(last_seconds, ctx.wait_seconds));
+    });
+    if (status != KEEL_OK) ended = !ctx.timed_out; // a lost device takes no marker and runs nothing
+    ctx.gone = !ended;
+    if (ctx.gone && KEEL_HAS(ctx.host, keel_host, log))
+        ctx.host->log(ctx.host, KEEL_LOG_ERROR,
+                      "the device does not come back: what it was given stays with it");
+    return ended;
+}
+
+void give_to_device(keel_ctx &ctx) {
+    if (!ctx.host_has || ctx.shared.empty()) return;
+    for (keel_buffer *b : ctx.shared)
+        check(ctx.host,
+              clEnqueueUnmapMemObject(ctx.queue.get(), b->memory.get(), b->mapped, 0, nullptr, nullptr),
+              "clEnqueueUnmapMemObject");
+    ctx.host_has = false;
+}
+
+void give_to_host(keel_ctx &ctx) {
+    if (ctx.host_has || ctx.shared.empty()) return;
+    for (keel_buffer *b : ctx.shared)
+        if (map(ctx, *b) != b->mapped)
+            refuse(ctx.host, KEEL_E_INTERNAL, "'%s' maps a buffer at another address each time",
+                   ctx.device.name.c_str());
+    ctx.host_has = true;
+}
+
+void share(keel_ctx &ctx, keel_buffer &b) {
+    finish(ctx); // all that is shared is the host's now, so that the new one may be too
+    ctx.shared.reserve(ctx.shared.size() + 1);
+    b.mapped = map(ctx, b);
+    check(ctx.host, clEnqueueUnmapMemObject(ctx.queue.get(), b.memory.get(), b.mapped, 0, nullptr, nullptr),
+          "clEnqueueUnmapMemObject");
+    void *again = map(ctx, b);
+    if (again != b.mapped) {
+        clEnqueueUnmapMemObject(ctx.queue.get(), b.memory.get(), again, 0, nullptr, nullptr);
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "'%s' maps a buffer at another address each time",
+               ctx.device.name.c_str());
+    }
+    ctx.shared.push_back(&b);
+}
+
+} // namespace keel_opencl

@@ -1,0 +1,145 @@
+#include "vulkan/ext/extensions.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace keel_vulkan {
+
+void need_no_recording(const keel_ctx &ctx, const char *what) {
+    if (ctx.recording != nullptr)
+        refuse(ctx.host, KEEL_E_INVALID_ARG, "%s while a step is recorded: it belongs before or behind it",
+               what);
+}
+
+void Stream::start(keel_recording &step) {
+    require_alive();
+    VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    allocate.commandPool = pool_;
+    allocate.level = VK_COMMAND_BUFFER_LEVEL_SECONDARY;
+    allocate.commandBufferCount = 1;
+    check(vkAllocateCommandBuffers(device_->handle(), &allocate, &step.commands), "vkAllocateCommandBuffers");
+    const VkCommandBufferInheritanceInfo nothing = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO};
+    VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT; // two steps may be queued at once
+    info.pInheritanceInfo = &nothing;
+    check(vkBeginCommandBuffer(step.commands, &info), "vkBeginCommandBuffer");
+    step_ = &step;
+}
+
+void Stream::end_step() {
+    const keel_recording &step = *std::exchange(step_, nullptr);
+    check(vkEndCommandBuffer(step.commands), "vkEndCommandBuffer");
+}
+
+// As dispatch(), into the step.
+void Stream::record(VkPipeline pipeline, const void *params, uint32_t bytes, const uint32_t (&groups)[3],
+                    bool beside) {
+    constexpr uint64_t piece = 64 << 10;
+    keel_recording &step = *step_;
+    VkDeviceAddress address = 0;
+    if (bytes > kPushBytes) {
+        if (step.params.empty() || step.params_used + bytes > piece) {
+            step.params.reserve(step.params.size() + 1);
+            step.params.push_back(memory_->take(MemoryUse::upload, piece));
+            step.params_used = 0;
+        }
+        const Range &range = step.params.back();
+        std::memcpy(range.mapped() + step.params_used, params, bytes);
+        address = range.address() + step.params_used;
+        step.params_used += (bytes + 15) / 16 * 16;
+        params = &address;
+        bytes = sizeof address;
+    }
+    if (!step.after_barrier && !beside) put_barrier(step.commands);
+    if (step.bound != pipeline) vkCmdBindPipeline(step.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    step.bound = pipeline;
+    vkCmdPushConstants(step.commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes, params);
+    vkCmdDispatch(step.commands, groups[0], groups[1], groups[2]);
+    step.after_barrier = false;
+    ++step.dispatches;
+}
+
+void Stream::execute(const keel_recording &step) {
+    if (step.dispatches == 0) return;
+    begin();
+    barrier();
+    vkCmdExecuteCommands(frames_[frame_].commands, 1, &step.commands);
+    bound_ = VK_NULL_HANDLE; // what was bound is lost
+    after_barrier_ = false;
+    recorded_ += step.dispatches;
+    if (recorded_ >= kMostRecorded) submit_unasked();
+}
+
+void Stream::drop(keel_recording &step) noexcept {
+    if (step_ == &step) {
+        step_ = nullptr;
+        vkEndCommandBuffer(step.commands);
+    }
+    for (const Range &range : step.params)
+        give_back_later(range);
+    step.params.clear();
+    if (step.commands == VK_NULL_HANDLE) return;
+    if (!recording_ && submitted_ <= done_) {
+        vkFreeCommandBuffers(device_->handle(), pool_, 1, &step.commands);
+    } else {
+        garbage_.push_back({recording_ ? last_ + 1 : submitted_, {}, step.commands});
+    }
+    step.commands = VK_NULL_HANDLE;
+}
+
+namespace {
+
+keel_status KEEL_CALL replay_begin(keel_ctx *ctx) noexcept {
+    return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "another recording");
+        if (ctx->stream.timing().is_on())
+            refuse(ctx->host, KEEL_E_UNSUPPORTED, "no step is recorded while ops are timed");
+        auto step = std::make_unique<keel_recording>();
+        ctx->stream.start(*step);
+        ctx->recording = std::move(step);
+        check_messages(ctx, "recording");
+    });
+}
+
+keel_status KEEL_CALL replay_end(keel_ctx *ctx, keel_recording **out) noexcept {
+    if (out != nullptr) *out = nullptr;
+    return guarded(ctx->host, [&] {
+        if (ctx->recording == nullptr) refuse(ctx->host, KEEL_E_INVALID_ARG, "no step is being recorded");
+        auto step = std::exchange(ctx->recording, nullptr);
+        try {
+            if (out != nullptr) {
+                ctx->stream.end_step();
+                check_messages(ctx, "recording");
+            }
+        } catch (...) {
+            ctx->stream.drop(*step);
+            throw;
+        }
+        if (out == nullptr) return ctx->stream.drop(*step);
+        ++ctx->recordings;
+        *out = step.release();
+    });
+}
+
+keel_status KEEL_CALL replay_submit(keel_ctx *ctx, keel_recording *step) noexcept {
+    return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "submitting a recording");
+        ctx->stream.execute(*step);
+        check_messages(ctx, "submitting a recording");
+    });
+}
+
+void KEEL_CALL replay_destroy(keel_ctx *ctx, keel_recording *step) noexcept {
+    if (step == nullptr) return;
+    ctx->stream.drop(*step);
+    delete step;
+    if (--ctx->recordings == 0) give_back_old_scratch(*ctx);
+}
+
+} // namespace
+
+const keel_replay replay = {
+    KEEL_HEADER(keel_replay),    replay_begin, replay_end, replay_submit, replay_destroy,
+    "a secondary command buffer"};
+
+} // namespace keel_vulkan

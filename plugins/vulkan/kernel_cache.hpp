@@ -1,0 +1,105 @@
+// Kernels made ready for a device: SPIR-V compiled at build, pipelines by specialization constants, made at first use (plan time) and
+// remembered on disk.
+#pragma once
+
+#include "gpu/slow_start.hpp"
+#include "vulkan/instance.hpp"
+
+#include <array>
+#include <initializer_list>
+#include <map>
+
+namespace keel_vulkan {
+
+// The kernels, in the order of kernels/*.comp; CMakeLists.txt says which file and -D each is made from.
+#define KEEL_VULKAN_FOR_EACH_KERNEL(X)                                                                       \
+    X(linear_vec)                                                                                            \
+    X(linear_tile)                                                                                           \
+    X(linear_matrix)                                                                                         \
+    X(embed)                                                                                                 \
+    X(norm)                                                                                                  \
+    X(elementwise)                                                                                           \
+    X(gate)                                                                                                  \
+    X(copy)                                                                                                  \
+    X(cast)                                                                                                  \
+    X(cast_blocks)                                                                                           \
+    X(softmax)                                                                                               \
+    X(argmax)                                                                                                \
+    X(top_k)                                                                                                 \
+    X(rope)                                                                                                  \
+    X(kv_append)                                                                                             \
+    X(kv_gather)                                                                                             \
+    X(kv_rerotate)                                                                                           \
+    X(attention)                                                                                             \
+    X(attention_merge)                                                                                       \
+    X(attention_reduce)                                                                                      \
+    X(keys)                                                                                                  \
+    X(key_sum)                                                                                               \
+    X(query_stats)
+
+enum class Kernel : uint32_t {
+#define KEEL_VULKAN_KERNEL(name) name,
+    KEEL_VULKAN_FOR_EACH_KERNEL(KEEL_VULKAN_KERNEL)
+#undef KEEL_VULKAN_KERNEL
+        count
+};
+
+// SPIR-V of a kernel, in two forms: with sums over subgroups, and with shared memory alone (generated shaders.cpp).
+struct Spirv {
+    const char *name;
+    const uint32_t *words;
+    size_t bytes;
+};
+extern const Spirv kSubgroupKernels[], kSharedKernels[];
+
+// The pipelines that a plan's op asked for, so that its calls find them at once. Plain data; it lives as long as its plan.
+struct KeptPipelines {
+    static constexpr size_t kMostConstants = 11, kMost = 6;
+    using Key = std::array<uint32_t, kMostConstants + 1>; // the kernel and its constants
+    struct Row {
+        Key key;
+        VkPipeline pipeline;
+    };
+    std::array<Row, kMost> rows;
+    size_t n = 0;
+};
+
+class Pipelines {
+  public:
+    Pipelines() = default;
+    ~Pipelines();
+    Pipelines(const Pipelines &) = delete;
+    Pipelines &operator=(const Pipelines &) = delete;
+
+    // subgroups: use the kernels' forms with subgroup sums. cache_folder: "auto", "off" or a path.
+    void open(const keel_host *host, const Device *device, bool subgroups, const char *cache_folder);
+    void close() noexcept; // writes the cache file if there is something new
+    VkPipelineLayout layout() const { return layout_; }
+    // Until the next call: get() looks into `kept` first, and leaves there what it had to look for. NULL: nothing is kept.
+    void keep_in(KeptPipelines *kept) { kept_ = kept; }
+    // The pipeline with constants 0, 1, ... set so; constant 0 is the workgroup's size.
+    VkPipeline get(Kernel kernel, std::initializer_list<uint32_t> constants);
+    keel_gpu::SlowStart &slow_start() { return slow_start_; }
+    // How many were made so far.
+    size_t count() const { return pipelines_.size(); }
+
+  private:
+    static constexpr size_t kMostConstants = KeptPipelines::kMostConstants;
+    using Key = KeptPipelines::Key;
+
+    VkPipeline find(const Key &key, Kernel kernel, std::initializer_list<uint32_t> constants);
+    VkPipeline make(Kernel kernel, std::initializer_list<uint32_t> constants);
+
+    const keel_host *host_ = nullptr;
+    const Device *device_ = nullptr;
+    bool subgroups_ = true, dirty_ = false;
+    VkPipelineLayout layout_ = VK_NULL_HANDLE;
+    VkPipelineCache cache_ = VK_NULL_HANDLE;
+    std::string cache_path_; // empty: none
+    std::array<VkShaderModule, static_cast<size_t>(Kernel::count)> modules_ = {};
+    std::map<Key, VkPipeline> pipelines_;
+    KeptPipelines *kept_ = nullptr;
+    keel_gpu::SlowStart slow_start_;
+};
+
+} // namespace keel_vulkan

@@ -1,0 +1,96 @@
+// The backend's ops and entry points (gpu/ops.hpp says what each is and in which file it stands), and how tensors get into a kernel's
+// parameters.
+#pragma once
+
+#include "gpu/ops.hpp"
+#include "vulkan/context.hpp"
+#include "vulkan/kernels/params.h"
+
+namespace keel_vulkan {
+
+using namespace keel_gpu; // checks, views and constants: what both GPU backends say alike
+
+KEEL_GPU_DECLARE_BACKEND
+
+// For gpu/table.hpp.
+class PlanInUse {
+  public:
+    PlanInUse(keel_ctx &ctx, keel_plan *plan) : pipelines_(ctx.pipelines) {
+        pipelines_.keep_in(plan != nullptr ? &plan->pipelines : nullptr);
+    }
+    ~PlanInUse() { pipelines_.keep_in(nullptr); }
+    PlanInUse(const PlanInUse &) = delete;
+    PlanInUse &operator=(const PlanInUse &) = delete;
+
+  private:
+    Pipelines &pipelines_;
+};
+inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
+    scratch(&ctx, bytes);
+}
+inline void after_op(keel_ctx &ctx) {
+    ctx.stream.op_done();
+    check_messages(&ctx, "op");
+}
+
+// These are push constants in their kernels: 128 bytes are what every device has.
+static_assert(sizeof(LinearParams) <= 128 && sizeof(EmbedParams) <= 128 && sizeof(NormParams) <= 128 &&
+              sizeof(ElementwiseParams) <= 128 && sizeof(GateParams) <= 128 && sizeof(MoveParams) <= 128 &&
+              sizeof(RowsParams) <= 128 && sizeof(RopeParams) <= 128 && sizeof(StatsParams) <= 128);
+// And these lie in memory.
+static_assert(sizeof(AppendParams) > 128 && sizeof(GatherParams) > 128 && sizeof(RerotateParams) > 128 &&
+              sizeof(AttentionParams) > 128 && sizeof(KeysParams) > 128);
+
+// Address of a buffer's byte 0 on the device; 0 for a tensor that is not there.
+inline VkDeviceAddress base_of(const keel_tensor *t) {
+    return t == nullptr || t->buffer == nullptr ? 0 : t->buffer->range.address();
+}
+// Address of element 0.
+inline VkDeviceAddress address_of(const keel_tensor *t) {
+    return base_of(t) + (t == nullptr ? 0 : t->offset);
+}
+
+// A tensor as kernels take it: the buffer's address beside its view.
+inline Tensor tensor_of(const keel_ctx &ctx, const keel_tensor *t, const char *name) {
+    const View v = view_of(ctx.host, t, name);
+    return {{v.shape[0], v.shape[1], v.shape[2]}, {v.stride[0], v.stride[1], v.stride[2]}, v.n, v.offset};
+}
+
+// The two dimensions outside a row.
+inline Rows rows_of(const Tensor &t) {
+    return {t.stride[1], t.stride[2], t.offset};
+}
+
+inline uint64_t row_count(const Tensor &t) {
+    return uint64_t{t.shape[0]} * t.shape[1] * t.shape[2];
+}
+
+// Makes one long row of rows that lie one after the other in all the tensors (NULL: not there), if `all` may be so joined.
+inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool all) {
+    const auto dense = [](const Tensor &t, const Tensor &shape) {
+        uint64_t stride = shape.n;
+        for (int i = 2; i >= 0; --i) {
+            if (shape.shape[i] > 1 && t.stride[i] != stride) return false;
+            stride *= shape.shape[i];
+        }
+        return stride < uint64_t{1} << 31;
+    };
+    bool joins = all && dense(out, out);
+    for (const Tensor *t : others)
+        joins = joins && (t == nullptr || dense(*t, out));
+    if (!joins) return;
+    out.n = static_cast<uint>(out.n * row_count(out));
+    out.shape[0] = out.shape[1] = out.shape[2] = 1;
+}
+
+// Groups in one dimension, at most what every device has: kernels stride over the rest.
+inline uint32_t groups(uint64_t n, uint64_t per_group) {
+    const uint64_t count = (n + per_group - 1) / per_group;
+    return static_cast<uint32_t>(count < 65535 ? count : 65535);
+}
+
+} // namespace keel_vulkan
+
+namespace keel_gpu {
+namespace backend = keel_vulkan;
+}
