@@ -23,7 +23,7 @@ int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise) {
 void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.messages.host = &ctx.services;
     ctx.instance.open(ctx.host, number(desc, "validation", 0) != 0, &ctx.messages);
-    const std::vector<VkPhysicalDevice> devices = ctx.instance.devices();
+    const std::vector<VkPhysicalDevice> devices = list_devices(ctx.instance);
     if (desc.device >= devices.size())
         refuse(ctx.host, KEEL_E_NOT_FOUND, "device %u: Vulkan has %zu device(s) here", desc.device,
                devices.size());

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "gpu/report.hpp"
+#include "vulkan/device.hpp"
 #include "vulkan/ext/replay.hpp"
-#include "vulkan/instance.hpp"
 #include "vulkan/kernel_cache.hpp"
 #include "vulkan/memory.hpp"
 #include "vulkan/stream.hpp"
@@ -50,7 +50,6 @@ using keel_gpu::fail;
 using keel_gpu::guarded;
 using keel_gpu::make_out;
 using keel_gpu::PlanChoice;
-using keel_gpu::refuse;
 
 // Device memory of at least `bytes` that all ops share, by its address; its contents are lost when it grows. Called by op_plan; an op
 // calls it again (and finds it large enough, when it was planned).

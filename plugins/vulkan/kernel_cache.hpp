@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gpu/slow_start.hpp"
-#include "vulkan/instance.hpp"
+#include "vulkan/device.hpp"
 
 #include <array>
 #include <initializer_list>

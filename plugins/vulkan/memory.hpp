@@ -2,7 +2,7 @@
 // part is an address and a length, and nothing is made or bound for it.
 #pragma once
 
-#include "vulkan/instance.hpp"
+#include "vulkan/device.hpp"
 
 #include <map>
 #include <memory>

@@ -2,7 +2,7 @@
 // passed over.
 #pragma once
 
-#include "vulkan/instance.hpp"
+#include "vulkan/device.hpp"
 
 namespace keel_vulkan {
 

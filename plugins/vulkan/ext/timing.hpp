@@ -1,7 +1,7 @@
 // keel.timestamps/1: when the device ran each op, by timestamps that are written before its first and behind its last command.
 #pragma once
 
-#include "vulkan/instance.hpp"
+#include "vulkan/device.hpp"
 
 #include <deque>
 

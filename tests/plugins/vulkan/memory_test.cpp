@@ -1,7 +1,6 @@
 // Memory is taken from the driver in few pieces and given back.
 #include "conformance/test_host.hpp"
 #include "gpu/report.hpp"
-#include "vulkan/instance.hpp"
 #include "vulkan/memory.hpp"
 
 #include <catch2/catch.hpp>
@@ -26,7 +25,7 @@ struct Opened {
         } catch (const keel_gpu::Refusal &) {
         }
         const auto devices =
-            instance.handle() == VK_NULL_HANDLE ? std::vector<VkPhysicalDevice>{} : instance.devices();
+            instance.handle() == VK_NULL_HANDLE ? std::vector<VkPhysicalDevice>{} : list_devices(instance);
         if (devices.empty()) {
             WARN("no Vulkan device here");
             return;

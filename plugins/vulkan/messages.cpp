@@ -1,0 +1,32 @@
+#include "vulkan/messages.hpp"
+
+#include <utility>
+
+namespace keel_vulkan {
+
+void Messages::add(const char *text) {
+    const std::lock_guard lock(mutex_);
+    if (host != nullptr) host->log(host, KEEL_LOG_ERROR, text);
+    if (any_) return;
+    any_ = true;
+    try {
+        first_ = text;
+    } catch (...) { // no memory for the words; the fact stays
+    }
+}
+
+void Messages::close() {
+    const std::lock_guard lock(mutex_);
+    host = nullptr;
+}
+
+bool Messages::take(std::string &text) {
+    const std::lock_guard lock(mutex_);
+    if (!any_) return false;
+    text = std::move(first_);
+    first_.clear();
+    any_ = false;
+    return true;
+}
+
+} // namespace keel_vulkan
