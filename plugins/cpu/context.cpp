@@ -1,8 +1,8 @@
-#include "context.hpp"
+#include "cpu/context.hpp"
 
-#include "kernels/attention_bf16.hpp"
-#include "kernels/bf16.hpp"
-#include "ops.hpp"
+#include "cpu/kernels/attention_bf16.hpp"
+#include "cpu/kernels/bf16.hpp"
+#include "cpu/ops/ops.hpp"
 
 #include <initializer_list>
 #include <new>

@@ -2,8 +2,8 @@
 // counts tickets.
 #pragma once
 
-#include "cpu_features.hpp"
-#include "memory.hpp"
+#include "cpu/features.hpp"
+#include "cpu/memory/memory.hpp"
 
 #include <keel/backend.h>
 
@@ -11,13 +11,13 @@
 
 namespace keel_cpu {
 
-struct WeightSlab;           // weight_slab.hpp
+struct WeightSlab;           // weights/slab.hpp
 struct LinearKernels;        // kernels/linear.hpp
 struct AttentionKernels;     // kernels/attention.hpp
 struct Bf16Kernels;          // kernels/bf16.hpp
 struct Bf16AttentionKernels; // kernels/attention_bf16.hpp
 
-// Whether 16-bit weights are copied out of the mapped file (weight_copy.cpp); in the order of the parameter's words.
+// Whether 16-bit weights are copied out of the mapped file (weights/copy.cpp); in the order of the parameter's words.
 enum class Copy { automatic, on, off };
 } // namespace keel_cpu
 

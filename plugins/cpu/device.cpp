@@ -1,5 +1,5 @@
 // The one device: the machine's processor.
-#include "ops.hpp"
+#include "cpu/ops/ops.hpp"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 // op_plan: asks the op whether it would run, and sets its scratch aside, so that no call allocates.
-#include "ops.hpp"
+#include "cpu/ops/ops.hpp"
 
 #include <new>
 #include <string.h>

@@ -1,6 +1,6 @@
 // The descriptor and the table.
-#include "extensions.hpp"
-#include "ops.hpp"
+#include "cpu/ext/extensions.hpp"
+#include "cpu/ops/ops.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // no tensors. "Rows" of queries and tiles are f32 in scratch, padded to kPad floats; K and V are rows in a cache dtype.
 #pragma once
 
-#include "../cpu_features.hpp"
+#include "cpu/features.hpp"
 
 #include <keel/kv.h>
 

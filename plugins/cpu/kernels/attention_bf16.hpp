@@ -3,7 +3,7 @@
 // operands ("x") lie in blocks of x_rows rows of 32 columns, right ones ("panels") as [16 columns][depth / 2][16][2].
 #pragma once
 
-#include "attention.hpp"
+#include "cpu/kernels/attention.hpp"
 
 namespace keel_cpu {
 

@@ -3,7 +3,7 @@
 // products; the few rows of decode are LinearKernels' work.
 #pragma once
 
-#include "linear.hpp"
+#include "cpu/kernels/linear.hpp"
 
 namespace keel_cpu {
 

@@ -1,6 +1,6 @@
 // Which tables belong to an instruction set. The kernel files of other architectures are not built.
-#include "attention_bf16.hpp"
-#include "bf16.hpp"
+#include "cpu/kernels/attention_bf16.hpp"
+#include "cpu/kernels/bf16.hpp"
 
 namespace keel_cpu {
 

@@ -2,7 +2,7 @@
 // here allocates or starts threads.
 #pragma once
 
-#include "../cpu_features.hpp"
+#include "cpu/features.hpp"
 
 namespace keel_cpu {
 

@@ -1,5 +1,5 @@
 // What attention takes of a context's scratch.
-#include "cpu/attention_job.hpp"
+#include "cpu/attention/job.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Products in bf16: the tiles that AMX has and that tests have in its place, and the blocks that their kernels cut a product into.
-#include "cpu/kernels/tiles_emulated.hpp"
+#include "cpu/kernels/isa/tiles_emulated.hpp"
 #include "cpu_fixture.hpp"
 
 #include <cmath>

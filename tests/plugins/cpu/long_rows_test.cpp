@@ -1,4 +1,4 @@
-// Few rows of x with long rows of 16-bit weights: x may be rounded to f16 (generic/round_f16.inl).
+// Few rows of x with long rows of 16-bit weights: x may be rounded to f16 (algo/round_f16.inl).
 #include "cpu_fixture.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,7 +1,7 @@
 // What a limit on memory leaves, and what `copy: auto` makes of it.
-#include "cpu/memory.hpp"
-#include "cpu/memory_groups.hpp"
-#include "cpu/weight_copy.hpp"
+#include "cpu/memory/memory.hpp"
+#include "cpu/memory/memory_groups.hpp"
+#include "cpu/weights/copy.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>

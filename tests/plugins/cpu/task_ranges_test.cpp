@@ -1,5 +1,5 @@
-// The order in which workers get an op's tasks: plugins/cpu/task_ranges.hpp.
-#include "cpu/task_ranges.hpp"
+// The order in which workers get an op's tasks: plugins/cpu/ops/task_ranges.hpp.
+#include "cpu/ops/task_ranges.hpp"
 
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -1,0 +1,60 @@
+// The linear half's kernels over the primitives of simd_*.hpp and int8_*.hpp; included once per instruction set.
+#include "cpu/kernels/algo/matmul_int8.inl"
+
+#include "cpu/kernels/algo/unpack_k.inl"
+
+#include "cpu/kernels/algo/matmul_dot.inl"
+#if !defined(KEEL_CPU_SCALAR_KERNELS)
+#include "cpu/kernels/algo/round_f16.inl"
+#endif
+#if defined(KEEL_ARM_LEVEL)
+#include "cpu/kernels/algo/matmul_half_arm.inl"
+#elif !defined(KEEL_CPU_SCALAR_KERNELS)
+#include "cpu/kernels/algo/matmul_half_x86.inl"
+#endif
+
+#include "cpu/kernels/algo/unpack.inl"
+
+#include "cpu/kernels/algo/matmul_panel.inl"
+#include "cpu/kernels/algo/rows.inl"
+
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
+static const LinearKernels linear_table = {
+    .isa = isa_word,
+    .group = R,
+    .panel = panel_rows,
+    .panel_k = panel_k,
+    .quantize = quantize,
+    .matmul_int8 = matmul_int8,
+    .matmul_dot = matmul_dot,
+#if !defined(KEEL_CPU_SCALAR_KERNELS)
+    .half_few = half_few,
+    .half_few_cols = half_few_cols,
+    .half_many = half_many,
+    .round_half = round_half,
+    .matmul_half_few = matmul_half_few,
+    .matmul_half_many = matmul_half_many,
+#else
+    .half_few = 0,
+    .half_few_cols = 0,
+    .half_many = 0,
+    .round_half = nullptr,
+    .matmul_half_few = nullptr,
+    .matmul_half_many = nullptr,
+#endif
+    .matmul_panel = matmul_panel,
+    .unpack_row = unpack_row,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
+    .add = add_rows,
+    .scale = scale_row,
+    .scaled_add = scaled_add,
+    .softmax = softmax,
+    .convert = convert,
+    .argmax = argmax,
+};
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE

@@ -1,0 +1,10 @@
+#include "cpu/kernels/attention.hpp"
+#include "cpu/kernels/isa/simd_avx2.hpp"
+
+#include "cpu/kernels/algo/attention.inl"
+
+namespace keel_cpu {
+const AttentionKernels *attention_kernels_avx2() {
+    return &avx2::attention_table;
+}
+} // namespace keel_cpu

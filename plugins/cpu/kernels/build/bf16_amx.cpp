@@ -1,0 +1,179 @@
+// AMX: two by two tiles of 16 x 16 sums. An instruction multiplies 16 rows of x by 16 rows of W over 32 columns. Weights of 4 and of 8
+// bits are unpacked to bf16 as well: their scales change every 32 columns, half of what a tile of bytes multiplies at once, so integer
+// sums would have to leave the tiles and be scaled after every instruction, which costs more than the faster products save.
+//
+// Where operands lie decides the speed (docs/cpu.md): two rows of blocks of x stay in the first cache while the unpacked rows of W pass
+// by it from the second one, where the sums of all rows of x wait for the next depth of columns.
+#define KEEL_CPU_AMX
+#include "cpu/kernels/isa/tile_products.hpp"
+
+namespace keel_cpu::amx {
+constexpr int64_t x_rows = 16;
+constexpr int64_t block_rows =
+    256; // with depth: unpacked rows and sums take 0.75 of the 2 MiB of the second cache
+constexpr int64_t depth = 512;     // with two blocks of x: 32 of the 48 KiB of the first one
+constexpr int64_t rows_most = 512; // of x in a call
+} // namespace keel_cpu::amx
+
+#include "cpu/kernels/algo/pack_bf16.inl"
+
+namespace keel_cpu::amx {
+
+constexpr int64_t panels_bytes = 2 * block_rows * depth;
+constexpr int64_t square = 32 * 32; // sums of two by two tiles, one tile after the other
+
+// What a call multiplies over one depth of columns.
+struct Depth {
+    int64_t n0, n1; // rows of W
+    int64_t tiles;  // of 32 columns
+    bool first, last;
+    const uint16_t *panels;
+};
+
+// 32 rows of x at most, and those that come next: they are asked for while these are multiplied, a few lines with each product, because more
+// at once would keep the unpacked weights from the cache's line buffers.
+struct Rows {
+    int64_t m, count;
+    const uint16_t *x0, *x1; // blocks
+    const uint16_t *next_x0, *next_x1;
+    float *sums; // squares of these rows
+};
+
+KEEL_SIMD void ask_for_lines(const uint16_t *x, int64_t lines) {
+#if !defined(KEEL_CPU_EMULATED_AVX512)
+    for (int64_t i = 0; i < lines;
+         ++i) // to the second cache: the first one is full of what is multiplied now
+        _mm_prefetch(reinterpret_cast<const char *>(x + 32 * i), _MM_HINT_T1);
+#else
+    (void)x, (void)lines;
+#endif
+}
+
+// The products of M blocks of x with N panels, in the tiles of sums; `lines` of each next block are asked for with each 32 columns.
+template <int M, int N>
+KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w, int64_t square_index,
+                              int64_t lines) {
+    KEEL_TILE_ZERO(0);
+    if constexpr (N == 2) KEEL_TILE_ZERO(1);
+    if constexpr (M == 2) KEEL_TILE_ZERO(2);
+    if constexpr (M == 2 && N == 2) KEEL_TILE_ZERO(3);
+    const int64_t ahead = square_index * tiles;
+    add_tile_products<M, N, true>(
+        rows.x0, rows.x1, w, w + panel_stride, tiles, [&](int64_t i) __attribute__((always_inline)) {
+            ask_for_lines(rows.next_x0 + (ahead + i) * lines * 32, lines);
+            ask_for_lines(rows.next_x1 + (ahead + i) * lines * 32, lines);
+        });
+}
+
+// A square of complete sums to out: `added` is what the last depth adds to those that waited, if there are any.
+static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t columns, const float *waiting,
+                      const float *added) {
+    for (int64_t r = 0; r < rows.count; ++r)
+        for (int64_t c = 0; c < columns; c += 16) {
+            const int64_t from = (r / 16 * 2 + c / 16) * 256 + r % 16 * 16,
+                          count = columns - c < 16 ? columns - c : 16;
+            float *out = out_at(t, rows.m + r, n + c);
+            F sum = load(added + from);
+            if (waiting != nullptr) sum = add(sum, load(waiting + from));
+            if (t.bias != nullptr) sum = add(sum, load_n(t.bias + n + c, count));
+            if (t.accumulate) sum = add(sum, load_n(out, count));
+            if (t.pass_caches && count == 16 && reinterpret_cast<uintptr_t>(out) % 64 == 0)
+                store_passing(out, sum);
+            else
+                store_n(out, sum, count);
+        }
+}
+
+// Sums leave the tiles before those that wait are added to them: tiles begin with zeros, for which they need not wait.
+template <int M, int N>
+static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int64_t square_index,
+                     int64_t lines) {
+    alignas(64) float copy[square];
+    const int64_t n = d.n0 + 32 * square_index, columns = d.n1 - n < 32 ? d.n1 - n : 32;
+    float *sums = rows.sums + square_index * square, *to = d.first && !d.last ? sums : copy;
+    KEEL_TILES_FENCE();
+    multiply_tiles<M, N>(rows, d.tiles, d.panels + 2 * square_index * panel_stride, square_index, lines);
+    KEEL_TILE_STORE(0, to, 64);
+    if constexpr (N == 2) KEEL_TILE_STORE(1, to + 256, 64);
+    if constexpr (M == 2) KEEL_TILE_STORE(2, to + 512, 64);
+    if constexpr (M == 2 && N == 2) KEEL_TILE_STORE(3, to + 768, 64);
+    KEEL_TILES_FENCE();
+    if (d.last) return write_out(t, rows, n, columns, d.first ? nullptr : sums, copy);
+    if (d.first) return;
+    for (int64_t tile = 0; tile < 2 * M; tile += 3 - N) // one panel: every other tile was written
+        for (int64_t i = 256 * tile; i < 256 * (tile + 1); i += 16)
+            store(sums + i, add(load(sums + i), load(copy + i)));
+}
+
+template <int M>
+static void multiply_rows(const MatmulTask &t, const Depth &d, const Rows &rows) {
+    const int64_t squares = (d.n1 - d.n0 + 31) / 32, lines = (16 + squares - 1) / squares;
+    for (int64_t i = 0; i < squares; ++i)
+        if (d.n1 - d.n0 - 32 * i > 16)
+            multiply<M, 2>(t, d, rows, i, lines);
+        else
+            multiply<M, 1>(t, d, rows, i, lines);
+}
+
+static void multiply_depth(const MatmulTask &t, const Depth &d, const uint16_t *x, const uint16_t *next_x,
+                           int64_t x_stride, int64_t m0, int64_t m1, float *sums) {
+    Rows rows = {m0, 0, x, nullptr, nullptr, nullptr, sums};
+    for (; rows.m < m1; rows.m += 32, rows.x0 += 2 * x_stride) {
+        rows.count = m1 - rows.m < 32 ? m1 - rows.m : 32;
+        rows.x1 = rows.x0 + x_stride;
+        rows.next_x0 = m1 - rows.m > 32 ? rows.x0 + 2 * x_stride : next_x;
+        rows.next_x1 = m1 - rows.m > 48 || m1 - rows.m <= 32 ? rows.next_x0 + x_stride : rows.next_x0;
+        if (rows.count == 32) {
+            if (rows.m == m0) configure_products(16, 16);
+            multiply_rows<2>(t, d, rows);
+        } else if (rows.count > 16) {
+            configure_products(16, rows.count - 16);
+            multiply_rows<2>(t, d, rows);
+        } else {
+            configure_products(rows.count, 0);
+            multiply_rows<1>(t, d, rows);
+        }
+        rows.sums += (d.n1 - d.n0 + 31) / 32 * square;
+    }
+}
+
+static void matmul(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
+                   uint8_t *memory) {
+    uint16_t *panels = reinterpret_cast<uint16_t *>(memory);
+    float *sums = reinterpret_cast<float *>(memory + panels_bytes);
+    const int64_t cols = t.w.cols, x_stride = (cols + 31) / 32 * 32 * x_rows;
+    const uint16_t *first_x = x + m0 / x_rows * x_stride;
+    int64_t k0 = 0;
+    do { // once even if there are no columns: bias and zeros are due
+        const int64_t k = cols - k0 < depth ? cols - k0 : depth;
+        for (int64_t n = n0; n < n1; n += 16)
+            pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
+        const Depth d = {n0, n1, (k + 31) / 32, k0 == 0, k0 + k >= cols, panels};
+        const uint16_t *next_x = first_x + (d.last ? 0 : (k0 + k) * x_rows);
+        multiply_depth(t, d, first_x + k0 * x_rows, next_x, x_stride, m0, m1, sums);
+        k0 += k;
+    } while (k0 < cols);
+    tiles_release(); // the system need not save them when it switches threads
+    if (t.pass_caches) finish_passing();
+}
+
+static const Bf16Kernels table = {
+    .isa = isa_word,
+    .least_rows = {0, 9, 9, 20, 20, 20, 20, 20},
+    .block = block_rows,
+    .x_rows = x_rows,
+    .rows_most = rows_most,
+    .worker_bytes = panels_bytes + rows_most * block_rows * 4,
+    .pack_x = pack_x,
+    .matmul = matmul,
+    .few_rows = 0,
+    .matmul_few = nullptr,
+};
+
+} // namespace keel_cpu::amx
+
+namespace keel_cpu {
+const Bf16Kernels *bf16_kernels_amx() {
+    return &amx::table;
+}
+} // namespace keel_cpu

@@ -1,0 +1,119 @@
+// AVX512_BF16: sums in registers, a pair of columns of 16 rows of W in each vector.
+#define KEEL_CPU_BF16
+#include "cpu/kernels/isa/bf16_pairs.hpp"
+
+namespace keel_cpu::avx512bf16 {
+constexpr int64_t x_rows = 12; // times two vectors of W's rows: 24 chains of sums, 3 registers for operands
+constexpr int64_t block_rows = 64; // small: the last tasks of an op end at about the same time
+constexpr int64_t depth = 1024;    // long runs: a tile of out is touched once for so many columns
+} // namespace keel_cpu::avx512bf16
+
+#if defined(__clang__)
+#define KEEL_WHOLE _Pragma("clang loop unroll(full)")
+#else
+#define KEEL_WHOLE _Pragma("GCC unroll 16") // else sums would go through memory, one by one
+#endif
+
+#include "cpu/kernels/algo/matmul_bf16.inl"
+
+#include "cpu/kernels/algo/bf16_few.inl"
+
+namespace keel_cpu::avx512bf16 {
+
+KEEL_SIMD F dot_pairs(F sum, const uint16_t *x, I w) {
+    int32_t pair;
+    memcpy(&pair, x, 4);
+    return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)w);
+}
+
+// M rows of x with P panels: the sums of one slab, added to what is there.
+template <int M, int P>
+static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n1, int64_t m,
+                     const uint16_t *w) {
+    F sum[M][P];
+    KEEL_WHOLE
+    for (int i = 0; i < M; ++i)
+        KEEL_WHOLE
+    for (int p = 0; p < P; ++p)
+        sum[i][p] = zero();
+    const bool from_zero = slab.first && !t.accumulate && t.bias == nullptr;
+    if (!from_zero)
+        for (int i = 0; i < M; ++i) // rows of out lie far apart: let them come while products are summed
+            for (int p = 0; p < P; ++p)
+                prefetch(out_at(t, m + i, n + 16 * p));
+    const uint16_t *x = slab.x + m / x_rows * slab.x_stride;
+    for (int64_t k = 0; k < slab.tiles; ++k, x += x_rows * 32)
+        for (int pair = 0; pair < 16; ++pair, w += 32) {
+            I v[P];
+            KEEL_WHOLE
+            for (int p = 0; p < P; ++p)
+                v[p] = _mm512_loadu_si512(w + p * panel_stride);
+            KEEL_WHOLE
+            for (int i = 0; i < M; ++i)
+                KEEL_WHOLE
+            for (int p = 0; p < P; ++p)
+                sum[i][p] = dot_pairs(sum[i][p], x + i * 32 + 2 * pair, v[p]);
+        }
+    if (n + 16 * P <= n1 && !(slab.first && t.bias != nullptr)) {
+        KEEL_WHOLE
+        for (int i = 0; i < M; ++i) {
+            float *out = out_at(t, m + i, n);
+            KEEL_WHOLE
+            for (int p = 0; p < P; ++p)
+                store(out + 16 * p, from_zero ? sum[i][p] : add(load(out + 16 * p), sum[i][p]));
+        }
+        return;
+    }
+    F copy[M][P]; // whose elements are counted at run time, so that the sums need not be in memory
+    KEEL_WHOLE
+    for (int i = 0; i < M; ++i)
+        KEEL_WHOLE
+    for (int p = 0; p < P; ++p)
+        copy[i][p] = sum[i][p];
+    __asm__ volatile("" ::"r"(copy) : "memory");
+    for (int i = 0; i < M; ++i)
+        for (int p = 0; p < P; ++p) {
+            const int64_t at = n + 16 * p, count = n1 - at < 16 ? n1 - at : 16;
+            store_n(out_at(t, m + i, at), add(start_of(t, slab, m + i, at, count), copy[i][p]), count);
+        }
+}
+
+template <int M>
+static void multiply_rows(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1, int64_t m,
+                          int64_t rows, const uint16_t *panels) {
+    if constexpr (M > 0) {
+        if (rows != M) return multiply_rows<M - 1>(t, slab, n0, n1, m, rows, panels);
+        int64_t n = n0;
+        for (; n + 16 < n1; n += 32, panels += 2 * panel_stride)
+            multiply<M, 2>(t, slab, n, n1, m, panels);
+        if (n < n1) multiply<M, 1>(t, slab, n, n1, m, panels);
+    }
+}
+
+static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1, int64_t m0,
+                           int64_t m1, const uint16_t *panels) {
+    for (int64_t m = m0; m < m1; m += x_rows) // a slab of these rows stays in the first cache
+        multiply_rows<x_rows>(t, slab, n0, n1, m, m1 - m < x_rows ? m1 - m : x_rows, panels);
+}
+
+static const Bf16Kernels table = {
+    .isa = isa_word,
+    // bytes are multiplied faster than they are unpacked: q8_0 and q4_0 stay with VNNI
+    .least_rows = {0, 3, 3, 0, 0},
+    .block = block_rows,
+    .x_rows = x_rows,
+    .rows_most = 768,
+    .worker_bytes = 2 * block_rows * depth,
+    .pack_x = pack_x,
+    .matmul = matmul_bf16,
+    .few_rows = few_rows,
+    .matmul_few = matmul_few,
+};
+
+} // namespace keel_cpu::avx512bf16
+
+namespace keel_cpu {
+const Bf16Kernels *bf16_kernels_avx512() {
+    return &avx512bf16::table;
+}
+} // namespace keel_cpu

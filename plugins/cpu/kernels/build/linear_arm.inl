@@ -1,0 +1,24 @@
+// The linear half's table for the instruction set that KEEL_ARM_LEVEL names.
+#include "cpu/kernels/isa/int8_neon.hpp"
+#include "cpu/kernels/linear.hpp"
+
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
+// Columns i..i+7 of eight rows to out[column][row].
+template <WeightType T>
+KEEL_SIMD void unpack_square(const uint8_t *const *rows, int64_t i, float *out, int64_t stride) {
+    F v[8];
+    for (int r = 0; r < 8; ++r) {
+        if constexpr (T == WeightType::f32)
+            v[r] = load(reinterpret_cast<const float *>(rows[r] + 4 * i));
+        else if constexpr (T == WeightType::f16)
+            v[r] = load_f16(reinterpret_cast<const uint16_t *>(rows[r] + 2 * i));
+        else
+            v[r] = load_bf16(reinterpret_cast<const uint16_t *>(rows[r] + 2 * i));
+    }
+    store_turned(v, out, stride);
+}
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE
+
+#include "cpu/kernels/algo/linear.inl"

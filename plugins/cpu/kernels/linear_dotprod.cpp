@@ -1,8 +1,0 @@
-#define KEEL_ARM_LEVEL KEEL_ARM_DOTPROD
-#include "linear_arm.inl"
-
-namespace keel_cpu {
-const LinearKernels *linear_kernels_dotprod() {
-    return &dotprod::linear_table;
-}
-} // namespace keel_cpu

@@ -1,8 +1,0 @@
-#define KEEL_ARM_LEVEL KEEL_ARM_FP16
-#include "linear_arm.inl"
-
-namespace keel_cpu {
-const LinearKernels *linear_kernels_fp16() {
-    return &fp16::linear_table;
-}
-} // namespace keel_cpu

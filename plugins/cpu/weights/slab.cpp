@@ -1,0 +1,58 @@
+#include "cpu/weights/slab.hpp"
+
+#include "cpu/context.hpp"
+
+#include <new>
+
+namespace keel_cpu {
+namespace {
+
+constexpr uint64_t slab_bytes = uint64_t{256} << 20; // of address space: only what weights fill is memory
+constexpr uint64_t least = 64 << 10, most = slab_bytes / 4;
+
+WeightSlab *make_slab(keel_ctx *ctx) noexcept {
+    void *place = ctx->host->alloc(ctx->host, sizeof(WeightSlab), alignof(WeightSlab));
+    if (place == nullptr) return nullptr;
+    WeightSlab *slab = new (place) WeightSlab{};
+    slab->memory = memory_alloc(ctx->host, slab_bytes);
+    if (slab->memory.data != nullptr) return slab;
+    ctx->host->free(ctx->host, slab);
+    return nullptr;
+}
+
+} // namespace
+
+Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept {
+    slab = nullptr;
+    if (bytes < least || bytes > most) return memory_alloc(ctx->host, bytes);
+    if (ctx->slab == nullptr || bytes > slab_bytes - ctx->slab->used) {
+        WeightSlab *fresh = make_slab(ctx);
+        if (fresh == nullptr) return memory_alloc(ctx->host, bytes); // a smaller block may still be there
+        ctx->slab = fresh;
+    }
+    slab = ctx->slab;
+    Memory m;
+    m.data = slab->memory.data + slab->used;
+    m.bytes = bytes;
+    slab->used += (bytes + 63) / 64 * 64; // slab_bytes is a multiple too, so this stays within
+    ++slab->weights;
+    return m;
+}
+
+void weight_free(keel_ctx *ctx, Memory &memory, WeightSlab *&slab) noexcept {
+    if (slab == nullptr) return memory_free(ctx->host, memory);
+    if (--slab->weights == 0) {
+        if (ctx->slab == slab) ctx->slab = nullptr;
+        memory_free(ctx->host, slab->memory);
+        ctx->host->free(ctx->host, slab);
+    } else {
+        // Others stay: the pages that are wholly this one's go back now.
+        const uint64_t page = page_bytes(), at = reinterpret_cast<uintptr_t>(memory.data);
+        const uint64_t begin = (at + page - 1) / page * page, end = (at + memory.bytes) / page * page;
+        if (begin < end) memory_release(memory.data + (begin - at), end - begin);
+    }
+    memory = {};
+    slab = nullptr;
+}
+
+} // namespace keel_cpu

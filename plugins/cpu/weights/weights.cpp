@@ -1,0 +1,260 @@
+#include "cpu/weights/weights.hpp"
+
+#include "cpu/ops/ops.hpp"
+#include "cpu/weights/copy.hpp"
+#include "cpu/weights/layout.hpp"
+
+#include <new>
+#include <stdio.h>
+#include <string.h>
+
+namespace keel_cpu {
+namespace {
+
+const char *type_name(WeightType t) {
+    return weight_type_names[static_cast<int>(t)];
+}
+
+keel_dtype dtype_of(WeightType t) {
+    constexpr keel_dtype dtypes[weight_types] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16,
+                                                 KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K,
+                                                 KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
+    return dtypes[static_cast<int>(t)];
+}
+
+// Fills view.sources.
+keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weight *w) {
+    w->sources = memory_alloc(ctx->host, desc->n_sources * sizeof(RowSource));
+    if (w->sources.data == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
+    RowSource *list = reinterpret_cast<RowSource *>(w->sources.data);
+    for (uint32_t i = 0; i < desc->n_sources; ++i) {
+        const keel_weight_source *s = desc->sources[i];
+        const int64_t row_bytes =
+            static_cast<int64_t>(keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols)));
+        list[i] = {static_cast<const uint8_t *>(s->mapping) + s->offset, row_bytes, s->rows};
+    }
+    w->view.sources = list;
+    w->view.n_sources = desc->n_sources;
+    w->view.alternate = desc->join == KEEL_JOIN_INTERLEAVE;
+    return KEEL_OK;
+}
+
+// Runs of groups that workers take in turn.
+struct Pieces {
+    int64_t groups, group_bytes, bytes, shift, count;
+    int64_t begin(int64_t piece) const {
+        const int64_t g = (piece * bytes - shift + group_bytes - 1) / group_bytes;
+        return piece == 0 ? 0 : piece >= count || g > groups ? groups : g;
+    }
+};
+
+// Pieces end where huge pages do: two workers that meet new memory in one page would both clear it.
+Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
+    constexpr int64_t huge_page = 2 << 20;
+    if (group_bytes == 0) return {groups, 1, 1, 0, 1};
+    const auto bytes = static_cast<int64_t>(packed.bytes);
+    const int64_t piece = bytes >= 2 * huge_page ? huge_page : bytes / 16 + group_bytes;
+    const auto shift =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(packed.data) % static_cast<uint64_t>(huge_page));
+    return {groups, group_bytes, piece, piece == huge_page ? shift : 0,
+            (bytes + (piece == huge_page ? shift : 0) + piece - 1) / piece};
+}
+
+// Checks a description: types, shapes, and sources inside their mappings. Fills `type`.
+keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
+    const keel_host *host = ctx->host;
+    if (desc->n_sources == 0) return fail(host, KEEL_E_INVALID_ARG, "a weight without sources");
+    if (desc->join > KEEL_JOIN_INTERLEAVE)
+        return fail(host, KEEL_E_UNSUPPORTED, "weight: unknown join %u", desc->join);
+    const keel_weight_source *first = desc->sources[0];
+    if (!weight_type_of(first->dtype, type))
+        return fail(host, KEEL_E_UNSUPPORTED,
+                    "weight: dtype %s (%u) is not f32, f16, bf16, q8_0, q4_0, q4_k, q5_k or q6_k",
+                    keel_dtype_name(first->dtype), first->dtype);
+    for (uint32_t i = 0; i < desc->n_sources; ++i) {
+        const keel_weight_source *s = desc->sources[i];
+        if (s->dtype != first->dtype || s->cols != first->cols || s->rows < 0 || s->cols < 0)
+            return fail(host, KEEL_E_INVALID_ARG,
+                        "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]", i,
+                        keel_dtype_name(s->dtype), (long long)s->rows, (long long)s->cols,
+                        keel_dtype_name(first->dtype), (long long)first->rows, (long long)first->cols);
+        if (desc->join == KEEL_JOIN_INTERLEAVE && s->rows != first->rows)
+            return fail(host, KEEL_E_INVALID_ARG, "weight: interleaved sources have %lld and %lld rows",
+                        (long long)first->rows, (long long)s->rows);
+        if (s->cols % keel_dtype_block(s->dtype) != 0)
+            return fail(host, KEEL_E_INVALID_ARG, "weight: %lld columns are no multiple of %s's block of %u",
+                        (long long)s->cols, keel_dtype_name(s->dtype), keel_dtype_block(s->dtype));
+        const uint64_t row_bytes = keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
+        const uint64_t room = s->offset <= s->mapping_bytes ? s->mapping_bytes - s->offset : 0;
+        if (row_bytes != 0 && static_cast<uint64_t>(s->rows) > room / row_bytes)
+            return fail(host, KEEL_E_INVALID_ARG,
+                        "weight: source %u reaches beyond its mapping of %llu bytes", i,
+                        (unsigned long long)s->mapping_bytes);
+    }
+    return KEEL_OK;
+}
+
+// Whether weight_prepare takes such a weight into the interleaved layout.
+bool is_interleaved(WeightType type, uint32_t use) {
+    // What only embed reads stays as it is: a row at a time is read well anywhere.
+    return is_quantized(type) && (use & KEEL_USE_MATMUL) != 0;
+}
+
+// Groups of the interleaved layout that a view's rows make, and the bytes of one.
+int64_t groups_of(const WeightView &view, int64_t group) {
+    return (view.rows + group - 1) / group;
+}
+
+int64_t group_bytes_of(const WeightView &view, int64_t group) {
+    const BlockForm form = block_form(view.type);
+    return view.cols / form.columns * form.bytes() * group;
+}
+
+// A weight without rows yet: the joined shape of a description. NULL: no memory.
+keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType type) {
+    void *place = ctx->host->alloc(ctx->host, sizeof(keel_weight), alignof(keel_weight));
+    if (place == nullptr) return nullptr;
+    keel_weight *w = new (place) keel_weight{};
+    w->view.type = type;
+    w->view.layout = Layout::rows;
+    w->view.cols = desc->sources[0]->cols;
+    for (uint32_t i = 0; i < desc->n_sources; ++i)
+        w->view.rows += desc->sources[i]->rows;
+    w->use = desc->use;
+    return w;
+}
+
+// Takes w->view's rows into groups as the context's kernels want them, in memory of its own.
+keel_status interleave(keel_ctx *ctx, keel_weight *w) {
+    const int64_t group = ctx->linear->group, groups = groups_of(w->view, group);
+    WeightView packed = w->view;
+    packed.layout = Layout::interleaved;
+    packed.group_bytes = group_bytes_of(w->view, group);
+    packed.sources = nullptr;
+    packed.n_sources = 0;
+    w->packed = weight_alloc(ctx, static_cast<uint64_t>(groups * packed.group_bytes), w->slab);
+    if (w->packed.data == nullptr)
+        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight of %lld bytes",
+                    (long long)(groups * packed.group_bytes));
+    packed.packed = w->packed.data;
+    const Pieces pieces = pieces_of(w->packed, packed.group_bytes, groups);
+    int64_t next = 0;
+    int32_t stopped = 0;
+    const keel_status status = parallel(ctx, workers_for(ctx, w->packed.bytes), [&](const Team &) {
+        for (;;) {
+            const int64_t piece = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+            if (piece >= pieces.count || __atomic_load_n(&stopped, __ATOMIC_RELAXED) != 0) return;
+            if (ctx->host->cancelled(ctx->host) != 0) __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
+            for (int64_t g = pieces.begin(piece); g < pieces.begin(piece + 1); ++g)
+                make_group(w->view, group, g, w->packed.data + g * packed.group_bytes);
+        }
+    });
+    w->view = packed;
+    memory_free(ctx->host, w->sources);
+    if (status == KEEL_OK && stopped != 0) return KEEL_E_CANCELLED;
+    return status;
+}
+
+} // namespace
+
+bool weight_type_of(keel_dtype dtype, WeightType &type) {
+    switch (dtype) {
+    case KEEL_DTYPE_F32:
+        type = WeightType::f32;
+        return true;
+    case KEEL_DTYPE_F16:
+        type = WeightType::f16;
+        return true;
+    case KEEL_DTYPE_BF16:
+        type = WeightType::bf16;
+        return true;
+    case KEEL_DTYPE_Q8_0:
+        type = WeightType::q8_0;
+        return true;
+    case KEEL_DTYPE_Q4_0:
+        type = WeightType::q4_0;
+        return true;
+    case KEEL_DTYPE_Q4_K:
+        type = WeightType::q4_k;
+        return true;
+    case KEEL_DTYPE_Q5_K:
+        type = WeightType::q5_k;
+        return true;
+    case KEEL_DTYPE_Q6_K:
+        type = WeightType::q6_k;
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool view_tensor(const keel_tensor *w, RowSource &source, WeightView &view) {
+    view = {};
+    if (!weight_type_of(w->dtype, view.type)) return false;
+    view.layout = Layout::rows;
+    view.rows = w->shape[0];
+    view.cols = w->shape[1];
+    source = {w->buffer != nullptr ? data_of(w) : nullptr, w->stride[0], w->shape[0]};
+    view.sources = &source;
+    view.n_sources = 1;
+    return true;
+}
+
+keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs,
+                                     keel_weight **out) noexcept {
+    *out = nullptr;
+    keel_weight_desc mine;
+    if (keel_adopt(&mine, sizeof mine, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+    const keel_weight_desc *desc = &mine;
+    WeightType type = WeightType::f32;
+    keel_status status = check_weight(ctx, desc, type);
+    if (status != KEEL_OK) return status;
+    keel_weight *w = new_weight(ctx, desc, type);
+    if (w == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
+    status = list_sources(ctx, desc, w);
+    const bool half = type == WeightType::f16 || type == WeightType::bf16;
+    if (status == KEEL_OK && is_interleaved(type, desc->use))
+        status = interleave(ctx, w);
+    else if (status == KEEL_OK && half && (desc->use & KEEL_USE_MATMUL) != 0)
+        status = copy_rows(ctx, w);
+    if (status != KEEL_OK) {
+        weight_free(ctx, w->packed, w->slab);
+        memory_free(ctx->host, w->sources);
+        ctx->host->free(ctx->host, w);
+        return status;
+    }
+    ctx->weight_bytes += w->packed.bytes + w->sources.bytes;
+    *out = w;
+    return KEEL_OK;
+}
+
+void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
+    if (w == nullptr) return;
+    ctx->weight_bytes -= w->packed.bytes + w->sources.bytes;
+    weight_free(ctx, w->packed, w->slab);
+    memory_free(ctx->host, w->sources);
+    ctx->host->free(ctx->host, w);
+}
+
+keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weight_info *out) noexcept {
+    keel_weight_info info = make_out<keel_weight_info>();
+    info.rows = w->view.rows;
+    info.cols = w->view.cols;
+    info.dtype = dtype_of(w->view.type);
+    info.source_needed = w->packed.data == nullptr;
+    if (w->view.layout == Layout::interleaved) {
+        info.bytes = static_cast<uint64_t>(groups_of(w->view, ctx->linear->group) * w->view.group_bytes);
+        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved", type_name(w->view.type),
+                 (long long)ctx->linear->group);
+    } else {
+        info.bytes = static_cast<uint64_t>(info.rows) *
+                     keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));
+        snprintf(info.layout, sizeof info.layout, "%s, %s", type_name(w->view.type),
+                 w->packed.data == nullptr ? "in place" : "copied");
+    }
+    keel_emit(out, &info, sizeof info);
+    return KEEL_OK;
+}
+
+} // namespace keel_cpu
