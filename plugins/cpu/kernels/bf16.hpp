@@ -7,7 +7,7 @@
 
 namespace keel_cpu {
 
-constexpr int64_t few_unit = 24;  // rows of W that matmul_few's ranges begin at multiples of
+constexpr int64_t few_unit = 24;  // rows of W that matmul_half_bf16_few's ranges begin at multiples of
 constexpr int64_t bf16_unit = 32; // rows of W that a call's range begins and is cut at
 
 struct Bf16Kernels {
@@ -29,7 +29,7 @@ struct Bf16Kernels {
     // The same for f16 and bf16 with m rows of x, few_rows at most, all of which lie together, without panels; 0 and NULL where panels are
     // the faster ones for any number.
     int64_t few_rows;
-    void (*matmul_few)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m);
+    void (*matmul_half_bf16_few)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m);
 };
 
 const Bf16Kernels *bf16_kernels_avx512();

@@ -38,7 +38,7 @@ constexpr int weight_types = 8;
 constexpr const char *weight_type_names[weight_types] = {"f32",  "f16",  "bf16", "q8_0",
                                                          "q4_0", "q4_k", "q5_k", "q6_k"};
 
-// Types with scales, which matmul_int8 takes once they are interleaved; K types have blocks of 256.
+// Types with scales, which matmul_quant_int8 takes once they are interleaved; K types have blocks of 256.
 constexpr bool is_quantized(WeightType t) {
     return t >= WeightType::q8_0;
 }
@@ -48,7 +48,7 @@ constexpr bool is_k(WeightType t) {
 
 constexpr int64_t dot_unit =
     12; // rows of W that ranges of products in f32 begin at multiples of: kernels take 2, 3 or 4 together
-constexpr int64_t half_tile_rows = 8; // rows of W that LinearKernels::matmul_half_many takes at a time
+constexpr int64_t half_tile_rows = 8; // rows of W that LinearKernels::matmul_half_half_many takes at a time
 
 // Part of a row-major weight.
 struct RowSource {
@@ -107,30 +107,30 @@ struct MatmulTask {
 struct LinearKernels {
     const char *isa; // word compiled into the file that the kernels come from
     int64_t group;   // R: rows of a group in the interleaved layout
-    int64_t panel;   // rows of W that one call of matmul_panel takes, a multiple of R
-    int64_t panel_k; // columns unpacked at a time; scratch of matmul_panel is panel * panel_k floats
+    int64_t panel;   // rows of W that one call of matmul_any_f32 takes, a multiple of R
+    int64_t panel_k; // columns unpacked at a time; scratch of matmul_any_f32 is panel * panel_k floats
 
     // Rounds n / 32 blocks of activations.
     void (*quantize)(const float *x, int64_t n, ActBlock *out);
     // int8 products, interleaved q8_0, q4_0 and K types: groups g0..g1-1 times x's rows m0..m1-1.
-    void (*matmul_int8)(const MatmulTask &, int64_t g0, int64_t g1, int64_t m0, int64_t m1);
+    void (*matmul_quant_int8)(const MatmulTask &, int64_t g0, int64_t g1, int64_t m0, int64_t m1);
     // f32 products with W's rows read once, row-major f32, f16, bf16, for few rows of x: rows n0..n1-1.
-    void (*matmul_dot)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
-    // Products of 16 bits summed in f32, for row-major weights of the types (bits: 1 << WeightType) in half_few and half_many; 0 and NULL
+    void (*matmul_float_f32_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    // Products of 16 bits summed in f32, for row-major weights of the types (bits: 1 << WeightType) in half_few_types and half_many_types; 0 and NULL
     // where the instruction set has none. round_half rounds a row of n elements to f16 or bf16 and pads it with zeros.
-    // half_few_cols: what columns are the least that half_few is for.
-    uint32_t half_few;
+    // half_few_cols: what columns are the least that half_few_types is for.
+    uint32_t half_few_types;
     int64_t half_few_cols;
-    uint32_t half_many;
+    uint32_t half_many_types;
     void (*round_half)(WeightType to, const float *x, int64_t n, int64_t padded, uint16_t *out, float *scale);
     // Few rows of x, rounded to 16 bits: rows n0..n1-1, each read once.
-    void (*matmul_half_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    void (*matmul_half_half_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
     // Many rows of x, rounded to bf16: rows n0..n1-1, n0 a multiple of half_tile_rows.
-    void (*matmul_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    void (*matmul_half_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
     // f32 products, any type and layout: rows n0..n0+count-1 (count <= panel, n0 a multiple of panel) are unpacked to `scratch` piece by piece and
     // used for x's rows m0..m1-1.
-    void (*matmul_panel)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1,
-                         float *scratch);
+    void (*matmul_any_f32)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1,
+                           float *scratch);
     // One row of W as f32, times `scale`.
     void (*unpack_row)(const WeightView &, int64_t row, float scale, float *out);
 

@@ -14,24 +14,32 @@ constexpr int64_t dot_rows_max = 8;        // more rows of x than this are worth
 constexpr int64_t half_rows_max = 6;       // and more than this, in products of 16 bits, tiles of them
 constexpr int64_t passing_bytes = 4 << 20; // of out that nobody finds in a second cache again
 
-enum class Path { int8, dot, half_few, half_many, bf16_few, bf16, panel };
+enum class Path {
+    quant_int8,
+    float_f32_few,
+    half_half_few,
+    half_half_many,
+    half_bf16_few,
+    any_bf16,
+    any_f32
+};
 
 // What a matmul does and how its work is cut.
 struct Matmul {
     MatmulTask task{};
     RowSource source{}; // of a plain tensor
-    Path path = Path::panel;
+    Path path = Path::any_f32;
     int64_t m = 0;
     int64_t unit = 1; // rows of W that the kernel takes at a time
     int64_t quantized_bytes = 0, panel_bytes = 0, half_bytes = 0, bf16_bytes = 0; // of scratch
 };
 
 constexpr bool is_half(Path p) { // rounded rows with their scales behind them
-    return p == Path::half_few || p == Path::half_many;
+    return p == Path::half_half_few || p == Path::half_half_many;
 }
 
 constexpr bool is_bf16(Path p) { // x packed, rounded to bf16
-    return p == Path::bf16 || p == Path::bf16_few;
+    return p == Path::any_bf16 || p == Path::half_bf16_few;
 }
 
 const char *weight_name(WeightType t) {
@@ -69,34 +77,35 @@ int64_t half_bytes(const Matmul &job, int64_t m) {
 
 // Whether few rows of x are rounded to 16 bits for such a weight.
 bool takes_half_few(const keel_ctx *ctx, const WeightView &w) {
-    return takes(ctx, w, ctx->linear->half_few) && w.cols >= ctx->linear->half_few_cols;
+    return takes(ctx, w, ctx->linear->half_few_types) && w.cols >= ctx->linear->half_few_cols;
 }
 
 Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
     const bool quantized = is_quantized(w.type);
     const int64_t least = least_bf16_rows(ctx, w);
-    if (least != 0 && m >= least) return !quantized && m <= ctx->bf16->few_rows ? Path::bf16_few : Path::bf16;
-    if (w.layout == Layout::interleaved && ctx->fast) return Path::int8;
-    if (m <= half_rows_max ? takes_half_few(ctx, w) : takes(ctx, w, ctx->linear->half_many))
-        return m <= half_rows_max ? Path::half_few : Path::half_many;
-    return !quantized && m <= dot_rows_max ? Path::dot : Path::panel;
+    if (least != 0 && m >= least)
+        return !quantized && m <= ctx->bf16->few_rows ? Path::half_bf16_few : Path::any_bf16;
+    if (w.layout == Layout::interleaved && ctx->fast) return Path::quant_int8;
+    if (m <= half_rows_max ? takes_half_few(ctx, w) : takes(ctx, w, ctx->linear->half_many_types))
+        return m <= half_rows_max ? Path::half_half_few : Path::half_half_many;
+    return !quantized && m <= dot_rows_max ? Path::float_f32_few : Path::any_f32;
 }
 
 // Rows of W that a path's kernel takes at a time.
 int64_t unit_of(const keel_ctx *ctx, Path path) {
     switch (path) {
-    case Path::int8:
+    case Path::quant_int8:
         return ctx->linear->group;
-    case Path::dot:
-    case Path::half_few:
+    case Path::float_f32_few:
+    case Path::half_half_few:
         return dot_unit;
-    case Path::half_many:
+    case Path::half_half_many:
         return half_tile_rows;
-    case Path::bf16:
+    case Path::any_bf16:
         return bf16_unit;
-    case Path::bf16_few:
+    case Path::half_bf16_few:
         return few_unit;
-    case Path::panel:
+    case Path::any_f32:
         break;
     }
     return ctx->linear->panel;
@@ -126,9 +135,9 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.path = path_of(ctx, w, job.m);
     job.unit = unit_of(ctx, job.path);
     // A plan serves smaller m too, which may take another path.
-    if (job.path == Path::int8)
+    if (job.path == Path::quant_int8)
         job.quantized_bytes = quantized_bytes(job, job.m);
-    else if (job.path == Path::bf16 && w.layout == Layout::interleaved)
+    else if (job.path == Path::any_bf16 && w.layout == Layout::interleaved)
         job.quantized_bytes = quantized_bytes(job, least_bf16_rows(ctx, w) - 1);
     if (is_bf16(job.path)) job.bf16_bytes = bf16_bytes(ctx, job);
     if (is_half(job.path))
@@ -148,8 +157,8 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
                       others = few > panels ? few : panels;
         return static_cast<uint64_t>(all > others ? all : others);
     }
-    if (job.path == Path::int8) return static_cast<uint64_t>(job.quantized_bytes);
-    if (job.path == Path::dot || is_half(job.path)) return static_cast<uint64_t>(job.half_bytes);
+    if (job.path == Path::quant_int8) return static_cast<uint64_t>(job.quantized_bytes);
+    if (job.path == Path::float_f32_few || is_half(job.path)) return static_cast<uint64_t>(job.half_bytes);
     const uint64_t panels = static_cast<uint64_t>(job.panel_bytes) * ctx->threads;
     return panels > static_cast<uint64_t>(job.half_bytes) ? panels : static_cast<uint64_t>(job.half_bytes);
 }
@@ -163,17 +172,17 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     const WeightView &w = job.task.w;
     Cut c{};
     c.m_step = job.m;
-    if (job.path == Path::int8) {
+    if (job.path == Path::quant_int8) {
         const int64_t row = w.cols / 32 * static_cast<int64_t>(sizeof(ActBlock));
         const int64_t fit = row == 0 ? job.m : cache_bytes / row / 4 * 4;
         if (job.m > fit) c.m_step = fit < 4 ? 4 : fit;
-    } else if (job.path == Path::half_many) {
+    } else if (job.path == Path::half_half_many) {
         const int64_t row = 2 * half_stride(job), fit = row == 0 ? job.m : cache_bytes / row / 8 * 8;
         if (job.m > fit) c.m_step = fit < 64 ? 64 : fit;
-    } else if (job.path == Path::bf16 && job.m > ctx->bf16->rows_most) {
+    } else if (job.path == Path::any_bf16 && job.m > ctx->bf16->rows_most) {
         const int64_t parts = (job.m + ctx->bf16->rows_most - 1) / ctx->bf16->rows_most;
         c.m_step = round_up((job.m + parts - 1) / parts, ctx->bf16->x_rows);
-    } else if (job.path == Path::panel && job.m > 512) {
+    } else if (job.path == Path::any_f32 && job.m > 512) {
         c.m_step = 504; // a multiple of every tile's rows
     }
     const int64_t units = (w.rows + job.unit - 1) / job.unit;
@@ -182,8 +191,9 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     const int64_t unit_work = job.unit * (w.cols + 1) * (c.m_step < 8 ? 1 : c.m_step / 8);
     const int64_t least = (1 << 14) / unit_work + 1;
     if (step < least) step = least;
-    if (job.path == Path::panel && step > 16) step = 16; // out's slab stays in the second cache
-    if (job.path == Path::bf16) { // as large as they may be: x is read once for each; as many for each worker
+    if (job.path == Path::any_f32 && step > 16) step = 16; // out's slab stays in the second cache
+    if (job.path ==
+        Path::any_bf16) { // as large as they may be: x is read once for each; as many for each worker
         const int64_t workers = static_cast<int64_t>(ctx->threads), most = ctx->bf16->block / bf16_unit,
                       tasks = round_up((units + most - 1) / most, workers);
         step = (units + tasks - 1) / tasks;
@@ -202,22 +212,23 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     const int64_t m1 = m0 + c.m_step < job.m ? m0 + c.m_step : job.m;
     const int64_t n1 = n0 + c.n_step < job.task.w.rows ? n0 + c.n_step : job.task.w.rows;
     switch (job.path) {
-    case Path::int8:
-        return kernels.matmul_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit, m0, m1);
-    case Path::dot:
-        return kernels.matmul_dot(job.task, n0, n1, m0, m1);
-    case Path::half_few:
-        return kernels.matmul_half_few(job.task, n0, n1, m0, m1);
-    case Path::half_many:
-        return kernels.matmul_half_many(job.task, n0, n1, m0, m1);
-    case Path::bf16_few:
-        return ctx->bf16->matmul_few(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, job.m);
-    case Path::bf16:
+    case Path::quant_int8:
+        return kernels.matmul_quant_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit, m0, m1);
+    case Path::float_f32_few:
+        return kernels.matmul_float_f32_few(job.task, n0, n1, m0, m1);
+    case Path::half_half_few:
+        return kernels.matmul_half_half_few(job.task, n0, n1, m0, m1);
+    case Path::half_half_many:
+        return kernels.matmul_half_half_many(job.task, n0, n1, m0, m1);
+    case Path::half_bf16_few:
+        return ctx->bf16->matmul_half_bf16_few(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1,
+                                               job.m);
+    case Path::any_bf16:
         return ctx->bf16->matmul(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
                                  memory + job.bf16_bytes + ctx->bf16->worker_bytes * worker);
-    case Path::panel:
-        return kernels.matmul_panel(job.task, n0, n1, m0, m1,
-                                    reinterpret_cast<float *>(memory + job.panel_bytes * worker));
+    case Path::any_f32:
+        return kernels.matmul_any_f32(job.task, n0, n1, m0, m1,
+                                      reinterpret_cast<float *>(memory + job.panel_bytes * worker));
     }
 }
 
@@ -228,18 +239,18 @@ void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range r
         const float *x = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
                                                          m * job.task.x_stride);
         if (is_bf16(job.path)) {
-            const int64_t together = job.path == Path::bf16_few ? job.m : ctx->bf16->x_rows,
+            const int64_t together = job.path == Path::half_bf16_few ? job.m : ctx->bf16->x_rows,
                           block = together * round_up(k, 32);
             ctx->bf16->pack_x(x, k, together,
                               reinterpret_cast<uint16_t *>(memory) + m / together * block +
                                   m % together * 32);
             continue;
         }
-        if (job.path == Path::int8) {
+        if (job.path == Path::quant_int8) {
             ctx->linear->quantize(x, k, reinterpret_cast<ActBlock *>(memory) + m * (k / 32));
             continue;
         }
-        const WeightType to = job.path == Path::half_many ? WeightType::bf16 : job.task.w.type;
+        const WeightType to = job.path == Path::half_half_many ? WeightType::bf16 : job.task.w.type;
         float *scales = reinterpret_cast<float *>(memory + job.m * stride * 2);
         ctx->linear->round_half(to, x, k, stride, reinterpret_cast<uint16_t *>(memory) + m * stride,
                                 scales + m);
@@ -254,7 +265,7 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
     // What fewer rows than the plan's would be rounded for says fast, too: the plan is theirs as well.
-    const bool bf16 = is_bf16(job.path), rounds = bf16 || job.path == Path::int8 || job.half_bytes != 0;
+    const bool bf16 = is_bf16(job.path), rounds = bf16 || job.path == Path::quant_int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),
                 bf16 ? ctx->bf16->isa : ctx->linear->isa, rounds ? "fast" : "exact");
     return KEEL_OK;
@@ -277,7 +288,7 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
 
     const Cut c = cut(ctx, job);
     const int64_t k = job.task.w.cols;
-    const bool rounds = job.path == Path::int8 || is_bf16(job.path) || is_half(job.path),
+    const bool rounds = job.path == Path::quant_int8 || is_bf16(job.path) || is_half(job.path),
                round_first = rounds && job.m < 4;
     if (round_first) round_rows(ctx, job, memory, {0, job.m});
     const uint64_t products =

@@ -1,4 +1,4 @@
-// Interleaved q4_k, q5_k and q6_k as panels of bf16, for matmul_bf16.inl.
+// Interleaved q4_k, q5_k and q6_k as panels of bf16, for matmul_any_bf16.inl.
 #include "cpu/kernels/algo/k_codes.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {

@@ -1,4 +1,4 @@
-// Weights of any type and layout as f32: whole rows for embed, and panels for matmul_panel.
+// Weights of any type and layout as f32: whole rows for embed, and panels for matmul_any_f32.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 KEEL_SIMD float read_f16(const uint8_t *p) {

@@ -1,4 +1,4 @@
-// q4_k, q5_k and q6_k as f32: rows for embed, panels for matmul_panel.
+// q4_k, q5_k and q6_k as f32: rows for embed, panels for matmul_any_f32.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // The words of one row of a block: alone, or one of R in turn.

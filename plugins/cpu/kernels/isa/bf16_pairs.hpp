@@ -1,4 +1,4 @@
-// Rounding to bf16 and turning rows into pairs, for algo/matmul_bf16.inl: AVX512_BF16's conversions, or plain loops in the test
+// Rounding to bf16 and turning rows into pairs, for algo/matmul_any_bf16.inl: AVX512_BF16's conversions, or plain loops in the test
 // build. A "tile" is 16 rows of 32 columns of W as products want it: [16 pairs of columns][16 rows][2].
 #pragma once
 

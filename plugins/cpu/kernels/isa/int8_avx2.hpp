@@ -1,4 +1,4 @@
-// 8-bit integer primitives over 32 bytes: 8 rows of 4 columns. See algo/matmul_int8.inl.
+// 8-bit integer primitives over 32 bytes: 8 rows of 4 columns. See algo/matmul_q4_q8_int8.inl.
 #pragma once
 
 #include "cpu/kernels/isa/simd_avx2.hpp"

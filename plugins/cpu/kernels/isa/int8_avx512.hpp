@@ -1,4 +1,4 @@
-// 8-bit integer primitives over 64 bytes: 16 rows of 4 columns. See algo/matmul_int8.inl.
+// 8-bit integer primitives over 64 bytes: 16 rows of 4 columns. See algo/matmul_q4_q8_int8.inl.
 #pragma once
 
 #include "cpu/kernels/isa/simd_avx512.hpp"

@@ -18,7 +18,7 @@ KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulat
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE
 
 #if defined(KEEL_ARM_LEVEL)
-#include "cpu/kernels/algo/int8_arm.inl"
+#include "cpu/kernels/algo/matmul_q4_q8_int8_arm.inl"
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 constexpr int rows_at_once = 4;
 }
@@ -117,7 +117,7 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 #endif
 
 template <int M, bool Q4>
-static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
+static void q4_q8_group(const MatmulTask &t, int64_t g, int64_t m0) {
     constexpr int64_t data_bytes = (Q4 ? 16 : 32) * R, block_bytes = 2 * R + data_bytes;
     const int64_t blocks = t.w.cols / 32, row = g * R;
     const uint8_t *w = t.w.packed + g * t.w.group_bytes;
@@ -151,74 +151,31 @@ static void int8_group(const MatmulTask &t, int64_t g, int64_t m0) {
 }
 
 template <int M, bool Q4>
-KEEL_SIMD void int8_rows(const MatmulTask &t, int64_t g, int64_t m0) {
+KEEL_SIMD void q4_q8_rows(const MatmulTask &t, int64_t g, int64_t m0) {
 #if defined(KEEL_INT8_PAIRS)
     if constexpr (M > 1)
-        int8_pairs<M, Q4>(t, g, m0);
+        q4_q8_pairs<M, Q4>(t, g, m0);
     else
 #endif
-        int8_group<M, Q4>(t, g, m0);
+        q4_q8_group<M, Q4>(t, g, m0);
 }
 
 // The last rows of x, fewer than rows_at_once.
 template <int M, bool Q4>
-static void int8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows) {
+static void q4_q8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows) {
     if constexpr (M > 0) {
-        if (rows == M) return int8_rows<M, Q4>(t, g, m0);
-        int8_rest<M - 1, Q4>(t, g, m0, rows);
+        if (rows == M) return q4_q8_rows<M, Q4>(t, g, m0);
+        q4_q8_rest<M - 1, Q4>(t, g, m0, rows);
     }
 }
 
 template <bool Q4>
-static void int8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
+static void q4_q8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     for (int64_t g = g0; g < g1; ++g) {
         int64_t m = m0; // the group stays in the nearest cache while x goes by
         for (; m + rows_at_once <= m1; m += rows_at_once)
-            int8_rows<rows_at_once, Q4>(t, g, m);
-        int8_rest<rows_at_once - 1, Q4>(t, g, m, m1 - m);
-    }
-}
-
-} // namespace keel_cpu::KEEL_ISA_NAMESPACE
-
-#include "cpu/kernels/algo/matmul_k.inl"
-
-namespace keel_cpu::KEEL_ISA_NAMESPACE {
-
-static void matmul_int8(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
-    if (is_k(t.w.type))
-        matmul_k(t, g0, g1, m0, m1);
-    else if (t.w.type == WeightType::q4_0)
-        int8_groups<true>(t, g0, g1, m0, m1);
-    else
-        int8_groups<false>(t, g0, g1, m0, m1);
-}
-
-// A block with a NaN or an infinity gets a scale of NaN, which reaches every sum that it is part of.
-static void quantize(const float *x, int64_t n, ActBlock *out) {
-    for (int64_t b = 0; b < n / 32; ++b, x += 32) {
-        F largest = zero(), spoilt = zero();
-        for (int i = 0; i < 32; i += W) {
-            const F v = load(x + i);
-            largest = max(abs(v), largest);
-            spoilt = fma(v, zero(), spoilt); // NaN for a NaN or an infinity, else zero
-        }
-        const float d = reduce_max(largest) * (1.0f / 127.0f), bad = reduce_add(spoilt);
-        const float inverse = d > 0.0f ? 127.0f / reduce_max(largest) : 0.0f;
-        if (bad == 0.0f && inverse <= 3.4e38f) {
-            const int32_t sum = round_block(x, inverse, out[b].q);
-            int32_t first = 0;
-            for (int i = 0; i < 16; ++i)
-                first += out[b].q[i];
-            out[b].shift = 8 * sum;
-            out[b].halves[0] = -32 * first;
-            out[b].halves[1] = -32 * (sum - first);
-            out[b].d = d;
-        } else { // not finite, or so small that its inverse is not
-            memset(out[b].q, 0, 32);
-            out[b].shift = out[b].halves[0] = out[b].halves[1] = 0;
-            out[b].d = bad == 0.0f ? 0.0f : bad;
-        }
+            q4_q8_rows<rows_at_once, Q4>(t, g, m);
+        q4_q8_rest<rows_at_once - 1, Q4>(t, g, m, m1 - m);
     }
 }
 

@@ -240,7 +240,7 @@ static void dot_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int
     dot_rest<T, most - 1, X>(t, n0, n1, m, m1 - m);
 }
 
-static void matmul_dot(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+static void matmul_float_f32_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
     if (t.w.type == WeightType::f32)
         dot_all<WeightType::f32, 8, float>(t, n0, n1, m0, m1);
     else if (t.w.type == WeightType::f16)

@@ -1,5 +1,4 @@
 // AVX512_BF16: sums in registers, a pair of columns of 16 rows of W in each vector.
-#define KEEL_CPU_BF16
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
@@ -14,9 +13,9 @@ constexpr int64_t depth = 1024;    // long runs: a tile of out is touched once f
 #define KEEL_WHOLE _Pragma("GCC unroll 16") // else sums would go through memory, one by one
 #endif
 
-#include "cpu/kernels/algo/matmul_bf16.inl"
+#include "cpu/kernels/algo/matmul_any_bf16.inl"
 
-#include "cpu/kernels/algo/bf16_few.inl"
+#include "cpu/kernels/algo/matmul_half_bf16_few.inl"
 
 namespace keel_cpu::avx512bf16 {
 
@@ -105,15 +104,9 @@ static const Bf16Kernels table = {
     .rows_most = 768,
     .worker_bytes = 2 * block_rows * depth,
     .pack_x = pack_x,
-    .matmul = matmul_bf16,
+    .matmul = matmul_any_bf16,
     .few_rows = few_rows,
-    .matmul_few = matmul_few,
+    .matmul_half_bf16_few = matmul_half_bf16_few,
 };
 
 } // namespace keel_cpu::avx512bf16
-
-namespace keel_cpu {
-const Bf16Kernels *bf16_kernels_avx512() {
-    return &avx512bf16::table;
-}
-} // namespace keel_cpu

@@ -1,4 +1,4 @@
-// Sums of a block of interleaved weights on ARM64, for matmul_int8.inl. A register holds four bytes of four rows, so with dotprod each
+// Sums of a block of interleaved weights on ARM64, for matmul_q4_q8_int8.inl. A register holds four bytes of four rows, so with dotprod each
 // lane of a sum is a row, and four activations are one lane of theirs. Products of matrices take eight bytes of two rows: two pieces
 // of the same layout, zipped.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -219,9 +219,9 @@ KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool sec
     }
 }
 
-// As int8_group, for two to four rows of x, which go in pairs; the last of three is its own partner.
+// As q4_q8_group, for two to four rows of x, which go in pairs; the last of three is its own partner.
 template <int M, bool Q4>
-static void int8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
+static void q4_q8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
     constexpr int P = (M + 1) / 2;
     constexpr int64_t block_bytes = 2 * R + (Q4 ? 16 : 32) * R;
     const int64_t blocks = t.w.cols / 32, row = g * R;

@@ -25,7 +25,7 @@ KEEL_SIMD F start_of(const MatmulTask &t, const Slab &slab, int64_t m, int64_t n
     return start;
 }
 
-static void matmul_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0,
+static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0,
                         int64_t m1, uint8_t *memory) {
     uint16_t *panels = reinterpret_cast<uint16_t *>(memory);
     const int64_t cols = t.w.cols;

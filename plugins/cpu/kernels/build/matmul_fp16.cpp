@@ -1,5 +1,5 @@
 #define KEEL_ARM_LEVEL KEEL_ARM_FP16
-#include "cpu/kernels/build/linear_arm.inl"
+#include "cpu/kernels/build/matmul_arm.inl"
 
 namespace keel_cpu {
 const LinearKernels *linear_kernels_fp16() {

@@ -4,7 +4,6 @@
 //
 // Where operands lie decides the speed (docs/cpu.md): two rows of blocks of x stay in the first cache while the unpacked rows of W pass
 // by it from the second one, where the sums of all rows of x wait for the next depth of columns.
-#define KEEL_CPU_AMX
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
@@ -167,13 +166,7 @@ static const Bf16Kernels table = {
     .pack_x = pack_x,
     .matmul = matmul,
     .few_rows = 0,
-    .matmul_few = nullptr,
+    .matmul_half_bf16_few = nullptr,
 };
 
 } // namespace keel_cpu::amx
-
-namespace keel_cpu {
-const Bf16Kernels *bf16_kernels_amx() {
-    return &amx::table;
-}
-} // namespace keel_cpu

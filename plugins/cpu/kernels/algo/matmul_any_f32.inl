@@ -70,7 +70,7 @@ static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t cou
     }
 }
 
-static void matmul_panel(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1, float *panel) {
+static void matmul_any_f32(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1, float *panel) {
     int64_t k0 = 0;
     do { // once even if there are no columns: bias and zeros are due
         const int64_t k = t.w.cols - k0 < panel_k ? t.w.cols - k0 : panel_k;

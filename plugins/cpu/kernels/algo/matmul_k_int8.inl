@@ -2,7 +2,7 @@
 // k_blocks.hpp. A lane is a row of W. A block's small scales become floats once, for all rows of x that go by.
 #include "cpu/kernels/algo/k_codes.inl"
 #if defined(KEEL_INT8_PAIRS)
-#include "cpu/kernels/algo/matmul_k_arm.inl"
+#include "cpu/kernels/algo/matmul_k_int8_arm.inl"
 #endif
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -153,7 +153,7 @@ static void k_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, in
     }
 }
 
-static void matmul_k(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
+static void matmul_k_int8(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     if (t.w.type == WeightType::q4_k)
         k_groups<WeightType::q4_k>(t, g0, g1, m0, m1);
     else if (t.w.type == WeightType::q5_k)

@@ -1,5 +1,5 @@
 // Row-major weights of 16 bits for a few rows of x, those of sequences decoded together: rows of W are multiplied where they lie, some
-// together, so that both they and x are read little; unpacking panels would take longer than the products. Needs matmul_bf16.inl.
+// together, so that both they and x are read little; unpacking panels would take longer than the products. Needs matmul_any_bf16.inl.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t few_rows = 12; // more are worth unpacking panels for
@@ -92,7 +92,7 @@ static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64
 }
 
 // Rows n0..n1-1 with all of x's m rows, in parts of equal size: a block of W stays near for the second one.
-static void matmul_few(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m) {
+static void matmul_half_bf16_few(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m) {
     const int64_t parts = (m + 7) / 8;
     for (int64_t n = n0; n < n1; n += few_unit)
         for (int64_t i = 0; i < parts; ++i) {

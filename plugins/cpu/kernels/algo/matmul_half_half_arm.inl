@@ -2,23 +2,23 @@
 // (i8mm), each row of W read once where it lies. Many rows: tiles of bf16 matrices (i8mm), f16 weights being rounded once more.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Types as bits of LinearKernels::half_few and half_many.
+// Types as bits of LinearKernels::half_few_types and half_many_types.
 constexpr uint32_t type_bit(WeightType t) {
     return 1u << static_cast<uint32_t>(t);
 }
 
 #if KEEL_ARM_LEVEL < KEEL_ARM_FP16
 
-constexpr uint32_t half_few = 0, half_many = 0;
+constexpr uint32_t half_few_types = 0, half_many_types = 0;
 constexpr int64_t half_few_cols = 0;
 constexpr auto round_half = nullptr;
-constexpr auto matmul_half_few = nullptr;
-constexpr auto matmul_half_many = nullptr;
+constexpr auto matmul_half_half_few = nullptr;
+constexpr auto matmul_half_half_many = nullptr;
 
 #else
 
 constexpr int64_t half_few_cols = 0; // twice the products of f32 in an instruction, however short the row
-constexpr uint32_t half_few =
+constexpr uint32_t half_few_types =
     type_bit(WeightType::f16) | (KEEL_ARM_LEVEL >= KEEL_ARM_I8MM ? type_bit(WeightType::bf16) : 0);
 
 static void round_half(WeightType type, const float *x, int64_t n, int64_t padded, uint16_t *out,
@@ -117,7 +117,7 @@ static void half_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, in
     if (m1 - m == 1) half_rows<T, 1>(t, n0, n1, m);
 }
 
-static void matmul_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+static void matmul_half_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
 #if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
     if (t.w.type == WeightType::bf16) return half_all<WeightType::bf16>(t, n0, n1, m0, m1);
 #endif
@@ -126,12 +126,12 @@ static void matmul_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t
 
 #if KEEL_ARM_LEVEL < KEEL_ARM_I8MM
 
-constexpr uint32_t half_many = 0;
-constexpr auto matmul_half_many = nullptr;
+constexpr uint32_t half_many_types = 0;
+constexpr auto matmul_half_half_many = nullptr;
 
 #else
 
-constexpr uint32_t half_many = type_bit(WeightType::f16) | type_bit(WeightType::bf16);
+constexpr uint32_t half_many_types = type_bit(WeightType::f16) | type_bit(WeightType::bf16);
 constexpr int64_t half_k = 512; // columns packed at a time: eight rows of W stay in the first cache
 
 // Eight weights of a row as bf16; fewer at the end of a row, zeros behind them.
@@ -213,7 +213,7 @@ static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0,
     }
 }
 
-static void matmul_half_many(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+static void matmul_half_half_many(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
     alignas(64) uint16_t packed[8 * half_k];
     int64_t k0 = 0;
     do { // once even if there are no columns: bias and zeros are due

@@ -1,0 +1,8 @@
+#define KEEL_CPU_AMX
+#include "cpu/kernels/algo/matmul_any_bf16_amx.inl"
+
+namespace keel_cpu {
+const Bf16Kernels *bf16_kernels_amx() {
+    return &amx::table;
+}
+} // namespace keel_cpu

@@ -1,0 +1,8 @@
+#define KEEL_CPU_BF16
+#include "cpu/kernels/algo/matmul_any_bf16_avx512.inl"
+
+namespace keel_cpu {
+const Bf16Kernels *bf16_kernels_avx512() {
+    return &avx512bf16::table;
+}
+} // namespace keel_cpu
