@@ -1,4 +1,5 @@
 # How Keel's own libraries, programs and tests are declared: one place for warnings, sanitizers and labels.
+include(KeelEmbed)
 include(KeelPlugin)
 include(KeelPrecompiled)
 add_custom_target(keel_plugins) # all plugins that the tree ships

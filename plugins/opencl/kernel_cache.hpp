@@ -28,7 +28,7 @@ constexpr size_t source_count = 10;
 struct SourceText {
     const char *name, *text; // "linear.cl"
 };
-extern const SourceText source_texts[source_count]; // made of the files by CMake
+extern const SourceText source_texts[source_count]; // kernel_sources.cpp
 extern const char *const types_text;
 
 // A macro of a variant; the name is a literal.
