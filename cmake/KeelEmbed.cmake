@@ -16,8 +16,8 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
     if(content MATCHES "\\)keel_embed\"")
       message(FATAL_ERROR "${file}: contains the end mark of the C++ string that holds it")
     endif()
-    string(APPEND text "inline constexpr char ${name}_text[] = R\"keel_embed(${content})keel_embed\";\n"
-      "inline constexpr std::string_view ${name}{${name}_text, sizeof ${name}_text - 1};\n")
+    string(APPEND text "constexpr char ${name}_text[] = R\"keel_embed(${content})keel_embed\";\n"
+      "constexpr std::string_view ${name}{${name}_text, sizeof ${name}_text - 1};\n")
   endforeach()
   file(WRITE ${OUT} "${text}} // namespace ${NAMESPACE}\n")
   return()

@@ -3,6 +3,7 @@
 #include "base/counted.hpp"
 #include "base/display.hpp"
 #include "eval/page/html.hpp"
+#include "evictions_files.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -12,18 +13,6 @@ namespace keel {
 namespace {
 
 constexpr size_t most_panels = 512, most_cells = 600'000;
-
-constexpr std::string_view style = R"(
-body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1200px;padding:0 1em;color:#222;background:#fff}
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:3px 9px;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}th{background:#f4f4f4}
-svg text{font:11px system-ui,sans-serif;fill:#222}.note{color:#666}
-.panels{display:flex;flex-wrap:wrap;gap:10px;width:100%}.panels figure{margin:0}figcaption{font-size:12px;color:#666}
-.bg{fill:#eef0f3}.k1{fill:#bcd2ea}.k2{fill:#7fa9d6}.k3{fill:#3f79b8}.k4{fill:#14467f}.line{stroke:#3572b0}.limit{stroke:#d1722a}
-@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th{background:#262626}td,th{border-color:#383838}
-svg text{fill:#ddd}.note,figcaption{color:#999}.bg{fill:#262a30}.k1{fill:#1d3a5c}.k2{fill:#2c5f9a}.k3{fill:#5b94d6}.k4{fill:#b5d4f7}}
-)";
 
 std::string escaped(std::string_view text) {
     return html_escaped(printable(text, 500));
@@ -184,10 +173,11 @@ std::string log_html(const LogHistory &history, const LogView &view) {
     std::string triggers;
     for (const auto &[name, count] : t.triggers)
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
-    std::string out = fmt::format("<!doctype html>\n<html lang=en><head><meta "
-                                  "charset=utf-8>{}<title>Evictions</title><style>{}</style></head>\n"
-                                  "<body><h1>Evictions of {}</h1>\n",
-                                  log_html_mark, style, escaped(history.file));
+    std::string out =
+        fmt::format("<!doctype html>\n<html lang=en><head><meta "
+                    "charset=utf-8>{}<title>Evictions</title><style>\n{}</style></head>\n"
+                    "<body><h1>Evictions of {}</h1>\n",
+                    log_html_mark, page_css, escaped(history.file));
     out += fmt::format(
         "<p>{} in {}, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
         "lost "

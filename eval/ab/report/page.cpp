@@ -1,5 +1,6 @@
 #include "eval/ab/report/report.hpp"
 
+#include "ab_files.hpp"
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/ab/report/data.hpp"
@@ -36,17 +37,18 @@ std::string page(const std::string &title, const std::string &verdicts, const st
                       "<meta http-equiv=Content-Security-Policy content=\"default-src 'none';style-src "
                       "'unsafe-inline';script-src 'unsafe-inline'\">\n<title>";
     out += html_escaped(title);
-    out += "</title>\n<style>";
-    out += ab_report_style;
+    out += "</title>\n<style>\n";
+    out += report_css;
     out += "</style></head><body>\n<main id=page><noscript><h1>";
     out += html_escaped(title);
     out += "</h1><p>The plots of this page need JavaScript. The verdicts:</p><pre>";
     out += html_escaped(verdicts);
     out += "</pre></noscript></main>\n<script type=\"application/json\" id=data>";
     out += data;
-    out += "</script>\n<script>(function(){\"use strict\";\n";
-    out += ab_report_charts;
-    out += ab_report_script;
+    out += "</script>\n<script>(function(){\"use strict\";\n\n";
+    out += charts_js;
+    out += "\n";
+    out += report_js;
     out += "})();</script>\n</body></html>\n";
     return out;
 }

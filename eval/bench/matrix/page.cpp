@@ -1,6 +1,7 @@
 #include "eval/bench/matrix/page.hpp"
 
 #include "base/display.hpp"
+#include "bench_files.hpp"
 #include "eval/page/html.hpp"
 #include "eval/page/line_chart.hpp"
 #include "eval/page/text_table.hpp"
@@ -14,31 +15,6 @@
 
 namespace keel {
 namespace {
-
-constexpr std::string_view style = R"(
-body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1200px;padding:0 1em;color:#222;background:#fff}
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-.scroll{overflow-x:auto}
-th,td{padding:3px 9px;border-bottom:1px solid #ddd;text-align:left;white-space:nowrap}
-td.n{text-align:right}th{cursor:pointer;background:#f4f4f4;position:sticky;top:0}
-th::after{content:" \2195";color:#bbb}tr:hover td{background:#f8fbff}
-svg text{font:12px system-ui,sans-serif;fill:#222}.note{color:#666}
-@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th{background:#262626}td,th{border-color:#383838}
-tr:hover td{background:#202830}svg text{fill:#ddd}.note{color:#999}}
-)";
-
-constexpr std::string_view script = R"(
-document.querySelectorAll("th").forEach(function(th){th.addEventListener("click",function(){
- var table=th.closest("table"),body=table.tBodies[0],i=th.cellIndex,down=th.dataset.down!=="1";
- var value=function(r){return r.cells[i].dataset.v===undefined?r.cells[i].textContent:Number(r.cells[i].dataset.v)};
- var rows=Array.from(body.rows).sort(function(a,b){var x=value(a),y=value(b);
-  return typeof x==="number"&&typeof y==="number"?x-y:String(x).localeCompare(String(y))});
- if(down)rows.reverse();
- table.querySelectorAll("th").forEach(function(o){delete o.dataset.down});
- th.dataset.down=down?"1":"0";rows.forEach(function(r){body.appendChild(r)});
-});});
-)";
 
 std::string escaped(std::string_view text) {
     return html_escaped(printable(text, 500));
@@ -173,10 +149,10 @@ std::string bench_html(const std::vector<BenchLine> &lines, const std::string &t
             memory.push_back({fmt::format("{}{}", l.name, l.depth ? fmt::format(" at {}", *l.depth) : ""),
                               *l.peak_bytes, *l.peak_bytes, *l.peak_bytes, bytes_text(*l.peak_bytes), c});
     }
-    std::string out =
-        fmt::format("<!doctype html>\n<html lang=en><head><meta charset=utf-8>{2}<title>{0}</title><style>{1}"
-                    "</style></head>\n<body><h1>{0}</h1>\n",
-                    escaped(title), style, bench_html_mark);
+    std::string out = fmt::format(
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>{2}<title>{0}</title><style>\n{1}"
+        "</style></head>\n<body><h1>{0}</h1>\n",
+        escaped(title), page_css, bench_html_mark);
     out += fmt::format(
         "<p class=note>{} lines. Bars and points are medians; grey strokes reach from the slowest to the "
         "fastest repeat. Shares are of limits that were measured in between. A click on a heading sorts."
@@ -187,7 +163,7 @@ std::string bench_html(const std::vector<BenchLine> &lines, const std::string &t
     out += depth_chart(lines);
     out += "<h2>Prefill, tokens/s</h2>\n" + bars(prefill);
     out += "<h2>Memory at most</h2>\n" + bars(memory);
-    return out + fmt::format("<script>{}</script></body></html>\n", script);
+    return out + fmt::format("<script>\n{}</script></body></html>\n", sort_js);
 }
 
 } // namespace keel

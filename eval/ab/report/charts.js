@@ -1,9 +1,12 @@
+<<<<<<<< HEAD:eval/ab/report/charts.cpp
 #include "eval/ab/report/data.hpp"
 
 namespace keel {
 
 // All text goes in by textContent or an attribute: nothing of the data is ever read as HTML.
 const std::string_view ab_report_charts = R"js(
+========
+>>>>>>>> 41bb4cc (eval: keep JavaScript and CSS in files which the build embeds):eval/compare/ab/charts.js
 const root=document.documentElement;
 function put(node,attributes,children){
  for(const k in attributes){const v=attributes[k];
@@ -170,6 +173,3 @@ function dataTable(host,rows,columns,first){
   return th});
  fill();
  host.append(el("div",{class:"scroll tall"},el("table",{},el("thead",{},el("tr",{},...heads)),body)),more)}
-)js";
-
-} // namespace keel

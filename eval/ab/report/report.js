@@ -1,8 +1,11 @@
+<<<<<<<< HEAD:eval/ab/report/script.cpp
 #include "eval/ab/report/data.hpp"
 
 namespace keel {
 
 const std::string_view ab_report_script = R"js(
+========
+>>>>>>>> 41bb4cc (eval: keep JavaScript and CSS in files which the build embeds):eval/compare/ab/report.js
 const D=JSON.parse(document.getElementById("data").textContent),N=D.names,H=D.header;
 function rowsOf(t){return t.rows.map(r=>{const o={};t.columns.forEach((c,i)=>{o[c]=i<t.texts?N[r[i]]:r[i]});return o})}
 const cells=rowsOf(D.cells),contrasts=rowsOf(D.contrasts),speeds=rowsOf(D.speeds);
@@ -249,6 +252,3 @@ if(speeds.length){
   "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items would have shown in 80% of such experiments, among as many contrasts as there are in the family. “Equal in every item” says what was counted, and proves no more than its interval does. “Within margin” means that the interval excludes a loss as large as the margin ("+H.statistics.margin+").",
   "KV bytes are what was held while an item was scored, as a mean over the items, with what the policy makes the core hold beside the cache; peak is the most that was held at any time, the prompt before the eviction and a replay included."])
   s.append(el("p",{class:"note",text:t}))}
-)js";
-
-} // namespace keel
