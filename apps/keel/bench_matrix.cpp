@@ -152,15 +152,14 @@ Json run_json(const MatrixRun &run, const std::string &key, const std::vector<st
     Json command = Json::array({"keel"});
     for (const std::string &argument : arguments)
         command.push_back(argument);
+    Json axes = {
+        {"model", run.model}, {"backend", run.backend}, {"kv", run.cache}, {"policy", run.policy}};
+    if (!run.sync.empty()) axes["sync"] = run.sync;
+    axes["length"] = run.length;
     return {{"format", "keel-bench-run/1"},
             {"key", key},
             {"name", run.name()},
-            {"axes",
-             {{"model", run.model},
-              {"backend", run.backend},
-              {"kv", run.cache},
-              {"policy", run.policy},
-              {"length", run.length}}},
+            {"axes", std::move(axes)},
             {"version", KEEL_VERSION},
             {"commit", commit.empty() ? Json(nullptr) : Json(commit)},
             {"date", now_utc()},
@@ -253,7 +252,8 @@ int run_report(const ReportArguments &a, const Program &program) {
 void add_bench_matrix(CLI::App &bench, Program &program) {
     CLI::App &command =
         add_command(bench, program, "matrix",
-                    "Measure all combinations of models, backends, KV types, policies and lengths",
+                    "Measure all combinations of models, backends, KV types, policies, sync "
+                    "strategies and lengths",
                     {{"keel bench matrix my-matrix.yaml -o results",
                       "one file per run; what is there already is skipped"},
                      {"keel bench matrix my-matrix.yaml --dry-run", "list the runs"}});

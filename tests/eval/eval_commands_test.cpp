@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 using namespace keel::test;
@@ -160,6 +161,35 @@ TEST_CASE("keel bench matrix measures sequences at once beside one") {
     CHECK(refused.code == 2);
     CHECK(contains(refused.err, "capped.yaml:4:"));
     CHECK(contains(refused.err, "caps the cache of one sequence"));
+}
+
+TEST_CASE("keel bench matrix measures sync strategies") {
+    const TempFolder folder;
+    const std::string here = folder.path().string();
+    folder.write("m.yaml",
+                 "models: " + tiny +
+                     "\nlengths: 4\ndecode: 2\nrepeat: 1\nprobe_mib: 0\n"
+                     "sync: [eager, {strategy: batched, name: b10, set: {sync.ops: 10}}]\n");
+    const ProcessResult r = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    std::map<std::string, std::pair<std::string, double>> found;
+    for (const auto &entry : std::filesystem::directory_iterator(folder / "out")) {
+        const auto json = read_json(entry.path());
+        const auto &result = json.at("result");
+        found[json.at("axes").at("sync")] = {result.at("backend").at("sync"),
+                                             result.at("decode").at(0).at("waits_per_token")};
+    }
+    REQUIRE(found.size() == 2);
+    CHECK(found["eager"].first == "eager");
+    CHECK(found["eager"].second > 10); // after each op
+    CHECK(found["b10"].first == "batched: 10");
+    CHECK(found["b10"].second == 1); // when the token is read
+    folder.write("bad.yaml", "models: " + tiny + "\nlengths: 4\nsync: [lazy, soon]\n");
+    const ProcessResult bad = run_in(here, {"bench", "matrix", "bad.yaml"});
+    INFO(bad.err);
+    CHECK(bad.code == 2);
+    CHECK(contains(bad.err, "bad.yaml:3:14:"));
 }
 
 TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it") {

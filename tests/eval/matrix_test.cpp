@@ -35,14 +35,17 @@ nlohmann::json result(const std::string &model) {
     const nlohmann::json rate = {{"median", 12.5}, {"min", 10}, {"max", 13}};
     return {{"version", "1"},
             {"machine", {{"cpu", "A Processor"}}},
-            {"backend", {{"plugin", "cpu"}}},
+            {"backend", {{"plugin", "cpu"}, {"sync", "lazy"}}},
             {"model", {{"path", model}, {"weights", "q4_0"}}},
             {"kv", {{"key_dtype", "f16"}, {"value_dtype", "f16"}, {"policy", "none"}}},
             {"peak_resident_bytes", 1048576},
             {"load_seconds", 0.5},
             {"prefill", {{{"tokens", 16}, {"tokens_per_second", rate}, {"of_peak", 0.5}}}},
             {"decode",
-             {{{"depth", 16}, {"tokens_per_second", rate}, {"of_bandwidth", nullptr}, {"kv_bytes", 4096}},
+             {{{"depth", 16},
+               {"tokens_per_second", rate},
+               {"of_bandwidth", nullptr},
+               {"kv_bytes", 4096}},
               {{"depth", 64}, {"tokens_per_second", rate}}}}};
 }
 
@@ -82,6 +85,28 @@ TEST_CASE("a matrix is every combination of its axes, each with a key of its own
     longer.decode = 9;
     CHECK(runs[0].key(longer, "here") != runs[0].key(m, "here"));
     CHECK(contains(runs[31].file_name("k"), "tiny_q4-cpu-1-q8_0-sliding_window-32-k.json"));
+}
+
+TEST_CASE("sync strategies are an axis of a matrix") {
+    const test::TempFolder folder;
+    const auto file = folder.write(
+        "m.yaml",
+        "models: tiny\nlengths: [8, 16]\nkv: [f16, q8_0]\n"
+        "sync: [eager, {strategy: batched, name: batched 10, set: {sync.ops: 10}}, lazy]\n");
+    const auto runs = matrix_runs(load_matrix(file, "cpu"));
+    REQUIRE(runs.size() == 2 * 3 * 2);
+    CHECK(runs[0].name() == "tiny / cpu / f16 / none / eager / 8");
+    CHECK(runs[2].name() == "tiny / cpu / f16 / none / batched 10 / 8");
+    CHECK(runs[2].sets == std::vector<std::string>{"backend.plugin=cpu", "kv.dtype=f16",
+                                                   "policy.plugin=none", "sync.strategy=batched",
+                                                   "sync.ops=10"});
+    CHECK(contains(runs[2].file_name("k"), "tiny-cpu-f16-none-batched_10-8-k.json"));
+    CHECK(contains(runs[2].fault("--set sync.ops: wrong"), "m.yaml:4:"));
+    const auto twice = [&] {
+        load_matrix(folder.write("twice.yaml", "models: m\nlengths: 8\nsync: [lazy, lazy]\n"),
+                    "cpu");
+    };
+    CHECK(contains(test::error_text(twice), "the name 'lazy' twice"));
 }
 
 TEST_CASE("a matrix needs little") {
@@ -128,24 +153,29 @@ TEST_CASE("a broken matrix is refused with file and line") {
 TEST_CASE("a report shows runs and plain results, and nothing in them reaches the page unescaped") {
     const test::TempFolder folder;
     const std::string evil = "<script>alert('x')</script>&\"";
-    nlohmann::json run = {{"format", "keel-bench-run/1"},
-                          {"key", "k"},
-                          {"axes", {{"model", evil}, {"backend", "cpu"}, {"policy", "none"}}},
-                          {"commit", "abc"},
-                          {"date", "2026-11-21"},
-                          {"result", result("/m/" + evil)}};
+    nlohmann::json run = {
+        {"format", "keel-bench-run/1"},
+        {"key", "k"},
+        {"axes", {{"model", evil}, {"backend", "cpu"}, {"policy", "none"}, {"sync", "batched 10"}}},
+        {"commit", "abc"},
+        {"date", "2026-11-21"},
+        {"result", result("/m/" + evil)}};
     folder.write("runs/a.json", run.dump());
     const auto plain = folder.write("b.json", result("/models/tiny").dump());
     const auto lines = load_bench_lines({folder / "runs", plain});
     REQUIRE(lines.size() == 4); // two depths each
     CHECK(lines[0].model == evil);
     CHECK(lines[0].commit == "abc");
+    CHECK(lines[0].sync == "batched 10");
+    CHECK(lines[0].name.ends_with(" / none / batched 10"));
     CHECK(lines[0].prefill->median == 12.5);
     CHECK(lines[0].prefill->share == 0.5);
     CHECK_FALSE(lines[0].decode->share);
     CHECK(lines[1].depth == 64);
     CHECK_FALSE(lines[1].prefill);
     CHECK(lines[2].model == "tiny");
+    CHECK(lines[2].sync == "lazy"); // as the pipeline had it: no axis
+    CHECK(lines[2].name.ends_with(" / none"));
     const std::string page = bench_html(lines, "A & B");
     CHECK(contains(page, "<title>A &amp; B</title>"));
     CHECK(contains(page, "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;&quot;"));

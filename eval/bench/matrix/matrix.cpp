@@ -129,12 +129,15 @@ void check_names(const std::vector<Choice> &choices) {
     }
 }
 
+// Without the key: one choice that sets `otherwise`, or nothing if that is empty.
 std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const char *word,
                                     const char *setting, const std::string &otherwise) {
     std::vector<MatrixChoice> choices;
     if (const YamlEntry *entry = root.find(key)) {
         for (const YamlNode *item : items(entry->value, key))
             choices.push_back(read_choice(*item, word, setting));
+    } else if (otherwise.empty()) {
+        choices.push_back({{}, {}, root.where()});
     } else {
         choices.push_back(
             {otherwise, {{fmt::format("{}={}", setting, otherwise), root.where()}}, root.where()});
@@ -175,14 +178,15 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     if (!root.is_map())
         throw_error(ErrorKind::input, "{}: expected a map with models and lengths, found {}", file.string(),
                     describe(root));
-    check_keys(
-        root, "a matrix",
-        {"models", "backends", "kv", "policies", "lengths", "decode", "repeat", "batch", "probe_mib", "set"});
+    check_keys(root, "a matrix",
+               {"models", "backends", "kv", "policies", "sync", "lengths", "decode", "repeat",
+                "batch", "probe_mib", "set"});
     BenchMatrix m;
     read_models(root, file, m);
     m.backends = read_axis(root, "backends", "plugin", "backend.plugin", backend);
     m.caches = read_axis(root, "kv", "dtype", "kv.dtype", default_of("kv.dtype"));
     m.policies = read_axis(root, "policies", "plugin", "policy.plugin", default_of("policy.plugin"));
+    m.syncs = read_axis(root, "sync", "strategy", "sync.strategy", "");
     for (const YamlNode *item : items(need(root, file, "lengths").value, "lengths")) {
         const int64_t length = number(*item, "a length in tokens", 1, int64_t{1} << 24);
         if (std::find(m.lengths.begin(), m.lengths.end(), length) != m.lengths.end())
@@ -207,9 +211,10 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     }
     m.probe_mib = optional("probe_mib", "MiB of the memory probe", 0, int64_t{1} << 20);
     if (const YamlEntry *set = root.find("set")) m.sets = read_sets(set->value);
-    const double runs = static_cast<double>(m.models.size()) * static_cast<double>(m.backends.size()) *
-                        static_cast<double>(m.caches.size()) * static_cast<double>(m.policies.size()) *
-                        static_cast<double>(m.lengths.size());
+    const double runs =
+        static_cast<double>(m.models.size()) * static_cast<double>(m.backends.size()) *
+        static_cast<double>(m.caches.size()) * static_cast<double>(m.policies.size()) *
+        static_cast<double>(m.syncs.size()) * static_cast<double>(m.lengths.size());
     if (runs > static_cast<double>(most_runs))
         throw_error(ErrorKind::input, "{}: {:.0f} combinations, at most {} are measured", file.string(), runs,
                     most_runs);
@@ -217,7 +222,8 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
 }
 
 std::string MatrixRun::name() const {
-    return fmt::format("{} / {} / {} / {} / {}", model, backend, cache, policy, length);
+    return fmt::format("{} / {} / {} / {}{} / {}", model, backend, cache, policy,
+                       sync.empty() ? "" : " / " + sync, length);
 }
 
 std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circumstances) const {
@@ -251,7 +257,8 @@ std::string MatrixRun::fault(std::string_view message) const {
 
 std::string MatrixRun::file_name(const std::string &key) const {
     std::string slug;
-    for (const char c : fmt::format("{}-{}-{}-{}-{}", model, backend, cache, policy, length)) {
+    for (const char c : fmt::format("{}-{}-{}-{}{}-{}", model, backend, cache, policy,
+                                    sync.empty() ? "" : "-" + sync, length)) {
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                            c == '-' || c == '_';
         slug += plain ? c : '_';
@@ -262,38 +269,41 @@ std::string MatrixRun::file_name(const std::string &key) const {
 
 std::vector<MatrixRun> matrix_runs(const BenchMatrix &m) {
     std::vector<MatrixRun> runs;
-    for (const BenchMatrix::Model &model : m.models) {
-        for (const MatrixChoice &backend : m.backends) {
-            for (const MatrixChoice &cache : m.caches) {
-                for (const MatrixChoice &policy : m.policies) {
-                    MatrixRun run;
-                    run.model = model.name;
-                    run.backend = backend.name;
-                    run.cache = cache.name;
-                    run.policy = policy.name;
-                    run.path = model.path;
-                    run.model_where = model.where;
-                    const auto add = [&](const std::vector<MatrixSet> &sets) {
-                        for (const MatrixSet &set : sets) {
-                            run.sets.push_back(set.text);
-                            run.set_places.push_back(set.where);
-                        }
-                    };
-                    add(m.sets);
-                    const MatrixChoice *choices[] = {&model, &backend, &cache, &policy};
-                    for (const MatrixChoice *choice : choices) {
-                        add(choice->sets);
-                        if (choice->where.line >= run.where.line) run.where = choice->where;
-                    }
-                    for (size_t i = 0; i < m.lengths.size(); ++i) {
-                        run.length = m.lengths[i];
-                        run.length_where = m.length_places[i];
-                        runs.push_back(run);
-                    }
-                }
+    const auto add = [&](const BenchMatrix::Model &model, const MatrixChoice &backend,
+                         const MatrixChoice &cache, const MatrixChoice &policy,
+                         const MatrixChoice &sync) {
+        MatrixRun run;
+        run.model = model.name;
+        run.backend = backend.name;
+        run.cache = cache.name;
+        run.policy = policy.name;
+        run.sync = sync.name;
+        run.path = model.path;
+        run.model_where = model.where;
+        const auto add_sets = [&](const std::vector<MatrixSet> &sets) {
+            for (const MatrixSet &set : sets) {
+                run.sets.push_back(set.text);
+                run.set_places.push_back(set.where);
             }
+        };
+        add_sets(m.sets);
+        const MatrixChoice *choices[] = {&model, &backend, &cache, &policy, &sync};
+        for (const MatrixChoice *choice : choices) {
+            add_sets(choice->sets);
+            if (choice->where.line >= run.where.line) run.where = choice->where;
         }
-    }
+        for (size_t i = 0; i < m.lengths.size(); ++i) {
+            run.length = m.lengths[i];
+            run.length_where = m.length_places[i];
+            runs.push_back(run);
+        }
+    };
+    for (const BenchMatrix::Model &model : m.models)
+        for (const MatrixChoice &backend : m.backends)
+            for (const MatrixChoice &cache : m.caches)
+                for (const MatrixChoice &policy : m.policies)
+                    for (const MatrixChoice &sync : m.syncs)
+                        add(model, backend, cache, policy, sync);
     return runs;
 }
 

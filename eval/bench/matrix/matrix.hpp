@@ -32,6 +32,7 @@ struct BenchMatrix {
     };
     std::vector<Model> models;
     std::vector<MatrixChoice> backends, caches, policies;
+    std::vector<MatrixChoice> syncs;           // one without a name: the file has no such axis
     std::vector<int64_t> lengths;              // of the prompt, and tokens in the cache before decoding
     std::vector<SourceLocation> length_places; // of each
     int64_t decode = 64, repeat = 3;
@@ -46,13 +47,15 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
 // One combination.
 struct MatrixRun {
     std::string model, backend, cache, policy; // names
+    std::string sync;                          // name; empty: the file has no such axis
     int64_t length = 0;
     std::filesystem::path path;                      // of the model
     std::vector<std::string> sets;                   // in order; later ones win
     std::vector<SourceLocation> set_places;          // of each
     SourceLocation model_where, length_where, where; // where: of the choice that is written last
 
-    std::string name() const; // "tiny / cpu / f16 / none / 128"
+    std::string
+    name() const; // "tiny / cpu / f16 / none / 128", "tiny / cpu / f16 / none / lazy / 128"
     // What tells runs apart that may give different numbers: settings, lengths, and `circumstances` (version, machine,
     // the model's files); 16 hex digits.
     std::string key(const BenchMatrix &matrix, const std::string &circumstances) const;

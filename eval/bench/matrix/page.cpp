@@ -43,11 +43,12 @@ std::string bytes_text(double value) {
 
 std::string table(const std::vector<BenchLine> &lines) {
     std::string out = "<div class=scroll><table><thead><tr>";
-    for (const char *head :
-         {"model",    "weights", "backend", "KV",        "policy",          "prompt",  "prefill tokens/s",
-          "range",    "of peak", "depth",   "at once",   "decode tokens/s", "range",   "of read",
-          "KV bytes", "memory",  "load s",  "read GB/s", "machine",         "version", "commit",
-          "date",     "file"})
+    for (const char *head : {"model",           "weights", "backend",   "KV",
+                             "policy",          "sync",    "prompt",    "prefill tokens/s",
+                             "range",           "of peak", "depth",     "at once",
+                             "decode tokens/s", "range",   "of read",   "KV bytes",
+                             "memory",          "load s",  "read GB/s", "machine",
+                             "version",         "commit",  "date",      "file"})
         out += fmt::format("<th>{}</th>", head);
     out += "</tr></thead><tbody>\n";
     const auto as_number = [](const std::optional<int64_t> &n) {
@@ -55,15 +56,18 @@ std::string table(const std::vector<BenchLine> &lines) {
     };
     const auto plain = [](double v) { return fmt::format("{:.0f}", v); };
     for (const BenchLine &l : lines) {
-        out += "<tr>" + text_cell(l.model) + text_cell(l.weights) + text_cell(l.backend) + text_cell(l.kv) +
-               text_cell(l.policy) + number_cell(as_number(l.prefill_tokens), plain) + rate_cells(l.prefill) +
-               number_cell(as_number(l.depth), plain) +
-               number_cell(l.decode ? as_number(l.sequences) : std::nullopt, plain) + rate_cells(l.decode) +
-               number_cell(l.kv_bytes, bytes_text) + number_cell(l.peak_bytes, bytes_text) +
-               number_cell(l.load_seconds, [](double v) { return fmt::format("{:.2f}", v); }) +
-               number_cell(l.read_bandwidth, [](double v) { return fmt::format("{:.1f}", v / 1e9); }) +
-               text_cell(l.machine) + text_cell(l.version) + text_cell(l.commit) + text_cell(l.date) +
-               text_cell(l.file) + "</tr>\n";
+        out +=
+            "<tr>" + text_cell(l.model) + text_cell(l.weights) + text_cell(l.backend) +
+            text_cell(l.kv) + text_cell(l.policy) + text_cell(l.sync) +
+            number_cell(as_number(l.prefill_tokens), plain) + rate_cells(l.prefill) +
+            number_cell(as_number(l.depth), plain) +
+            number_cell(l.decode ? as_number(l.sequences) : std::nullopt, plain) +
+            rate_cells(l.decode) + number_cell(l.kv_bytes, bytes_text) +
+            number_cell(l.peak_bytes, bytes_text) +
+            number_cell(l.load_seconds, [](double v) { return fmt::format("{:.2f}", v); }) +
+            number_cell(l.read_bandwidth, [](double v) { return fmt::format("{:.1f}", v / 1e9); }) +
+            text_cell(l.machine) + text_cell(l.version) + text_cell(l.commit) + text_cell(l.date) +
+            text_cell(l.file) + "</tr>\n";
     }
     return out + "</tbody></table></div>\n";
 }

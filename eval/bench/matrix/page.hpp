@@ -16,7 +16,8 @@ struct BenchRate {
 
 // One line of a report: a prompt length, a depth, or one of each.
 struct BenchLine {
-    std::string name, model, weights, backend, kv, policy, machine, version, commit, date, file;
+    std::string name, model, weights, backend, kv, policy, sync, machine, version, commit, date,
+        file;
     std::optional<int64_t> prefill_tokens, depth;
     int64_t sequences = 1;                    // that decoded at once
     std::optional<BenchRate> prefill, decode; // tokens per second, of all sequences together

@@ -71,8 +71,10 @@ BenchLine common_line(const Json &json, const Json &result, const fs::path &file
     line.kv = key == value ? key : key + "/" + value;
     line.policy = text(member(axes, "policy"));
     if (line.policy.empty()) line.policy = text(member(kv, "policy"));
-    line.name =
-        fmt::format("{} {} / {} / {} / {}", line.model, line.weights, line.backend, line.kv, line.policy);
+    const std::string sync = text(member(axes, "sync"));
+    line.sync = sync.empty() ? text(member(member(result, "backend"), "sync")) : sync;
+    line.name = fmt::format("{} {} / {} / {} / {}{}", line.model, line.weights, line.backend,
+                            line.kv, line.policy, sync.empty() ? "" : " / " + sync);
     line.peak_bytes = number(member(result, "peak_resident_bytes"));
     line.load_seconds = number(member(result, "load_seconds"));
     line.read_bandwidth = number(member(member(result, "probe"), "read_bytes_per_second"));
