@@ -1,5 +1,4 @@
 #include "bench_matrix.hpp"
-#include "bench_sync.hpp"
 #include "build_info.hpp"
 #include "console.hpp"
 #include "interrupt.hpp"
@@ -140,7 +139,6 @@ void add_bench(CLI::App &app, Program &program) {
     command.add_flag("--json", a->json, "Print one JSON object");
     add_bench_matrix(command, program);
     add_bench_report(command, program);
-    add_bench_sync(command, program);
     // TARGET is needed where none of these is named; their callbacks come before this one.
     command.get_option("TARGET")->required(false);
     command.callback([&command, &program, a] {

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 using namespace keel::test;
@@ -57,67 +55,6 @@ TEST_CASE("keel bench needs no tokenizer") {
     INFO(r.out << r.err);
     CHECK(r.code == 0);
     CHECK(contains(r.out, "4 tokens"));
-}
-
-TEST_CASE("keel bench sync measures every strategy and draws the curve") {
-    const TempFolder folder;
-    const std::string page = (folder / "sync.html").string();
-    const std::vector<std::string> command{"bench", "sync", tiny, "--ops",  "1,50", "--decode",
-                                           "2",     "-r",   "2",  "--html", page};
-    std::vector<std::string> with_json = command;
-    with_json.emplace_back("--json");
-    const ProcessResult object = run_keel(with_json);
-    INFO(object.err);
-    REQUIRE(object.code == 0);
-    const auto json = nlohmann::json::parse(object.out);
-    const auto &results = json.at("results");
-    REQUIRE(results.size() == 4);
-    const double ops = json.at("ops_per_token");
-    CHECK(ops > 50);
-    std::vector<double> submits, waits;
-    for (const auto &r : results) {
-        submits.push_back(r.at("submits_per_token"));
-        waits.push_back(r.at("waits_per_token"));
-        CHECK(r.at("tokens_per_second").at("samples").size() == 2);
-    }
-    CHECK(results.at(0).at("sync") == "eager");
-    CHECK(results.at(0).at("ratio_to_eager").at("median") == 1);
-    CHECK(waits[0] >= ops); // one for each op
-    CHECK(results.at(1).at("sync") == "batched: 1");
-    CHECK(submits[1] >= ops);
-    CHECK(submits[2] >= std::floor(ops / 50));
-    CHECK(submits[2] < ops / 10);
-    CHECK(results.at(3).at("sync") == "lazy");
-    for (const size_t i : {1, 2, 3})
-        CHECK(waits[i] == 1); // where the token is read
-    std::ifstream in(page);
-    const std::string html{std::istreambuf_iterator<char>(in), {}};
-    CHECK(contains(html, "<svg"));
-    CHECK(contains(html, "batched: 50"));
-
-    const ProcessResult table = run_keel(command); // over its own page
-    INFO(table.out << table.err);
-    CHECK(table.code == 0);
-    CHECK(contains(table.out, "lazy"));
-    folder.write("mine.txt", "mine");
-    const ProcessResult refused = run_keel({"bench", "sync", tiny, "--html", (folder / "mine.txt").string()});
-    CHECK(refused.code == 2);
-    CHECK(contains(refused.err, "something is there already"));
-    const std::filesystem::path config =
-        folder.write("hybrid.yaml", "model: " + tiny +
-                                        "\nhybrid:\n  backends: {a: {plugin: cpu}, b: {plugin: cpu}}\n"
-                                        "  layers: [{range: 0-2, on: a}, {range: 3-5, on: b}]\n");
-    const ProcessResult hybrid = run_keel({"bench", "sync", config.string()});
-    CHECK(hybrid.code == 2);
-    CHECK(contains(hybrid.err, "run on one backend"));
-    for (const std::vector<std::string> &wrong :
-         {std::vector<std::string>{"--ops", "0"}, {"--decode", "0"}, {"-r", "0"}, {"--depth", "99999"}}) {
-        std::vector<std::string> arguments{"bench", "sync", tiny};
-        arguments.insert(arguments.end(), wrong.begin(), wrong.end());
-        const ProcessResult r = run_keel(arguments);
-        CHECK(r.code == 2);
-        CHECK(contains(r.err, wrong[0]));
-    }
 }
 
 TEST_CASE("keel bench refuses what makes no sense with one line") {
