@@ -1,0 +1,396 @@
+#include "base/json_reader.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace keel {
+namespace {
+
+using Json = nlohmann::json;
+
+// Hands a text to the parser and tells how far the parser has read.
+class TrackedIterator {
+  public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = char;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const char *;
+    using reference = const char &;
+
+    TrackedIterator(const char *at, const char **last) : at_(at), last_(last) {}
+    reference operator*() const { return *at_; }
+    TrackedIterator &operator++() {
+        *last_ = at_++;
+        return *this;
+    }
+    TrackedIterator operator++(int) {
+        const TrackedIterator before = *this;
+        ++*this;
+        return before;
+    }
+    bool operator==(const TrackedIterator &other) const { return at_ == other.at_; }
+
+  private:
+    const char *at_;
+    const char **last_; // the character that was read last
+};
+
+// Receives the parser's events as values that are entered and left.
+class Events : public nlohmann::json_sax<Json> {
+  public:
+    bool null() final { return scalar(nullptr); }
+    bool boolean(bool value) final { return scalar(value); }
+    bool number_integer(int64_t value) final { return scalar(value); }
+    bool number_unsigned(uint64_t value) final { return scalar(value); }
+    bool number_float(double value, const std::string &) final { return scalar(value); }
+    bool string(std::string &value) final { return scalar(std::move(value)); }
+    bool binary(Json::binary_t &) final { return false; } // not in text
+    bool start_object(size_t) final { return enter(Json::object()); }
+    bool start_array(size_t) final { return enter(Json::array()); }
+    bool end_object() final { return leave(); }
+    bool end_array() final { return leave(); }
+
+  private:
+    virtual bool enter(Json value) = 0; // an empty array or object
+    virtual bool leave() = 0;
+    virtual bool scalar(Json value) = 0;
+};
+
+// Calls `events` for the text. `last` is the character that was read last.
+void parse(std::string_view text, const char *&last, Events &events) {
+    const char *end = text.data() + text.size();
+    Json::sax_parse(TrackedIterator(text.data(), &last), TrackedIterator(end, &last), &events);
+}
+
+// Builds the tree and stops before it is larger than the limits allow.
+class Builder : public Events {
+  public:
+    Builder(std::string_view text, const std::string &name, size_t line, const JsonLimits &limits)
+        : text_(text), name_(name), line_(line), limits_(limits) {}
+
+    Json take() { return std::move(root_); }
+
+    bool key(std::string &key) override {
+        Json &object = *open_.back();
+        if (!limits_.repeated_keys && object.contains(key))
+            throw_error(ErrorKind::input, "{}: the key '{}' stands twice in one object", name_,
+                        printable(key));
+        next_ = &object[key];
+        return true;
+    }
+
+    // `byte` counts from 1 and may be one past the end. Columns count bytes from 1.
+    bool parse_error(size_t byte, const std::string &, const Json::exception &error) override {
+        // "[json.exception...] parse error at line 1, column 2: REASON", or "[...] REASON"
+        std::string_view reason = error.what();
+        for (const char *front : {"] ", "parse error at line"}) {
+            const size_t at = reason.find(front);
+            if (at == std::string_view::npos) continue;
+            reason.remove_prefix(front[0] == ']' ? at + 2 : reason.find(": ", at) + 2);
+        }
+        const std::string_view before =
+            text_.substr(0, std::min(byte == 0 ? 0 : byte - 1, text_.size()));
+        const auto lines = static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+        const size_t column = before.size() - (before.rfind('\n') + 1) + 1;
+        const std::string place =
+            line_ == 0 ? name_ : fmt::format("{}:{}:{}", name_, line_ + lines, column);
+        throw_error(ErrorKind::input, "{}: not valid JSON: {}", place, printable(reason, 200));
+    }
+
+  private:
+    bool enter(Json value) override {
+        if (open_.size() >= limits_.depth)
+            throw_error(ErrorKind::input, "{}: expected at most {} nested levels, found more",
+                        name_, limits_.depth);
+        open_.push_back(&add(std::move(value)));
+        return true;
+    }
+    bool leave() override {
+        open_.pop_back();
+        return true;
+    }
+    bool scalar(Json value) override {
+        add(std::move(value));
+        return true;
+    }
+    Json &add(Json value) {
+        if (++values_ > limits_.values)
+            throw_error(ErrorKind::input, "{}: expected at most {} values, found more", name_,
+                        limits_.values);
+        if (open_.empty()) return root_ = std::move(value);
+        if (open_.back()->is_object()) return *next_ = std::move(value);
+        return open_.back()->emplace_back(std::move(value));
+    }
+
+    std::string_view text_;
+    const std::string &name_;
+    size_t line_;
+    const JsonLimits &limits_;
+    Json root_;
+    std::vector<Json *>
+        open_;             // arrays and objects; only the last one grows, so pointers stay valid
+    Json *next_ = nullptr; // the member that the last key made
+    size_t values_ = 0;
+};
+
+// One step from a value to a member or an element.
+struct Step {
+    std::string key; // of an object's member
+    size_t index = 0;
+    bool operator==(const Step &) const = default;
+};
+
+// Reads a text again to find the line of the value at a path.
+class LineFinder : public Events {
+  public:
+    LineFinder(std::string_view text, const std::vector<Step> &path) : text_(text), path_(path) {}
+
+    // The line counts from 0.
+    size_t find() {
+        parse(text_, last_, *this);
+        return line_;
+    }
+
+  private:
+    bool key(std::string &key) override {
+        at_.back().key = key;
+        return true;
+    }
+    bool parse_error(size_t, const std::string &, const Json::exception &) override {
+        return false;
+    }
+    bool enter(Json value) override {
+        arrive();
+        at_.emplace_back();
+        is_array_.push_back(value.is_array());
+        return true;
+    }
+    bool leave() override {
+        at_.pop_back();
+        is_array_.pop_back();
+        next();
+        return true;
+    }
+    bool scalar(Json) override {
+        arrive();
+        next();
+        return true;
+    }
+    void next() {
+        if (!at_.empty() && is_array_.back()) ++at_.back().index;
+    }
+    // The parser may have read one character more than the value.
+    void arrive() {
+        if (at_ == path_) line_ = static_cast<size_t>(std::count(text_.data(), last_, '\n'));
+    }
+
+    std::string_view text_;
+    const std::vector<Step> &path_;
+    const char *last_ = nullptr;
+    std::vector<Step> at_; // a step for each array or object that is open
+    std::vector<bool> is_array_;
+    size_t line_ = 0;
+};
+
+// The steps from `from` to `value`, which is a part of it.
+bool find_path(const Json &from, const Json &value, std::vector<Step> &path) {
+    if (&from == &value) return true;
+    size_t index = 0;
+    for (auto it = from.begin(); from.is_structured() && it != from.end(); ++it, ++index) {
+        path.push_back(from.is_object() ? Step{it.key(), 0} : Step{{}, index});
+        if (find_path(*it, value, path)) return true;
+        path.pop_back();
+    }
+    return false;
+}
+
+std::string range_text(const char *what, const std::string &low, const std::string &high) {
+    return fmt::format("{} from {} to {}", what, low, high);
+}
+
+} // namespace
+
+JsonDocument::JsonDocument(std::string_view text, std::string name, const JsonLimits &limits,
+                           size_t line)
+    : text_(text), name_(std::move(name)), line_(line) {
+    if (text.size() > limits.bytes)
+        throw_error(ErrorKind::input, "{}: expected at most {} of JSON, found {}", name_,
+                    format_bytes(limits.bytes), format_bytes(text.size()));
+    Builder builder(text, name_, line, limits);
+    const char *last = nullptr;
+    parse(text, last, builder);
+    tree_ = std::make_unique<const Json>(builder.take());
+}
+
+JsonDocument JsonDocument::of_tree(Json tree, std::string name) {
+    JsonDocument document;
+    document.name_ = std::move(name);
+    document.tree_ = std::make_unique<const Json>(std::move(tree));
+    return document;
+}
+
+JsonDocument::JsonDocument(JsonDocument &&) noexcept = default;
+JsonDocument::~JsonDocument() = default;
+
+JsonNode JsonDocument::root() const {
+    return {*this, *tree_};
+}
+
+std::string JsonDocument::place(const Json &value) const {
+    if (line_ == 0) return name_;
+    std::vector<Step> steps;
+    find_path(*tree_, value, steps);
+    return fmt::format("{}:{}", name_, line_ + LineFinder(text_, steps).find());
+}
+
+std::string JsonDocument::path(const Json &value) const {
+    std::vector<Step> steps;
+    find_path(*tree_, value, steps);
+    std::string out;
+    const Json *at = tree_.get();
+    for (const Step &step : steps) {
+        if (at->is_object()) {
+            out += (out.empty() ? "" : ".") + printable(step.key);
+            at = &(*at)[step.key];
+        } else {
+            out += fmt::format("[{}]", step.index);
+            at = &(*at)[step.index];
+        }
+    }
+    return out;
+}
+
+bool JsonNode::is_null() const {
+    return value_->is_null();
+}
+bool JsonNode::is_flag() const {
+    return value_->is_boolean();
+}
+bool JsonNode::is_number() const {
+    return value_->is_number();
+}
+bool JsonNode::is_text() const {
+    return value_->is_string();
+}
+bool JsonNode::is_array() const {
+    return value_->is_array();
+}
+bool JsonNode::is_object() const {
+    return value_->is_object();
+}
+
+void JsonNode::fail(std::string_view message) const {
+    const std::string path = document_->path(*value_);
+    throw_error(ErrorKind::input, "{}: {}{}{}", document_->place(*value_), path,
+                path.empty() ? "" : ": ", message);
+}
+
+void JsonNode::fail(std::string_view key, std::string_view message) const {
+    if (const Json *value = member(key)) JsonNode(*document_, *value).fail(message);
+    const std::string path = document_->path(*value_);
+    throw_error(ErrorKind::input, "{}: {}{}{}: {}", document_->place(*value_), path,
+                path.empty() ? "" : ".", printable(key), message);
+}
+
+void JsonNode::expected(std::string_view what) const {
+    fail(fmt::format("expected {}, found {}", what, shown()));
+}
+
+std::string JsonNode::shown() const {
+    if (is_object()) return "an object";
+    if (is_array()) return fmt::format("an array of {}", value_->size());
+    if (is_text()) return fmt::format("\"{}\"", printable(text(), 60));
+    return value_->dump();
+}
+
+const Json *JsonNode::member(std::string_view key) const {
+    if (!is_object()) expected("an object");
+    const auto found = value_->find(std::string(key));
+    return found == value_->end() ? nullptr : &*found;
+}
+
+std::optional<JsonNode> JsonNode::find(std::string_view key) const {
+    const Json *found = member(key);
+    if (found == nullptr || found->is_null()) return std::nullopt;
+    return JsonNode(*document_, *found);
+}
+
+JsonNode JsonNode::at(std::string_view key) const {
+    if (const auto node = find(key)) return *node;
+    fail(fmt::format("'{}' is missing", key));
+}
+
+std::vector<std::pair<std::string_view, JsonNode>> JsonNode::members() const {
+    if (!is_object()) expected("an object");
+    std::vector<std::pair<std::string_view, JsonNode>> out;
+    out.reserve(value_->size());
+    for (auto it = value_->begin(); it != value_->end(); ++it)
+        out.emplace_back(it.key(), JsonNode(*document_, *it));
+    return out;
+}
+
+void JsonNode::only(const std::vector<std::string> &keys) const {
+    for (const auto &[key, value] : members()) {
+        if (std::find(keys.begin(), keys.end(), key) == keys.end())
+            value.fail(fmt::format("unknown key{}; the keys are {}", did_you_mean(key, keys),
+                                   fmt::join(keys, ", ")));
+    }
+}
+
+size_t JsonNode::size() const {
+    if (!is_array()) expected("an array");
+    return value_->size();
+}
+
+size_t JsonNode::size(size_t most) const {
+    if (size() > most) expected(fmt::format("an array of at most {}", most));
+    return size();
+}
+
+JsonNode JsonNode::element(size_t index) const {
+    if (index >= size()) fail(fmt::format("has no element {}", index));
+    return {*document_, (*value_)[index]};
+}
+
+const std::string &JsonNode::text(size_t longest) const {
+    if (!is_text()) expected("a text");
+    const auto &found = value_->get_ref<const std::string &>();
+    if (found.size() > longest)
+        fail(fmt::format("expected a text of at most {} bytes, found {}", longest, found.size()));
+    return found;
+}
+
+bool JsonNode::flag() const {
+    if (!is_flag()) expected("true or false");
+    return value_->get<bool>();
+}
+
+int64_t JsonNode::integer(int64_t low, int64_t high) const {
+    // A value above INT64_MAX is unsigned and would come out negative.
+    const bool fits = value_->is_number_unsigned() ? value_->get<uint64_t>() <= uint64_t{INT64_MAX}
+                                                   : value_->is_number_integer();
+    if (!fits || value_->get<int64_t>() < low || value_->get<int64_t>() > high)
+        expected(range_text("an integer", fmt::to_string(low), fmt::to_string(high)));
+    return value_->get<int64_t>();
+}
+
+uint64_t JsonNode::natural(uint64_t low, uint64_t high) const {
+    if (!value_->is_number_unsigned() || value_->get<uint64_t>() < low ||
+        value_->get<uint64_t>() > high)
+        expected(range_text("an integer", fmt::to_string(low), fmt::to_string(high)));
+    return value_->get<uint64_t>();
+}
+
+double JsonNode::number(double low, double high) const {
+    const double found = is_number() ? value_->get<double>() : 0;
+    if (!is_number() || !(found >= low && found <= high))
+        expected(range_text("a number", fmt::to_string(low), fmt::to_string(high)));
+    return found;
+}
+
+} // namespace keel

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace keel {
+
+// Bounds for JSON from outside. The tree of a document takes about 100 bytes for each value.
+struct JsonLimits {
+    size_t bytes = size_t{4} << 20;
+    size_t depth = 32;          // of nested arrays and objects
+    size_t values = 200'000;    // keys do not count
+    bool repeated_keys = false; // true: the last value of a key counts; false: an error
+};
+
+class JsonNode;
+
+// A JSON text from outside, parsed within bounds.
+class JsonDocument {
+  public:
+    // Messages begin with `name`, which is a file's path, and the line. `line` is the number that the
+    // text's first line has in its file; 0: messages have no lines. `text` must outlive the document.
+    // Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and bad UTF-8, and
+    // "NAME: expected ..., found ..." for what the limits refuse.
+    JsonDocument(std::string_view text, std::string name, const JsonLimits &limits = {},
+                 size_t line = 1);
+    // A tree that the program made itself. Messages have no lines.
+    static JsonDocument of_tree(nlohmann::json tree, std::string name);
+    JsonDocument(JsonDocument &&) noexcept;
+    ~JsonDocument();
+
+    // Nodes hold a pointer to the document: it must outlive them and stay where it is.
+    JsonNode root() const;
+    const std::string &name() const { return name_; }
+
+  private:
+    friend class JsonNode;
+    JsonDocument() = default;
+    // "NAME:LINE" of a value, and its path in the tree.
+    std::string place(const nlohmann::json &value) const;
+    std::string path(const nlohmann::json &value) const;
+
+    std::string_view text_;
+    std::string name_;
+    size_t line_ = 0;
+    std::unique_ptr<const nlohmann::json> tree_;
+};
+
+// A value of a document. Its place is looked up only when a message needs it.
+class JsonNode {
+  public:
+    bool is_null() const;
+    bool is_flag() const;
+    bool is_number() const;
+    bool is_text() const;
+    bool is_array() const;
+    bool is_object() const;
+
+    // Throws Error(input) "NAME:LINE: a.b[3]: MESSAGE".
+    [[noreturn]] void fail(std::string_view message) const;
+    // The same for the member `key`, which may be absent.
+    [[noreturn]] void fail(std::string_view key, std::string_view message) const;
+    // Throws "...: expected WHAT, found VALUE".
+    [[noreturn]] void expected(std::string_view what) const;
+    // How messages show the value: short, printable, one line.
+    std::string shown() const;
+
+    // Objects. A member that is null counts as absent. All of these refuse other values.
+    std::optional<JsonNode> find(std::string_view key) const;
+    JsonNode at(std::string_view key) const;
+    std::vector<std::pair<std::string_view, JsonNode>> members() const;
+    // Refuses a key that is not in the list, and suggests one that is.
+    void only(const std::vector<std::string> &keys) const;
+
+    // Arrays. All of these refuse other values.
+    size_t size() const;
+    size_t size(size_t most) const; // refuses more than `most`
+    JsonNode element(size_t index) const;
+
+    // Each refuses values of another type or out of range.
+    const std::string &text(size_t longest = SIZE_MAX) const; // in bytes
+    bool flag() const;
+    int64_t integer(int64_t low, int64_t high) const;
+    uint64_t natural(uint64_t low, uint64_t high) const;
+    double number(double low, double high) const;
+
+    const nlohmann::json &raw() const { return *value_; }
+
+  private:
+    friend class JsonDocument;
+    JsonNode(const JsonDocument &document, const nlohmann::json &value)
+        : document_(&document), value_(&value) {}
+    const nlohmann::json *member(std::string_view key) const; // null if absent
+
+    const JsonDocument *document_;
+    const nlohmann::json *value_;
+};
+
+} // namespace keel
