@@ -20,7 +20,7 @@ core/ops: base platform plugin device reference
 core/text: base platform format
 core/model: base numbers platform format device
 core/graph: base numbers platform device ops model
-core/convert: base numbers platform format plugin device model graph text
+core/convert: base numbers platform format model text
 core/kv: base numbers platform plugin device ops graph
 core/config: base platform plugin
 core/run: base numbers platform plugin reference device ops text model graph kv config
