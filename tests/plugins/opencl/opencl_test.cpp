@@ -123,6 +123,17 @@ TEST_CASE("many writes in a row, larger than all staging memory, arrive in order
     side.destroy(buffer);
 }
 
+TEST_CASE("kernels: auto is plain on processors, local on GPUs") {
+    if (device_count() == 0) return;
+    test::TestHost host;
+    keel_device_info device = {KEEL_HEADER(keel_device_info)};
+    REQUIRE(library().table().device_info(host.table(), 0, &device) == KEEL_OK);
+    Side side(library(), {});
+    const std::string expected = device.type == KEEL_DEVICE_CPU ? "kernels plain" : "kernels local";
+    INFO(side.info().description);
+    CHECK(std::string(side.info().description).find(expected) != std::string::npos);
+}
+
 TEST_CASE("a bad cache folder does no harm") {
     if (device_count() == 0) return;
     const test::TempFolder folder;
