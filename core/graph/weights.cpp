@@ -1,13 +1,11 @@
 #include "graph/weights.hpp"
 
-#include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "model/model_tensors.hpp"
 #include "platform/memory.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 namespace keel {
