@@ -1,19 +1,21 @@
 /* A compute backend: devices, contexts, buffers, a stream, weights, plans and the op table.
  *
- * The required slots are the first ten; with `matmul` added that is a working backend. Every other slot may be NULL: the core then
- * composes the op of smaller ones, or runs it on the fallback the config names, or on its own reference - and says so.
+ * The required slots are the first ten; with `matmul` added that is a working backend. Every
+ * other slot may be NULL: the core then composes the op of smaller ones, or runs it on the
+ * fallback the config names, or on its own reference - and says so.
  *
- * THE STREAM. A context has one. Ops and buffer_write are queued in it and run in order; buffer_write has copied its source when it
- * returns. Nothing has to start before flush. flush returns a ticket, rising by at least one from call to call; work queued before
- * flush is done when wait(ticket) returns. buffer_read waits for all that was queued before it. An error of queued work surfaces
- * from the next flush, wait, poll or buffer_read.
+ * THE STREAM. A context has one. Ops and buffer_write are queued in it and run in order;
+ * buffer_write has copied its source when it returns. Nothing has to start before flush. flush
+ * returns a ticket, rising by at least one from call to call; work queued before flush is done
+ * when wait(ticket) returns. buffer_read waits for all that was queued before it. An error of
+ * queued work surfaces from the next flush, wait, poll or buffer_read.
  *
- * WHAT VARIES FROM STEP TO STEP LIVES IN BUFFERS (ids, positions, lengths, block tables, index lists), never in args: a step can be
- * recorded once and submitted again (draft keel.replay/1).
+ * WHAT VARIES FROM STEP TO STEP LIVES IN BUFFERS (ids, positions, lengths, block tables, index
+ * lists), never in args: a step can be recorded once and submitted again (draft keel.replay/1).
  *
- * Extension names the core knows or reserves: keel.replay/1, keel.timestamps/1, keel.read_later/1,
- * keel.stream_counts/1, keel.batched_decode/1, keel.fused_ffn/1, keel.attention_backward/1;
- * keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1. */
+ * Extension names the core knows or reserves: keel.replay/1, keel.timestamps/1,
+ * keel.read_later/1, keel.stream_counts/1, keel.batched_decode/1, keel.fused_ffn/1,
+ * keel.attention_backward/1; keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1. */
 #ifndef KEEL_BACKEND_H
 #define KEEL_BACKEND_H
 
@@ -36,8 +38,10 @@ enum keel_device_type_e {
 };
 
 enum keel_device_flags_e {
-    KEEL_DEVICE_UNIFIED = 1,     /* host-visible buffers are as fast as others: one physical memory */
-    KEEL_DEVICE_IMPORTS_HOST = 2 /* buffer_create takes host memory (KEEL_BUFFER_IMPORT) */
+    /* host-visible buffers are as fast as others: one physical memory */
+    KEEL_DEVICE_UNIFIED = 1,
+    /* buffer_create takes host memory (KEEL_BUFFER_IMPORT) */
+    KEEL_DEVICE_IMPORTS_HOST = 2
 };
 
 /* Out-struct. Text is UTF-8, cut to fit, NUL at the end. */
@@ -68,35 +72,54 @@ enum keel_sync_e {
 /* Out-struct: what the context likes. A zero member means: the core's default. */
 typedef struct keel_ctx_info {
     keel_header h;
-    char description[256];       /* for people: "avx2, 2 threads, compute fast" */
-    keel_dtype activation_dtype; /* what A is in the op table; f32 by default */
-    keel_sync sync;              /* what `strategy: auto` means */
-    uint32_t sync_ops;           /* with KEEL_SYNC_BATCHED */
-    uint32_t kv_block_slots;     /* slots of a cache block, a power of two; 64 by default */
-    uint32_t prefill_chunk;      /* tokens of a prefill chunk; 512 by default */
-    uint32_t buffer_align;       /* of buffers, of imported memory, and of the offsets at which the core places tensors in a buffer; at least 64. Views into them may begin anywhere (tensor.h) */
-    uint64_t max_buffer_bytes;   /* 0: no limit but memory */
-    uint64_t weight_dtypes;      /* bits 1 << dtype: weight_prepare, matmul and embed take weights of these too, beside f32, f16, bf16,
-                                    q8_0 and q4_0. What a file holds in others, the core converts and says so. since 0.1 */
+    /* for people: "avx2, 2 threads, compute fast" */
+    char description[256];
+    /* what A is in the op table; f32 by default */
+    keel_dtype activation_dtype;
+    /* what `strategy: auto` means */
+    keel_sync sync;
+    /* with KEEL_SYNC_BATCHED */
+    uint32_t sync_ops;
+    /* slots of a cache block, a power of two; 64 by default */
+    uint32_t kv_block_slots;
+    /* tokens of a prefill chunk; 512 by default */
+    uint32_t prefill_chunk;
+    /* of buffers, of imported memory, and of the offsets at which the core places tensors in a
+     * buffer; at least 64. Views into them may begin anywhere (tensor.h) */
+    uint32_t buffer_align;
+    /* 0: no limit but memory */
+    uint64_t max_buffer_bytes;
+    /* bits 1 << dtype: weight_prepare, matmul and embed take weights of these too, beside f32,
+     * f16, bf16, q8_0 and q4_0. What a file holds in others, the core converts and says so.
+     * since 0.1 */
+    uint64_t weight_dtypes;
 } keel_ctx_info;
 
 typedef uint32_t keel_buffer_kind;
 enum keel_buffer_kind_e {
-    KEEL_BUFFER_DEVICE = 0,       /* fastest for the device */
-    KEEL_BUFFER_HOST_VISIBLE = 1, /* buffer_map works */
-    KEEL_BUFFER_IMPORT = 2,       /* uses the host memory given, without a copy, until destroyed */
-    KEEL_BUFFER_RESERVE = 3       /* address space only: ranges hold memory between buffer_commit(1) and buffer_commit(0) */
+    /* fastest for the device */
+    KEEL_BUFFER_DEVICE = 0,
+    /* buffer_map works */
+    KEEL_BUFFER_HOST_VISIBLE = 1,
+    /* uses the host memory given, without a copy, until destroyed */
+    KEEL_BUFFER_IMPORT = 2,
+    /* address space only: ranges hold memory between buffer_commit(1) and buffer_commit(0) */
+    KEEL_BUFFER_RESERVE = 3
 };
 
 typedef struct keel_buffer_desc {
     keel_header h;
-    uint64_t size; /* bytes, above 0 */
+    /* bytes, above 0 */
+    uint64_t size;
     keel_buffer_kind kind;
     uint32_t reserved;
-    void *host; /* KEEL_BUFFER_IMPORT: the memory, aligned to keel_ctx_info.buffer_align, valid until destroyed; else NULL */
+    /* KEEL_BUFFER_IMPORT: the memory, aligned to keel_ctx_info.buffer_align, valid until
+     * destroyed; else NULL */
+    void *host;
 } keel_buffer_desc;
 
-/* Out-struct, in bytes; 0: unknown. Where nothing is free `free` is 1: the core takes all of `total` that is not ours for free if it is 0. */
+/* Out-struct, in bytes; 0: unknown. Where nothing is free `free` is 1: the core takes all of
+ * `total` that is not ours for free if it is 0. */
 typedef struct keel_mem_info {
     keel_header h;
     uint64_t total, free;
@@ -105,14 +128,17 @@ typedef struct keel_mem_info {
 
 typedef uint32_t keel_join;
 enum keel_join_e {
-    KEEL_JOIN_ROWS = 0,      /* sources one after the other: Q, K, V */
-    KEEL_JOIN_INTERLEAVE = 1 /* row 0 of each source, row 1 of each, ...: gate, up. All have the same number of rows */
+    /* sources one after the other: Q, K, V */
+    KEEL_JOIN_ROWS = 0,
+    /* row 0 of each source, row 1 of each, ...: gate, up. All have the same number of rows */
+    KEEL_JOIN_INTERLEAVE = 1
 };
 
 enum keel_weight_use_e { KEEL_USE_MATMUL = 1,
                          KEEL_USE_EMBED = 2 };
 
-/* Part of a weight as it lies in a file. Rows are contiguous, keel_dtype_row_bytes(dtype, cols) apart. */
+/* Part of a weight as it lies in a file. Rows are contiguous, keel_dtype_row_bytes(dtype, cols)
+ * apart. */
 typedef struct keel_weight_source {
     keel_header h;
     const void *mapping;    /* start of the mapped file or memory block */
@@ -135,18 +161,26 @@ typedef struct keel_weight_desc {
 /* Out-struct. */
 typedef struct keel_weight_info {
     keel_header h;
-    int64_t rows, cols;     /* joined */
-    uint64_t bytes;         /* that matmul reads for m = 1: the joined weight in the backend's layout */
-    uint32_t source_needed; /* 1: the sources stay in use, and mapped, until weight_destroy; 0: the core may drop them */
-    keel_dtype dtype;       /* of the stored values */
-    char layout[64];        /* for people: "q4_0, 8 rows interleaved" */
+    /* joined */
+    int64_t rows, cols;
+    /* that matmul reads for m = 1: the joined weight in the backend's layout */
+    uint64_t bytes;
+    /* 1: the sources stay in use, and mapped, until weight_destroy; 0: the core may drop them */
+    uint32_t source_needed;
+    /* of the stored values */
+    keel_dtype dtype;
+    /* for people: "q4_0, 8 rows interleaved" */
+    char layout[64];
 } keel_weight_info;
 
 /* Out-struct. */
 typedef struct keel_plan_info {
     keel_header h;
-    uint64_t scratch_bytes; /* of backend memory that the op uses beside its tensors; shared between plans where it can be */
-    char kernel[64];        /* for people and tests: "matmul q4_0 avx2 fast" */
+    /* of backend memory that the op uses beside its tensors; shared between plans where it can
+     * be */
+    uint64_t scratch_bytes;
+    /* for people and tests: "matmul q4_0 avx2 fast" */
+    char kernel[64];
 } keel_plan_info;
 
 /* The table. Required up to `wait`. */
@@ -159,54 +193,71 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *device_info)(const keel_host *, uint32_t index, keel_device_info *out);
     /* Opens a device. The host pointer stays valid until ctx_destroy returns. since 0.1. [init] */
     keel_status(KEEL_CALL *ctx_create)(const keel_host *, const keel_ctx_desc *, keel_ctx **out);
-    /* After all its buffers, weights and plans were destroyed; waits for queued work. since 0.1. [ctx] */
+    /* After all its buffers, weights and plans were destroyed; waits for queued work. since 0.1.
+     * [ctx] */
     void(KEEL_CALL *ctx_destroy)(keel_ctx *);
-    /* A buffer, not zeroed, aligned to max(64 B, the device's own). KEEL_E_OUT_OF_MEMORY leaves all as it was; a kind that the
-     * backend does not have is KEEL_E_UNSUPPORTED (DEVICE always works). since 0.1. [ctx] */
+    /* A buffer, not zeroed, aligned to max(64 B, the device's own). KEEL_E_OUT_OF_MEMORY leaves
+     * all as it was; a kind that the backend does not have is KEEL_E_UNSUPPORTED (DEVICE always
+     * works). since 0.1. [ctx] */
     keel_status(KEEL_CALL *buffer_create)(keel_ctx *, const keel_buffer_desc *, keel_buffer **out);
     /* Queued work that uses it is waited for first. NULL is fine. since 0.1. [ctx] */
     void(KEEL_CALL *buffer_destroy)(keel_ctx *, keel_buffer *);
     /* Queued: n bytes from src to offset; src is copied before the return. since 0.1. [ctx] */
-    keel_status(KEEL_CALL *buffer_write)(keel_ctx *, keel_buffer *, uint64_t offset, const void *src, uint64_t n);
+    keel_status(KEEL_CALL *buffer_write)(keel_ctx *, keel_buffer *, uint64_t offset,
+                                         const void *src, uint64_t n);
     /* Waits for all that was queued, then copies n bytes to dst. since 0.1. [ctx] */
-    keel_status(KEEL_CALL *buffer_read)(keel_ctx *, keel_buffer *, uint64_t offset, void *dst, uint64_t n);
+    keel_status(KEEL_CALL *buffer_read)(keel_ctx *, keel_buffer *, uint64_t offset, void *dst,
+                                        uint64_t n);
     /* Submits what is queued; *ticket names it. since 0.1. [ctx] */
     keel_status(KEEL_CALL *flush)(keel_ctx *, uint64_t *ticket);
-    /* Returns when all up to the ticket is done. A ticket that no flush gave, 0 too, is KEEL_E_INVALID_ARG. since 0.1. [ctx] */
+    /* Returns when all up to the ticket is done. A ticket that no flush gave, 0 too, is
+     * KEEL_E_INVALID_ARG. since 0.1. [ctx] */
     keel_status(KEEL_CALL *wait)(keel_ctx *, uint64_t ticket);
 
     /* ---- optional from here on ---- */
 
-    /* KEEL_OK if done, KEEL_E_NOT_READY if not. For hosts other than the core, which waits; NULL is fine. since 0.1. [ctx] */
+    /* KEEL_OK if done, KEEL_E_NOT_READY if not. For hosts other than the core, which waits; NULL
+     * is fine. since 0.1. [ctx] */
     keel_status(KEEL_CALL *poll)(keel_ctx *, uint64_t ticket);
     /* NULL: all defaults. since 0.1. [ctx] */
     keel_status(KEEL_CALL *ctx_info)(keel_ctx *, keel_ctx_info *out);
     /* NULL: unknown. since 0.1. [ctx] */
     keel_status(KEEL_CALL *mem_info)(keel_ctx *, keel_mem_info *out);
-    /* The host's pointer to a HOST_VISIBLE, RESERVE or IMPORT buffer, the same for its life. The host touches it only when no
-     * queued work does. NULL: the core reads and writes through copies. since 0.1. [ctx] */
+    /* The host's pointer to a HOST_VISIBLE, RESERVE or IMPORT buffer, the same for its life. The
+     * host touches it only when no queued work does. NULL: the core reads and writes through
+     * copies. since 0.1. [ctx] */
     keel_status(KEEL_CALL *buffer_map)(keel_ctx *, keel_buffer *, void **out);
-    /* commit 1: memory stands behind the range (contents undefined). 0: whole pages of the range go back to the system; their
-     * contents are lost. Of RESERVE buffers. Ordered in the stream. NULL: no RESERVE; the core grows by copying. since 0.1. [ctx] */
-    keel_status(KEEL_CALL *buffer_commit)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n, uint32_t commit);
+    /* commit 1: memory stands behind the range (contents undefined). 0: whole pages of the range
+     * go back to the system; their contents are lost. Of RESERVE buffers. Ordered in the stream.
+     * NULL: no RESERVE; the core grows by copying. since 0.1. [ctx] */
+    keel_status(KEEL_CALL *buffer_commit)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
+                                          uint32_t commit);
 
-    /* Takes a weight into the backend's own layout, or uses the source in place. May run long: looks at host->cancelled. NULL or
-     * KEEL_E_UNSUPPORTED: the core keeps the joined weight in a buffer and passes it as a tensor. since 0.1. [ctx] */
+    /* Takes a weight into the backend's own layout, or uses the source in place. May run long:
+     * looks at host->cancelled. NULL or KEEL_E_UNSUPPORTED: the core keeps the joined weight in
+     * a buffer and passes it as a tensor. since 0.1. [ctx] */
     keel_status(KEEL_CALL *weight_prepare)(keel_ctx *, const keel_weight_desc *, keel_weight **out);
-    void(KEEL_CALL *weight_destroy)(keel_ctx *, keel_weight *); /* NULL is fine. Required with weight_prepare. since 0.1. [ctx] */
+    /* NULL is fine. Required with weight_prepare. since 0.1. [ctx] */
+    void(KEEL_CALL *weight_destroy)(keel_ctx *, keel_weight *);
     /* Required with weight_prepare. since 0.1. [ctx] */
     keel_status(KEEL_CALL *weight_info)(keel_ctx *, const keel_weight *, keel_weight_info *out);
 
-    /* Settles an op before it is used. `args` is its args struct as a template of the largest call to come; buffers may be NULL. In a
-     * call each dimension that counts tokens, rows, slots, blocks or ranges may be smaller, strides outside of those differ, and so may
-     * buffers, offsets, max_length, begin, end and n_sides; the rest is the same. KEEL_E_UNSUPPORTED: this op will not run here. NULL:
-     * ops are tried as they come. Required with plan_destroy and plan_info. since 0.1. [ctx] */
-    keel_status(KEEL_CALL *op_plan)(keel_ctx *, keel_op op, const keel_op_args *args, keel_plan **out);
-    void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *);                                /* NULL is fine. since 0.1. [ctx] */
-    keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out); /* since 0.1. [ctx] */
+    /* Settles an op before it is used. `args` is its args struct as a template of the largest
+     * call to come; buffers may be NULL. In a call each dimension that counts tokens, rows,
+     * slots, blocks or ranges may be smaller, strides outside of those differ, and so may
+     * buffers, offsets, max_length, begin, end and n_sides; the rest is the same.
+     * KEEL_E_UNSUPPORTED: this op will not run here. NULL: ops are tried as they come. Required
+     * with plan_destroy and plan_info. since 0.1. [ctx] */
+    keel_status(KEEL_CALL *op_plan)(keel_ctx *, keel_op op, const keel_op_args *args,
+                                    keel_plan **out);
+    /* NULL is fine. since 0.1. [ctx] */
+    void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *);
+    /* since 0.1. [ctx] */
+    keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out);
 
-    /* ---- the ops: queued in the stream; meaning, shapes and bounds in ops*.h. NULL: the core's fallback ladder. All since 0.1, all
-     * [ctx]. Slot k is the op with id k + 1. ---- */
+    /* ---- ops ---------------------------------------------------------------------------------
+     * They are queued in the stream. ops*.h has their meaning, shapes and bounds. NULL: the core
+     * uses its fallback ladder. All since 0.1, all [ctx]. Slot k is the op with id k + 1. */
     keel_status(KEEL_CALL *matmul)(keel_ctx *, const keel_matmul_args *);
     keel_status(KEEL_CALL *rms_norm)(keel_ctx *, const keel_norm_args *);
     keel_status(KEEL_CALL *add_rms_norm)(keel_ctx *, const keel_norm_args *);

@@ -1,18 +1,24 @@
-/* The op table's linear, norm, activation and elementwise ops, and what all ops share. See ops_attention.h, ops_policy.h.
+/* The op table's linear, norm, activation and elementwise ops, and what all ops share. See
+ * ops_attention.h, ops_policy.h.
  *
- * Rules for every op:
- * - Shapes in comments are [outermost, ..., innermost]. m is a number of tokens (decode: 1). Any dimension may be 0.
- * - Unless said otherwise inputs and outputs may have any outer strides, and an output may be the very same view as an input
+ * Rules for every op: - Shapes in comments are [outermost, ..., innermost]. m is a number of
+ * tokens (decode: 1). Any dimension may be 0. - Unless said otherwise inputs and outputs may
+ * have any outer strides, and an output may be the very same view as an input
  *   ("in place") but must not overlap one in another way.
- * - A = the pipeline's activation dtype (keel_ctx_info.activation_dtype) or f32. Sums, norms and softmax are computed in f32 or
- *   better. A NaN or infinity in an input shows in the outputs that depend on it: where the formula gives a number that is not
- *   finite, so does the backend (which one of them is free), and nowhere else. Exact ops keep it as it is.
- * - The core has checked shapes and dtypes against the comments before the call. A backend that does not take a dtype, stride
- *   pattern or feature returns KEEL_E_UNSUPPORTED from op_plan (or from the call) and has no side effect.
- * - `reference` in the core computes every op as written here with float64 sums; the bound beside an op is on
- *   |y - reference| / (1 + s), with s the sum of the absolute values of the terms that were added up for that element (for plain
- *   elementwise ops, norms, activations and softmax, |reference|). Outputs in a 16-bit or quantized dtype add that dtype's own
- *   rounding.
+ * - A = the pipeline's activation dtype (keel_ctx_info.activation_dtype) or f32. Sums, norms and
+ * softmax are computed in f32 or
+ *   better. A NaN or infinity in an input shows in the outputs that depend on it: where the
+ *   formula gives a number that is not finite, so does the backend (which one of them is free),
+ *   and nowhere else. Exact ops keep it as it is.
+ * - The core has checked shapes and dtypes against the comments before the call. A backend that
+ * does not take a dtype, stride
+ *   pattern or feature returns KEEL_E_UNSUPPORTED from op_plan (or from the call) and has no
+ *   side effect.
+ * - `reference` in the core computes every op as written here with float64 sums; the bound
+ * beside an op is on
+ *   |y - reference| / (1 + s), with s the sum of the absolute values of the terms that were
+ *   added up for that element (for plain elementwise ops, norms, activations and softmax,
+ *   |reference|). Outputs in a 16-bit or quantized dtype add that dtype's own rounding.
  * - Work is queued in the context's stream and runs in order. */
 #ifndef KEEL_OPS_H
 #define KEEL_OPS_H
@@ -28,7 +34,8 @@ typedef struct keel_weight keel_weight;
 /* What a backend settled for an op at build time: kernel, descriptors, scratch; made by op_plan. */
 typedef struct keel_plan keel_plan;
 
-/* Ids of the ops, for op_plan and for reports. Numbers are for ever; 0x10000 and above belong to extensions. */
+/* Ids of the ops, for op_plan and for reports. Numbers are for ever; 0x10000 and above belong to
+ * extensions. */
 typedef uint32_t keel_op;
 enum keel_op_e {
     KEEL_OP_MATMUL = 1,
@@ -74,13 +81,14 @@ typedef struct keel_op_args {
     uint64_t features; \
     keel_plan *plan
 
-/* ---- linear ------------------------------------------------------------------------------------------------------------- */
+/* ---- linear ---------------------------------------------------------------------------------- */
 
 #define KEEL_MATMUL_BIAS 1u       /* bias is added */
 #define KEEL_MATMUL_ACCUMULATE 2u /* out += instead of out = ; out is then f32 */
-/* out[m, n] = x[m, k] * W[n, k]^T (+ bias). W is `weight` if not NULL, else `w`; f32, f16, bf16, q8_0, q4_0 and what more a backend
- * declares; k is a multiple of W's block. m = 1 is decode.
- * Bound: exact 2e-6; fast (activations quantized for the dot products) 1.5e-2 for q8_0 and q4_0, 4e-3 else. */
+/* out[m, n] = x[m, k] * W[n, k]^T (+ bias). W is `weight` if not NULL, else `w`; f32, f16, bf16,
+ * q8_0, q4_0 and what more a backend declares; k is a multiple of W's block. m = 1 is decode.
+ * Bound: exact 2e-6; fast (activations quantized for the dot products) 1.5e-2 for q8_0 and q4_0,
+ * 4e-3 else. */
 typedef struct keel_matmul_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x; /* A [m, k] */
@@ -90,8 +98,8 @@ typedef struct keel_matmul_args {
     const keel_tensor *out;  /* A [m, n]; does not overlap x */
 } keel_matmul_args;
 
-/* out[t, :] = float(W[ids[t], :]) * scale. An id outside W's rows gives a row of NaN. Bound 1e-6. A weight prepared for
- * KEEL_USE_EMBED gives exactly the values of its source. */
+/* out[t, :] = float(W[ids[t], :]) * scale. An id outside W's rows gives a row of NaN. Bound
+ * 1e-6. A weight prepared for KEEL_USE_EMBED gives exactly the values of its source. */
 typedef struct keel_embed_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *ids; /* i32 [m] */
@@ -102,12 +110,11 @@ typedef struct keel_embed_args {
     uint32_t reserved;
 } keel_embed_args;
 
-/* ---- norms -------------------------------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 /* rms_norm:     out = x / sqrt(mean(x^2) + eps) * weight, along the innermost dimension.
- * add_rms_norm: residual += x first; then out = rms_norm(residual).
- * layer_norm:   out = (x - mean) / sqrt(var + eps) * weight + bias; the variance is that of the population.
- * Bound 4e-6. */
+ * add_rms_norm: residual += x first; then out = rms_norm(residual). layer_norm:   out = (x -
+ * mean) / sqrt(var + eps) * weight + bias; the variance is that of the population. Bound 4e-6. */
 typedef struct keel_norm_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x;        /* A [m, dim] or [m, heads, dim] */
@@ -119,23 +126,30 @@ typedef struct keel_norm_args {
     uint32_t reserved;
 } keel_norm_args;
 
-/* ---- activation --------------------------------------------------------------------------------------------------------- */
+/* ---- activation ------------------------------------------------------------------------------ */
 
-#define KEEL_GATE_INTERLEAVED 1u /* gate holds pairs (gate, up) [m, 2n] and up is NULL: a weight joined KEEL_JOIN_INTERLEAVE */
-#define KEEL_GELU_TANH 2u        /* gelu_mul: the tanh approximation instead of erf */
-/* silu_mul: out = gate / (1 + exp(-gate)) * up. gelu_mul: out = gelu(gate) * up; with up NULL and not interleaved, gelu alone.
- * Gate and up in one tensor one after the other are two strided views. Bound 4e-6. */
+/* gate holds pairs (gate, up) [m, 2n] and up is NULL: a weight joined KEEL_JOIN_INTERLEAVE */
+#define KEEL_GATE_INTERLEAVED 1u
+/* gelu_mul: the tanh approximation instead of erf */
+#define KEEL_GELU_TANH 2u
+/* silu_mul: out = gate / (1 + exp(-gate)) * up. gelu_mul: out = gelu(gate) * up; with up NULL
+ * and not interleaved, gelu alone. Gate and up in one tensor one after the other are two strided
+ * views. Bound 4e-6. */
 typedef struct keel_gate_args {
     KEEL_ARGS_HEAD;
-    const keel_tensor *gate; /* A [m, n] or [m, 2n] */
-    const keel_tensor *up;   /* A [m, n] or NULL */
-    const keel_tensor *out;  /* A [m, n] */
+    /* A [m, n] or [m, 2n] */
+    const keel_tensor *gate;
+    /* A [m, n] or NULL */
+    const keel_tensor *up;
+    /* A [m, n] */
+    const keel_tensor *out;
 } keel_gate_args;
 
-/* ---- elementwise -------------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
-/* add: out = a + b.  add_bias: out[m, n] = a[m, n] + b[n].  scale: out = a * factor.  scaled_add: out = out + factor * a.
- * A or f32, each; ranks 1 to 4. Bound 1e-6. Unused members are NULL. */
+/* add: out = a + b.  add_bias: out[m, n] = a[m, n] + b[n].  scale: out = a * factor.
+ * scaled_add: out = out + factor * a. A or f32, each; ranks 1 to 4. Bound 1e-6. Unused members
+ * are NULL. */
 typedef struct keel_elementwise_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *a;
@@ -145,26 +159,28 @@ typedef struct keel_elementwise_args {
     uint32_t reserved;
 } keel_elementwise_args;
 
-/* softmax:   out[r, :] = exp(x - max) / sum. A, [rows, n]. A row of -inf only gives zeros. Bound 2e-6.
- * cast:      out = x in another dtype, rounded to nearest even; to and from f32, f16, bf16, and f32 to q8_0, q4_0 (as GGML's
- *            reference quantizer, exactly: q8_0 d = amax / 127, q = roundf(x * (1 / d)); q4_0 d = max / -8 with max the first value of
- *            the largest magnitude, q = min(15, (int)(x * (1 / d) + 8.5f)); all in f32, d then stored as f16) and back. A block with a
- *            NaN, an infinity or |d| above 65504 reads as NaN; one whose 1 / d is not finite has d = 0 and all q the code of 0. Same
- *            shape, ranks 1 to 4. Exact.
+/* softmax:   out[r, :] = exp(x - max) / sum. A, [rows, n]. A row of -inf only gives zeros. Bound
+ * 2e-6. cast:      out = x in another dtype, rounded to nearest even; to and from f32, f16,
+ * bf16, and f32 to q8_0, q4_0 (as GGML's
+ *            reference quantizer, exactly: q8_0 d = amax / 127, q = roundf(x * (1 / d)); q4_0 d
+ *            = max / -8 with max the first value of the largest magnitude, q = min(15, (int)(x *
+ *            (1 / d) + 8.5f)); all in f32, d then stored as f16) and back. A block with a NaN,
+ *            an infinity or |d| above 65504 reads as NaN; one whose 1 / d is not finite has d =
+ *            0 and all q the code of 0. Same shape, ranks 1 to 4. Exact.
  * copy:      out = x, same dtype (any, blocks too) and shape, any outer strides. Exact.
- * transpose: out[b, a, d] = x[a, b, d]: token-major to head-major and back. Same dtype. Exact. Not in place.
- * zero:      out = 0 (all bytes); x NULL. */
+ * transpose: out[b, a, d] = x[a, b, d]: token-major to head-major and back. Same dtype. Exact.
+ * Not in place. zero:      out = 0 (all bytes); x NULL. */
 typedef struct keel_move_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x;
     const keel_tensor *out;
 } keel_move_args;
 
-/* ---- rows --------------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-/* argmax_rows: index[r] = place of the largest x[r, :]; the lowest wins a tie; -1 if the row holds a NaN or an infinity or n is 0.
- * top_k_rows:  the k largest of a row, falling, ties by rising place; a row with a NaN gives indices -1 and values NaN. k <= n.
- * Exact. */
+/* argmax_rows: index[r] = place of the largest x[r, :]; the lowest wins a tie; -1 if the row
+ * holds a NaN or an infinity or n is 0. top_k_rows:  the k largest of a row, falling, ties by
+ * rising place; a row with a NaN gives indices -1 and values NaN. k <= n. Exact. */
 typedef struct keel_rows_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x;      /* A [rows, n] */

@@ -1,5 +1,6 @@
-/* The op table's policy inputs: what the core reduces on the backend so that a policy gets small f32 arrays. The rules at the top of
- * ops.h hold. Slots at or beyond a head's length are neither read nor written. */
+/* The op table's policy inputs: what the core reduces on the backend so that a policy gets small
+ * f32 arrays. The rules at the top of ops.h hold. Slots at or beyond a head's length are neither
+ * read nor written. */
 #ifndef KEEL_OPS_POLICY_H
 #define KEEL_OPS_POLICY_H
 
@@ -9,44 +10,60 @@
 extern "C" {
 #endif
 
-#define KEEL_SCORES_CAUSAL 1u  /* the causal rule of attention */
-#define KEEL_SCORES_RANGES 2u  /* softmax over the union of `ranges` only, which is its own normalizer; slots outside get 0 */
-#define KEEL_SCORES_WEIGHTS 4u /* probabilities are multiplied by weights[h][j] after the softmax, before reducing */
-#define KEEL_SCORES_LOGITS 8u  /* no softmax: scale * q . K (times the weight, with WEIGHTS) is reduced over the queries that see the
-                                  slot: MEAN divides by their number; seen by none, SUM and MEAN give 0 and MAX -inf */
-/* The composed form of attention's scores, for queries that are given. A slot outside the ranges gets 0 in all forms (with accumulate:
- * SUM and MEAN leave it, MAX keeps the larger). With scores->window only the last queries contribute. Bound 1e-5, s being the score
- * itself; LOGITS: s the sum of |terms| of the dot products. */
+/* the causal rule of attention */
+#define KEEL_SCORES_CAUSAL 1u
+/* softmax over the union of `ranges` only, which is its own normalizer; slots outside get 0 */
+#define KEEL_SCORES_RANGES 2u
+/* probabilities are multiplied by weights[h][j] after the softmax, before reducing */
+#define KEEL_SCORES_WEIGHTS 4u
+/* no softmax: scale * q . K (times the weight, with WEIGHTS) is reduced over the queries that
+ * see the slot: MEAN divides by their number; seen by none, SUM and MEAN give 0 and MAX -inf */
+#define KEEL_SCORES_LOGITS 8u
+/* The composed form of attention's scores, for queries that are given. A slot outside the ranges
+ * gets 0 in all forms (with accumulate: SUM and MEAN leave it, MAX keeps the larger). With
+ * scores->window only the last queries contribute. Bound 1e-5, s being the score itself; LOGITS:
+ * s the sum of |terms| of the dot products. */
 typedef struct keel_attention_scores_args {
     KEEL_ARGS_HEAD;
-    const keel_tensor *q; /* A [m, heads, head_dim], rotated */
+    /* A [m, heads, head_dim], rotated */
+    const keel_tensor *q;
     const keel_kv_view *kv;
-    const keel_tensor *ranges;  /* i32 [n, 2]: begin, end of disjoint slot ranges; with KEEL_SCORES_RANGES */
-    const keel_tensor *weights; /* f32 [kv_heads, slots]; with KEEL_SCORES_WEIGHTS */
+    /* i32 [n, 2]: begin, end of disjoint slot ranges; with KEEL_SCORES_RANGES */
+    const keel_tensor *ranges;
+    /* f32 [kv_heads, slots]; with KEEL_SCORES_WEIGHTS */
+    const keel_tensor *weights;
     const keel_scores *scores;
     float scale;
     uint32_t reserved;
 } keel_attention_scores_args;
 
-#define KEEL_KEYS_UNROTATED 1u  /* key_project: keys are rotated back at positions[h][slot] first: needs tables */
-#define KEEL_KEYS_NORMS 2u      /* key_project: out[h][j] = ||K_j||_2; projection is NULL */
-#define KEEL_KEYS_NORMALIZED 4u /* key_sum: sums K_j / ||K_j||_2 (a zero key counts as zero) */
-#define KEEL_KEYS_L1 8u         /* value_norms: ||V_j||_1 instead of ||V_j||_2 */
-/* key_project: out[h][j][:] = K_j * projection, for slots begin..end-1; with projection NULL and no NORMS K_j itself, r = head_dim.
- * key_sum:     out[h][:] = sum over slots begin..end-1 of K_j; of none: zeros.
- * value_norms: out[h][j] = ||V_j||, for slots begin..end-1.
- * Each op knows the bits that name it, no other. Bound 4e-6 for all three. */
+/* key_project: keys are rotated back at positions[h][slot] first: needs tables */
+#define KEEL_KEYS_UNROTATED 1u
+/* key_project: out[h][j] = ||K_j||_2; projection is NULL */
+#define KEEL_KEYS_NORMS 2u
+/* key_sum: sums K_j / ||K_j||_2 (a zero key counts as zero) */
+#define KEEL_KEYS_NORMALIZED 4u
+/* value_norms: ||V_j||_1 instead of ||V_j||_2 */
+#define KEEL_KEYS_L1 8u
+/* key_project: out[h][j][:] = K_j * projection, for slots begin..end-1; with projection NULL and
+ * no NORMS K_j itself, r = head_dim. key_sum:     out[h][:] = sum over slots begin..end-1 of
+ * K_j; of none: zeros. value_norms: out[h][j] = ||V_j||, for slots begin..end-1. Each op knows
+ * the bits that name it, no other. Bound 4e-6 for all three. */
 typedef struct keel_keys_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *kv;
-    const keel_rope_tables *tables; /* the model's, with KEEL_KEYS_UNROTATED; else NULL */
-    const keel_tensor *projection;  /* f32 [head_dim, r], or NULL */
-    const keel_tensor *out;         /* f32: key_project [kv_heads, slots, r] or [kv_heads, slots] with NORMS; key_sum
-                                       [kv_heads, head_dim]; value_norms [kv_heads, slots] */
+    /* the model's, with KEEL_KEYS_UNROTATED; else NULL */
+    const keel_rope_tables *tables;
+    /* f32 [head_dim, r], or NULL */
+    const keel_tensor *projection;
+    /* f32: key_project [kv_heads, slots, r] or [kv_heads, slots] with NORMS; key_sum [kv_heads,
+     * head_dim]; value_norms [kv_heads, slots] */
+    const keel_tensor *out;
     int64_t begin, end;
 } keel_keys_args;
 
-/* Adds to running statistics of un-rotated queries: sum[h] += q, second[h] += q q^T (not centred). Bound 4e-6. */
+/* Adds to running statistics of un-rotated queries: sum[h] += q, second[h] += q q^T (not
+ * centred). Bound 4e-6. */
 typedef struct keel_query_stats_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *q;      /* f32 [m, heads, head_dim] */

@@ -17,34 +17,49 @@ enum keel_plugin_kind_e {
 
 typedef uint32_t keel_param_type;
 enum keel_param_type_e {
-    KEEL_PARAM_INT = 1,    /* keel_param.i; min..max */
-    KEEL_PARAM_FLOAT = 2,  /* keel_param.f; min..max */
-    KEEL_PARAM_BOOL = 3,   /* keel_param.i: 0 or 1 */
-    KEEL_PARAM_STRING = 4, /* keel_param.s */
-    KEEL_PARAM_CHOICE = 5, /* keel_param.s: one of choices */
-    KEEL_PARAM_PATH = 6    /* keel_param.s: a file or folder, absolute: the core takes a relative one from the folder of the file that
-                              names it (from the command line: the working directory); "" and the words of choices stay as they are */
+    /* keel_param.i; min..max */
+    KEEL_PARAM_INT = 1,
+    /* keel_param.f; min..max */
+    KEEL_PARAM_FLOAT = 2,
+    /* keel_param.i: 0 or 1 */
+    KEEL_PARAM_BOOL = 3,
+    /* keel_param.s */
+    KEEL_PARAM_STRING = 4,
+    /* keel_param.s: one of choices */
+    KEEL_PARAM_CHOICE = 5,
+    /* keel_param.s: a file or folder, absolute: the core takes a relative one from the folder of
+     * the file that names it (from the command line: the working directory); "" and the words of
+     * choices stay as they are */
+    KEEL_PARAM_PATH = 6
 };
 
 enum keel_param_flags_e {
     KEEL_PARAM_REQUIRED = 1 /* no default: the config must name it */
 };
 
-/* One row of a plugin's parameter table. The core checks the YAML against it and shows it in `keel plugins show`; a plugin never
- * sees YAML. Static data of the plugin's. */
+/* One row of a plugin's parameter table. The core checks the YAML against it and shows it in
+ * `keel plugins show`; a plugin never sees YAML. Static data of the plugin's. */
 typedef struct keel_param_spec {
     keel_header h;
-    const char *key; /* snake_case */
-    const char *doc; /* one sentence, with the unit */
+    /* snake_case */
+    const char *key;
+    /* one sentence, with the unit */
+    const char *doc;
     keel_param_type type;
-    uint32_t flags;             /* keel_param_flags_e */
-    double min, max;            /* inclusive range of INT and FLOAT */
-    const char *default_utf8;   /* as it would stand in YAML; NULL with KEEL_PARAM_REQUIRED */
-    const char *const *choices; /* CHOICE: the words, NULL at the end. PATH: words that are no path ("auto"; a file of that name is "./auto"), or NULL. Else NULL */
+    /* keel_param_flags_e */
+    uint32_t flags;
+    /* inclusive range of INT and FLOAT */
+    double min, max;
+    /* as it would stand in YAML; NULL with KEEL_PARAM_REQUIRED */
+    const char *default_utf8;
+    /* CHOICE: the words, NULL at the end. PATH: words that are no path ("auto"; a file of that
+     * name is "./auto"), or NULL. Else NULL */
+    const char *const *choices;
 } keel_param_spec;
 
-/* A parameter's value. The core hands over an array of pointers in the order of the plugin's table, every row present, defaults
- * filled in, ranges checked. The core's, valid during the call. */
+/* A parameter's value. The core hands over an array of pointers in the order of the plugin's
+ * table, every row present, defaults filled in, ranges checked. The core's, valid during the
+ * call. */
 typedef struct keel_param {
     keel_header h;
     const char *key;
@@ -80,29 +95,40 @@ enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0,
 #define KEEL_SANITIZER_HERE KEEL_SANITIZER_NONE
 #endif
 
-/* The descriptor. Static const data of the plugin's. The core adopts it by copy; required up to `vtable`. */
+/* The descriptor. Static const data of the plugin's. The core adopts it by copy; required up to
+ * `vtable`. */
 typedef struct keel_plugin {
     keel_header h;
-    uint32_t min_host_abi; /* the oldest core it works with: major << 16 | minor */
+    /* the oldest core it works with: major << 16 | minor */
+    uint32_t min_host_abi;
     keel_plugin_kind kind;
-    const char *id;      /* the name a config uses: [a-z][a-z0-9_]*; for a file NAME.so it is NAME */
-    const char *version; /* of the plugin, "1.2.0" */
+    /* the name a config uses: [a-z][a-z0-9_]*; for a file NAME.so it is NAME */
+    const char *id;
+    /* of the plugin, "1.2.0" */
+    const char *version;
     const char *vendor;
-    const char *license;    /* SPDX */
-    const char *doc;        /* one sentence: what it is */
-    const char *build_info; /* compiler and flags, free text */
-    uint64_t caps;          /* keel_plugin_caps_e; unknown bits are ignored */
+    /* SPDX */
+    const char *license;
+    /* one sentence: what it is */
+    const char *doc;
+    /* compiler and flags, free text */
+    const char *build_info;
+    /* keel_plugin_caps_e; unknown bits are ignored */
+    uint64_t caps;
     keel_sanitizer sanitizer;
     uint32_t n_params;
-    const keel_param_spec *const *params; /* n_params rows; NULL if none */
-    const void *vtable;                   /* by kind */
-    /* An extension by name ("keel.name/1", "com.vendor.name/1"), NULL if unknown. The whole slot may be NULL: no extensions.
-     * since 0.1. [any] */
+    /* n_params rows; NULL if none */
+    const keel_param_spec *const *params;
+    /* by kind */
+    const void *vtable;
+    /* An extension by name ("keel.name/1", "com.vendor.name/1"), NULL if unknown. The whole slot
+     * may be NULL: no extensions. since 0.1. [any] */
     const void *(KEEL_CALL *get_extension)(const char *id);
 } keel_plugin;
 
-/* The only symbol that a plugin exports. Pure and cheap: touches no device, starts nothing, returns the same pointer each time.
- * NULL: this plugin cannot serve a host with that ABI. The major version is in the name. since 0.1. [any] */
+/* The only symbol that a plugin exports. Pure and cheap: touches no device, starts nothing,
+ * returns the same pointer each time. NULL: this plugin cannot serve a host with that ABI. The
+ * major version is in the name. since 0.1. [any] */
 typedef const keel_plugin *(KEEL_CALL *keel_plugin_query_fn)(uint32_t host_abi_version);
 #define KEEL_PLUGIN_QUERY_SYMBOL "keel_plugin_query_v0"
 KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version);

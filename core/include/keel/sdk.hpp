@@ -1,10 +1,11 @@
-// Optional C++17 glue for plugin authors, header-only, standard headers only. Everything here could be written by hand
-// against the C headers; it exists so that no exception crosses the border and no lookup is written twice.
+// Optional C++17 glue for plugin authors, header-only, standard headers only. Everything here could
+// be written by hand against the C headers; it exists so that no exception crosses the border and
+// no lookup is written twice.
 //
-//   struct keel_ctx { const keel_host *host; ... };                       // the opaque types are yours to define
-//   const keel_host *host_of(const keel_ctx *ctx) { return ctx->host; }   // lets slot<> report errors
-//   keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) { ... throw keel::sdk::Failure(...); ... }
-//   table.matmul = keel::sdk::slot<matmul>;
+//   struct keel_ctx { const keel_host *host; ... };                       // the opaque types are
+//   yours to define const keel_host *host_of(const keel_ctx *ctx) { return ctx->host; }   // lets
+//   slot<> report errors keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) { ...
+//   throw keel::sdk::Failure(...); ... } table.matmul = keel::sdk::slot<matmul>;
 #ifndef KEEL_SDK_HPP
 #define KEEL_SDK_HPP
 
@@ -26,20 +27,18 @@
 
 namespace keel::sdk {
 
-// ---- errors --------------------------------------------------------------------------------------------------------
+// ---- errors ------------------------------------------------------------------------------------
 
-// An exception that becomes a status: throw it anywhere below a slot. The text is kept inside, so that throwing
-// KEEL_E_OUT_OF_MEMORY needs no memory.
+// An exception that becomes a status: throw it anywhere below a slot. The text is kept inside, so
+// that throwing KEEL_E_OUT_OF_MEMORY needs no memory.
 class Failure : public std::exception {
   public:
-    Failure(keel_status status, const char *text) noexcept
-        : status_(status) {
+    Failure(keel_status status, const char *text) noexcept : status_(status) {
         std::snprintf(text_, sizeof text_, "%s", text);
     }
     // Failure(KEEL_E_INVALID_ARG, "x has %d columns, w has %d", a, b), as printf does.
     template <typename... Args>
-    Failure(keel_status status, const char *format, Args... args) noexcept
-        : status_(status) {
+    Failure(keel_status status, const char *format, Args... args) noexcept : status_(status) {
         std::snprintf(text_, sizeof text_, format, args...);
     }
     keel_status status() const noexcept { return status_; }
@@ -97,8 +96,9 @@ keel_status guard(const keel_host *host, Body &&body) noexcept {
     }
 }
 
-// The host behind a slot's first argument. Add overloads for your own keel_ctx, keel_policy_state, ... in the global
-// namespace, declared before the first slot<>; without one, errors keep their status and lose their text.
+// The host behind a slot's first argument. Add overloads for your own keel_ctx, keel_policy_state,
+// ... in the global namespace, declared before the first slot<>; without one, errors keep their
+// status and lose their text.
 inline const keel_host *host_of(const keel_host *host) noexcept {
     return host;
 }
@@ -117,7 +117,8 @@ struct Slot<Function, Result (*)(First, Rest...)> {
         } else if constexpr (std::is_void_v<Result>) {
             guard(nullptr, [&] { Function(first, rest...); });
         } else {
-            static_assert(std::is_pointer_v<Result>, "a slot returns a keel_status, nothing, or a pointer");
+            static_assert(std::is_pointer_v<Result>,
+                          "a slot returns a keel_status, nothing, or a pointer");
             Result result = nullptr;
             guard(nullptr, [&] { result = Function(first, rest...); });
             return result;
@@ -127,27 +128,31 @@ struct Slot<Function, Result (*)(First, Rest...)> {
 
 template <auto Function, typename Result, typename First, typename... Rest>
 struct Slot<Function, Result (*)(First, Rest...) noexcept> {
-    static Result KEEL_CALL call(First first, Rest... rest) noexcept { return Function(first, rest...); }
+    static Result KEEL_CALL call(First first, Rest... rest) noexcept {
+        return Function(first, rest...);
+    }
 };
 
-// slot<function>: a pointer for a table. A C++ function that may throw goes in, a C function that does not comes out.
-// Works for keel_plugin_query_v0's body as well: an exception there means "cannot serve", NULL.
+// slot<function>: a pointer for a table. A C++ function that may throw goes in, a C function that
+// does not comes out. Works for keel_plugin_query_v0's body as well: an exception there means
+// "cannot serve", NULL.
 template <auto Function>
 inline constexpr auto slot = &Slot<Function>::call;
 
-// ---- parameters ----------------------------------------------------------------------------------------------------
+// ---- parameters --------------------------------------------------------------------------------
 
-// The parameters that a create call receives, by key. The core hands over the whole table, so a key that is not there
-// is a fault of the plugin's own: KEEL_E_INTERNAL.
+// The parameters that a create call receives, by key. The core hands over the whole table, so a key
+// that is not there is a fault of the plugin's own: KEEL_E_INTERNAL.
 class Params {
   public:
-    Params(const keel_param *const *params, uint32_t n) noexcept
-        : params_(params), n_(n) {}
+    Params(const keel_param *const *params, uint32_t n) noexcept : params_(params), n_(n) {}
 
     int64_t integer(const char *key) const { return at(key).i; }
     bool flag(const char *key) const { return at(key).i != 0; }
     double number(const char *key) const { return at(key).f; }
-    const char *text(const char *key) const { return at(key).s; } // the core's: valid during the call
+    const char *text(const char *key) const {
+        return at(key).s;
+    } // the core's: valid during the call
     bool is(const char *key, const char *word) const { return keel_same(at(key).s, word) != 0; }
     bool given(const char *key) const { return at(key).is_default == 0; }
 
@@ -161,9 +166,10 @@ class Params {
     uint32_t n_;
 };
 
-// ---- memory --------------------------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------------
 
-// n elements from the host's allocator, not initialized, freed at the end of the scope. Throws Failure.
+// n elements from the host's allocator, not initialized, freed at the end of the scope. Throws
+// Failure.
 template <typename T>
 class HostArray {
     static_assert(std::is_trivial_v<T>, "for plain data");
@@ -172,9 +178,11 @@ class HostArray {
     HostArray() = default;
     HostArray(const keel_host *host, uint64_t n, uint64_t align = 64)
         : memory_(nullptr, Free{host}), size_(n) {
-        void *block = n > UINT64_MAX / sizeof(T) ? nullptr : host->alloc(host, n * sizeof(T), align);
+        void *block =
+            n > UINT64_MAX / sizeof(T) ? nullptr : host->alloc(host, n * sizeof(T), align);
         if (block == nullptr) {
-            throw Failure(KEEL_E_OUT_OF_MEMORY, "the host has no room for %llu elements of %zu bytes",
+            throw Failure(KEEL_E_OUT_OF_MEMORY,
+                          "the host has no room for %llu elements of %zu bytes",
                           static_cast<unsigned long long>(n), sizeof(T));
         }
         memory_.reset(static_cast<T *>(block));
@@ -194,10 +202,11 @@ class HostArray {
     uint64_t size_ = 0;
 };
 
-// ---- tensors -------------------------------------------------------------------------------------------------------
+// ---- tensors -----------------------------------------------------------------------------------
 
-// A tensor of plain elements in memory that the plugin can reach. `base` is where the tensor's buffer begins; T is the
-// element's type (const for inputs). The innermost dimension is contiguous, outer ones have byte strides.
+// A tensor of plain elements in memory that the plugin can reach. `base` is where the tensor's
+// buffer begins; T is the element's type (const for inputs). The innermost dimension is contiguous,
+// outer ones have byte strides.
 template <typename T>
 class View {
     using Byte = std::conditional_t<std::is_const_v<T>, const unsigned char, unsigned char>;
@@ -231,15 +240,16 @@ class View {
     Byte *start_;
 };
 
-// ---- threads -------------------------------------------------------------------------------------------------------
+// ---- threads -----------------------------------------------------------------------------------
 
-// Calls fn(begin, end) on the host's workers so that [0, n) is covered once, in pieces of at least `grain`. What fn
-// throws becomes the status, with the first message. Not inside another region.
+// Calls fn(begin, end) on the host's workers so that [0, n) is covered once, in pieces of at least
+// `grain`. What fn throws becomes the status, with the first message. Not inside another region.
 template <typename Fn>
 keel_status parallel_for(const keel_host *host, int64_t n, int64_t grain, const Fn &fn) noexcept {
     if (n <= 0) return KEEL_OK;
     const int64_t pieces = std::max<int64_t>(1, n / std::max<int64_t>(1, grain));
-    const auto workers = static_cast<uint32_t>(std::min<int64_t>({host->worker_count(host), pieces, 256}));
+    const auto workers =
+        static_cast<uint32_t>(std::min<int64_t>({host->worker_count(host), pieces, 256}));
     if (workers <= 1) return guard(host, [&] { fn(int64_t{0}, n); });
     struct Call {
         const Fn *fn;

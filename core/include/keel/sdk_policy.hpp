@@ -1,4 +1,5 @@
-// Optional C++17 glue for authors of policies and budget allocators, header-only. A policy is a class:
+// Optional C++17 glue for authors of policies and budget allocators, header-only. A policy is a
+// class:
 //
 //   class Norms {
 //     public:
@@ -6,23 +7,25 @@
 //                                                      "Keeps the largest keys."};
 //       // Optional: a policy without parameters has no `params`.
 //       static constexpr keel_param_spec params[] = {KEEL_INT_PARAM("sinks", "4", 0, 4096, "...")};
-//       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs);    // create; throws keel::sdk::Failure
-//       void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision &out);
+//       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs);    // create; throws
+//       keel::sdk::Failure void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision
+//       &out);
 //   };
 //   KEEL_POLICY_PLUGIN(Norms)
 //
 // What else a class has becomes a slot of the table, what it lacks stays NULL:
-//   void reset();                                  the sequence begins anew (without it the host destroys and creates)
-//   void truncate(int64_t position);               tokens from `position` on were taken back
-//   std::vector<unsigned char> save() const;       what it remembers from call to call; with save comes
-//   void load(const unsigned char *, size_t);      load, and fork by the class's copy constructor
-// A class that remembers nothing but its parameters has none of them. No exception leaves the glue: Failure keeps its status
-// and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
+//   void reset();                                  the sequence begins anew (without it the host
+//   destroys and creates) void truncate(int64_t position);               tokens from `position` on
+//   were taken back std::vector<unsigned char> save() const;       what it remembers from call to
+//   call; with save comes void load(const unsigned char *, size_t);      load, and fork by the
+//   class's copy constructor
+// A class that remembers nothing but its parameters has none of them. No exception leaves the glue:
+// Failure keeps its status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
 //
 // The constructor receives `needs` with these defaults; it sets only what differs:
-//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head has slots of its own, all heads of a layer equally many
-//   output        KEEL_OUTPUT_SCORES: decide() writes one score for each slot
-//   all others    0
+//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head has slots of its own, all heads of a layer
+//   equally many output        KEEL_OUTPUT_SCORES: decide() writes one score for each slot all
+//   others    0
 // A policy that never evicts derives from KeepsAll and has no decide() of its own.
 #ifndef KEEL_SDK_POLICY_HPP
 #define KEEL_SDK_POLICY_HPP
@@ -59,14 +62,16 @@ T blank() noexcept {
     return out;
 }
 
-// ---- a policy's view of one layer ----------------------------------------------------------------------------------
+// ---- a policy's view of one layer --------------------------------------------------------------
 
-// Rows of the input's arrays. Asking for an array that the host did not give (it was not declared in needs, or the host is too old)
-// throws Failure with the array's name. Slots of row h are 0..length(h)-1; what lies beyond is garbage.
+// Rows of the input's arrays. Asking for an array that the host did not give (it was not declared
+// in needs, or the host is too old) throws Failure with the array's name. Slots of row h are
+// 0..length(h)-1; what lies beyond is garbage.
 class PolicyInput {
   public:
     explicit PolicyInput(const keel_policy_input *input) {
-        if (keel_adopt(&in_, sizeof in_, input, KEEL_PREFIX(keel_policy_input, protected_mask)) != KEEL_OK)
+        if (keel_adopt(&in_, sizeof in_, input, KEEL_PREFIX(keel_policy_input, protected_mask)) !=
+            KEEL_OK)
             throw Failure(KEEL_E_VERSION, "the host's keel_policy_input is too old or too new");
     }
     const keel_policy_input &raw() const noexcept { return in_; }
@@ -84,13 +89,23 @@ class PolicyInput {
         return in_.protected_mask[h * in_.stride + slot] != 0;
     }
 
-    const int32_t *positions(uint32_t h) const { return row(in_.positions, "positions", h * in_.stride); }
-    const float *key_norms(uint32_t h) const { return row(in_.key_norms, "key_norms", h * in_.stride); }
-    const float *value_norms(uint32_t h) const { return row(in_.value_norms, "value_norms", h * in_.stride); }
+    const int32_t *positions(uint32_t h) const {
+        return row(in_.positions, "positions", h * in_.stride);
+    }
+    const float *key_norms(uint32_t h) const {
+        return row(in_.key_norms, "key_norms", h * in_.stride);
+    }
+    const float *value_norms(uint32_t h) const {
+        return row(in_.value_norms, "value_norms", h * in_.stride);
+    }
     // h is a query head with reduce_group NONE, a KV head otherwise.
     const float *scores(uint32_t h) const { return row(in_.scores, "scores", h * in_.stride); }
-    const float *key_anchor(uint32_t h) const { return row(in_.key_anchor, "key_anchor", h * in_.stride); }
-    const float *chunk_scores(uint32_t h) const { return row(in_.chunk_scores, "chunk_scores", h * in_.stride); }
+    const float *key_anchor(uint32_t h) const {
+        return row(in_.key_anchor, "key_anchor", h * in_.stride);
+    }
+    const float *chunk_scores(uint32_t h) const {
+        return row(in_.chunk_scores, "chunk_scores", h * in_.stride);
+    }
     // Slot j's elements lie at [j * cols] and [j * head_dim].
     const float *key_project(uint32_t h, uint32_t cols) const {
         return row(in_.key_project, "key_project", h * in_.stride * cols);
@@ -117,15 +132,16 @@ class PolicyInput {
     keel_policy_input in_;
 };
 
-// Where a policy answers: scores(h)[slot] and stay() with KEEL_OUTPUT_SCORES, keep() with KEEL_OUTPUT_KEEP. With granularity TOKEN
-// or LAYER there is row 0 only.
+// Where a policy answers: scores(h)[slot] and stay() with KEEL_OUTPUT_SCORES, keep() with
+// KEEL_OUTPUT_KEEP. With granularity TOKEN or LAYER there is row 0 only.
 class PolicyDecision {
   public:
     // lengths: the input's, one for each KV head; stay_first() and stay_last() need them.
     PolicyDecision(const keel_policy_decision *decision, int64_t stride,
                    const int32_t *lengths = nullptr)
         : stride_(stride), lengths_(lengths) {
-        if (keel_adopt(&out_, sizeof out_, decision, KEEL_PREFIX(keel_policy_decision, keep_count)) != KEEL_OK)
+        if (keel_adopt(&out_, sizeof out_, decision,
+                       KEEL_PREFIX(keel_policy_decision, keep_count)) != KEEL_OK)
             throw Failure(KEEL_E_VERSION, "the host's keel_policy_decision is too old or too new");
     }
     float *scores(uint32_t h) {
@@ -136,7 +152,8 @@ class PolicyDecision {
     void stay(uint32_t h, int64_t begin, int64_t end) {
         if (begin >= end) return;
         if (out_.stay == nullptr)
-            throw Failure(KEEL_E_VERSION, "the host cannot let slots stay: it is older than this policy");
+            throw Failure(KEEL_E_VERSION,
+                          "the host cannot let slots stay: it is older than this policy");
         std::memset(out_.stay + h * stride_ + begin, 1, static_cast<size_t>(end - begin));
     }
     // The oldest or the newest n slots of row h stay; all of them if the row has fewer.
@@ -177,9 +194,10 @@ class KeepsAll {
     }
 };
 
-// ---- tools ---------------------------------------------------------------------------------------------------------
+// ---- tools -------------------------------------------------------------------------------------
 
-// A number from 64 bits that depends on all of them (splitmix64): randomness that is a function, the same on every machine.
+// A number from 64 bits that depends on all of them (splitmix64): randomness that is a function,
+// the same on every machine.
 inline uint64_t mix(uint64_t x) noexcept {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -187,7 +205,8 @@ inline uint64_t mix(uint64_t x) noexcept {
     return x ^ (x >> 31);
 }
 
-// Calls fn(h) once for each of n heads, on the host's workers; what it throws first comes out here. Not inside another region.
+// Calls fn(h) once for each of n heads, on the host's workers; what it throws first comes out here.
+// Not inside another region.
 template <typename Fn>
 void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
     std::atomic<bool> failed{false};
@@ -204,9 +223,11 @@ void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
     if (status != KEEL_OK) throw Failure(status, "the host could not run its workers");
 }
 
-// Shares `total` out in proportion to weights (0 and above), each share within least[i]..most[i]. The sum is exactly `total` unless the
-// bounds forbid it (sum of least at most total: the caller's duty). Rounding goes by largest remainder, of equals the first.
-inline std::vector<int64_t> share_out(std::vector<double> weights, const std::vector<int64_t> &least,
+// Shares `total` out in proportion to weights (0 and above), each share within least[i]..most[i].
+// The sum is exactly `total` unless the bounds forbid it (sum of least at most total: the caller's
+// duty). Rounding goes by largest remainder, of equals the first.
+inline std::vector<int64_t> share_out(std::vector<double> weights,
+                                      const std::vector<int64_t> &least,
                                       const std::vector<int64_t> &most, int64_t total) {
     const size_t n = weights.size();
     const double largest = n == 0 ? 0 : *std::max_element(weights.begin(), weights.end());
@@ -240,7 +261,8 @@ inline std::vector<int64_t> share_out(std::vector<double> weights, const std::ve
     }
     std::vector<size_t> order(n);
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rest[a] > rest[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return rest[a] > rest[b]; });
     for (bool moved = true; left != 0 && moved;) {
         moved = false;
         for (size_t k = 0; k < n && left > 0; ++k) {
@@ -255,7 +277,7 @@ inline std::vector<int64_t> share_out(std::vector<double> weights, const std::ve
     return shares;
 }
 
-// ---- the glue ------------------------------------------------------------------------------------------------------
+// ---- the glue ----------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -266,7 +288,8 @@ struct HasReset<T, std::void_t<decltype(std::declval<T &>().reset())>> : std::tr
 template <typename T, typename = void>
 struct HasTruncate : std::false_type {};
 template <typename T>
-struct HasTruncate<T, std::void_t<decltype(std::declval<T &>().truncate(int64_t{}))>> : std::true_type {};
+struct HasTruncate<T, std::void_t<decltype(std::declval<T &>().truncate(int64_t{}))>>
+    : std::true_type {};
 template <typename T, typename = void>
 struct HasSave : std::false_type {};
 template <typename T>
@@ -299,13 +322,16 @@ inline keel_geometry adopt_geometry(const keel_geometry *geometry) {
     return mine;
 }
 
-// Writes an out-struct of create. What the plugin asks for in members that the host's struct does not have would be lost: refused.
+// Writes an out-struct of create. What the plugin asks for in members that the host's struct does
+// not have would be lost: refused.
 template <typename Needs>
 void hand_over(Needs *out, const Needs &mine) {
     const auto *bytes = reinterpret_cast<const unsigned char *>(&mine);
     for (size_t i = out->h.struct_size; i < sizeof mine; ++i) {
         if (bytes[i] == 0) continue;
-        throw Failure(KEEL_E_VERSION, "the host is too old: it reads %u bytes of what the plugin needs, byte %zu says something",
+        throw Failure(KEEL_E_VERSION,
+                      "the host is too old: it reads %u bytes of what the plugin needs, byte %zu "
+                      "says something",
                       static_cast<unsigned>(out->h.struct_size), i);
     }
     keel_emit(out, &mine, sizeof mine);
@@ -323,7 +349,9 @@ struct Held {
 template <typename T>
 struct PolicySlots {
     using State = Held<T>;
-    static State &of(keel_policy_state *state) noexcept { return *reinterpret_cast<State *>(state); }
+    static State &of(keel_policy_state *state) noexcept {
+        return *reinterpret_cast<State *>(state);
+    }
     static const State &of(const keel_policy_state *state) noexcept {
         return *reinterpret_cast<const State *>(state);
     }
@@ -333,13 +361,15 @@ struct PolicySlots {
 
     static keel_status KEEL_CALL create(const keel_host *host, const keel_geometry *geometry,
                                         const keel_param *const *params, uint32_t n, uint64_t seed,
-                                        keel_policy_needs *needs, keel_policy_state **out) noexcept {
+                                        keel_policy_needs *needs,
+                                        keel_policy_state **out) noexcept {
         return guard(host, [&] {
             const keel_geometry model = adopt_geometry(geometry);
             auto mine = blank<keel_policy_needs>();
             mine.granularity = KEEL_KEEP_HEAD_EQUAL;
             mine.output = KEEL_OUTPUT_SCORES;
-            auto state = std::make_unique<State>(host, Setup{host, model, Params(params, n), seed}, mine);
+            auto state =
+                std::make_unique<State>(host, Setup{host, model, Params(params, n), seed}, mine);
             hand_over(needs, mine);
             hand_out(std::move(state), out);
         });
@@ -358,25 +388,29 @@ struct PolicySlots {
     static keel_status KEEL_CALL reset(keel_policy_state *state) noexcept {
         return guard(of(state).host, [&] { of(state).object.reset(); });
     }
-    static keel_status KEEL_CALL fork(const keel_policy_state *state, keel_policy_state **out) noexcept {
+    static keel_status KEEL_CALL fork(const keel_policy_state *state,
+                                      keel_policy_state **out) noexcept {
         return guard(of(state).host, [&] { hand_out(std::make_unique<State>(of(state)), out); });
     }
     static keel_status KEEL_CALL truncate(keel_policy_state *state, int64_t position) noexcept {
         return guard(of(state).host, [&] { of(state).object.truncate(position); });
     }
-    static keel_status KEEL_CALL save(const keel_policy_state *state, void *data, uint64_t *size) noexcept {
+    static keel_status KEEL_CALL save(const keel_policy_state *state, void *data,
+                                      uint64_t *size) noexcept {
         return guard(of(state).host, [&] {
             const std::vector<unsigned char> bytes = of(state).object.save();
             if (data != nullptr && *size < bytes.size())
-                throw Failure(KEEL_E_INVALID_ARG, "the state has %zu bytes, there is room for %llu", bytes.size(),
-                              static_cast<unsigned long long>(*size));
+                throw Failure(KEEL_E_INVALID_ARG, "the state has %zu bytes, there is room for %llu",
+                              bytes.size(), static_cast<unsigned long long>(*size));
             if (data != nullptr && !bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
             *size = bytes.size();
         });
     }
-    static keel_status KEEL_CALL load(keel_policy_state *state, const void *data, uint64_t size) noexcept {
+    static keel_status KEEL_CALL load(keel_policy_state *state, const void *data,
+                                      uint64_t size) noexcept {
         return guard(of(state).host, [&] {
-            of(state).object.load(static_cast<const unsigned char *>(data), static_cast<size_t>(size));
+            of(state).object.load(static_cast<const unsigned char *>(data),
+                                  static_cast<size_t>(size));
         });
     }
 };
@@ -384,15 +418,19 @@ struct PolicySlots {
 template <typename T>
 struct AllocatorSlots {
     using State = Held<T>;
-    static State &of(keel_allocator_state *state) noexcept { return *reinterpret_cast<State *>(state); }
+    static State &of(keel_allocator_state *state) noexcept {
+        return *reinterpret_cast<State *>(state);
+    }
 
     static keel_status KEEL_CALL create(const keel_host *host, const keel_geometry *geometry,
-                                        const keel_param *const *params, uint32_t n, keel_allocator_needs *needs,
+                                        const keel_param *const *params, uint32_t n,
+                                        keel_allocator_needs *needs,
                                         keel_allocator_state **out) noexcept {
         return guard(host, [&] {
             const keel_geometry model = adopt_geometry(geometry);
             auto mine = blank<keel_allocator_needs>();
-            auto state = std::make_unique<State>(host, Setup{host, model, Params(params, n), 0}, mine);
+            auto state =
+                std::make_unique<State>(host, Setup{host, model, Params(params, n), 0}, mine);
             hand_over(needs, mine);
             *out = reinterpret_cast<keel_allocator_state *>(state.release());
         });
@@ -400,12 +438,15 @@ struct AllocatorSlots {
     static void KEEL_CALL destroy(keel_allocator_state *state) noexcept {
         delete reinterpret_cast<State *>(state);
     }
-    static keel_status KEEL_CALL allocate(keel_allocator_state *state, const keel_allocator_input *input,
+    static keel_status KEEL_CALL allocate(keel_allocator_state *state,
+                                          const keel_allocator_input *input,
                                           int32_t *budgets) noexcept {
         return guard(of(state).host, [&] {
             keel_allocator_input mine;
-            if (keel_adopt(&mine, sizeof mine, input, KEEL_PREFIX(keel_allocator_input, lengths)) != KEEL_OK)
-                throw Failure(KEEL_E_VERSION, "the host's keel_allocator_input is too old or too new");
+            if (keel_adopt(&mine, sizeof mine, input, KEEL_PREFIX(keel_allocator_input, lengths)) !=
+                KEEL_OK)
+                throw Failure(KEEL_E_VERSION,
+                              "the host's keel_allocator_input is too old or too new");
             of(state).object.allocate(mine, budgets);
         });
     }
@@ -431,8 +472,9 @@ keel_plugin describe(keel_plugin_kind kind, const void *vtable) noexcept {
 
 } // namespace detail
 
-// The table of a policy class, and of an allocator class: constructor (const Setup &, keel_allocator_needs &),
-// void allocate(const keel_allocator_input &, int32_t *budgets), the input adopted.
+// The table of a policy class, and of an allocator class: constructor (const Setup &,
+// keel_allocator_needs &), void allocate(const keel_allocator_input &, int32_t *budgets), the input
+// adopted.
 template <typename T>
 const keel_policy &policy_table() noexcept {
     static const keel_policy table = [] {
@@ -474,20 +516,21 @@ const keel_plugin *policy_plugin() noexcept {
 
 template <typename T>
 const keel_plugin *allocator_plugin() noexcept {
-    static const keel_plugin plugin = detail::describe<T>(KEEL_PLUGIN_ALLOCATOR, &allocator_table<T>());
+    static const keel_plugin plugin =
+        detail::describe<T>(KEEL_PLUGIN_ALLOCATOR, &allocator_table<T>());
     return &plugin;
 }
 
 } // namespace keel::sdk
 
 // Once per library, at namespace scope: the entry symbol.
-#define KEEL_POLICY_PLUGIN(Class)                                 \
-    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \
-        return keel::sdk::policy_plugin<Class>();                 \
+#define KEEL_POLICY_PLUGIN(Class)                                                                  \
+    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) {                                  \
+        return keel::sdk::policy_plugin<Class>();                                                  \
     }
-#define KEEL_ALLOCATOR_PLUGIN(Class)                              \
-    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \
-        return keel::sdk::allocator_plugin<Class>();              \
+#define KEEL_ALLOCATOR_PLUGIN(Class)                                                               \
+    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) {                                  \
+        return keel::sdk::allocator_plugin<Class>();                                               \
     }
 
 #endif

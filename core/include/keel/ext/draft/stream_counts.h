@@ -1,10 +1,12 @@
 /* keel.stream_counts/1 (draft): what a backend's stream does of its own accord.
  *
- * A backend's keel_plugin.get_extension("keel.stream_counts/1") returns a keel_stream_counts_table.
+ * A backend's keel_plugin.get_extension("keel.stream_counts/1") returns a
+ * keel_stream_counts_table.
  *
- * The host counts its own flushes, waits and reads. A backend may submit more often (a long chunk, so that the device begins; memory for
- * writes that is full) and wait where nobody asked it to (for that memory, or for a command buffer). Those are told here, so that
- * "submits and waits per token" are all there are. A backend that does neither leaves it out. */
+ * The host counts its own flushes, waits and reads. A backend may submit more often (a long
+ * chunk, so that the device begins; memory for writes that is full) and wait where nobody asked
+ * it to (for that memory, or for a command buffer). Those are told here, so that "submits and
+ * waits per token" are all there are. A backend that does neither leaves it out. */
 #ifndef KEEL_EXT_STREAM_COUNTS_H
 #define KEEL_EXT_STREAM_COUNTS_H
 
@@ -19,8 +21,11 @@ extern "C" {
 /* Out-struct. Both only rise. */
 typedef struct keel_stream_counts {
     keel_header h;
-    uint64_t submits; /* since the context was opened, beside those that flush, wait, buffer_read or keel.read_later/1 asked for */
-    uint64_t waits;   /* the same: times that a call which does not have to wait did */
+    /* since the context was opened, beside those that flush, wait, buffer_read or
+     * keel.read_later/1 asked for */
+    uint64_t submits;
+    /* the same: times that a call which does not have to wait did */
+    uint64_t waits;
 } keel_stream_counts;
 
 /* The table. Required up to `read`. */
