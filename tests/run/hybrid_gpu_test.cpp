@@ -1,9 +1,8 @@
 // The processor and a GPU's backend in one run, as far as there is one: PoCL and lavapipe count.
 #include "hybrid_rig.hpp"
+#include "support/driver_caches.hpp"
 
 #include <catch2/catch.hpp>
-
-#include <cstdlib>
 
 using namespace keel;
 using namespace keel::test;
@@ -12,7 +11,6 @@ namespace {
 
 // Backends beside cpu that are there and find a device.
 std::vector<std::string> others() {
-    ::setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0); // PoCL finds no device if it cannot write its cache
     std::vector<std::string> found;
     for (const std::string name : {"opencl", "vulkan"}) {
         try {

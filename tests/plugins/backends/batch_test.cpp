@@ -1,23 +1,15 @@
 // Several sequences at once on each GPU backend: each writes what it writes alone there. Steps of rows go through keel.batched_decode/1,
 // but where a policy collects something from each step.
+#include "support/driver_caches.hpp"
 #include "support/error_text.hpp"
 #include "support/texts_at_once.hpp"
 
-#include <cstdlib>
 #include <sstream>
 
 using namespace keel;
 using namespace keel::test;
 
 namespace {
-
-struct PoclCache {
-    PoclCache() {
-        setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
-        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
-    }
-};
-const PoclCache pocl_cache;
 
 // NULL if this machine has no device for the backend.
 std::unique_ptr<Pipeline> make(const std::string &backend, const std::string &kv, const std::string &policy,

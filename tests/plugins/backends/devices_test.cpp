@@ -2,6 +2,7 @@
 // all of them where one does not start.
 #include "config/params.hpp"
 #include "run/pipeline.hpp"
+#include "support/driver_caches.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -12,11 +13,6 @@
 using namespace keel;
 
 namespace {
-
-struct PoclCache {
-    PoclCache() { setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0); }
-};
-const PoclCache pocl_cache;
 
 // Whether a file of the folder has that word in its name.
 bool has_file(const std::filesystem::path &folder, const std::string &word) {

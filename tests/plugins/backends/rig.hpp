@@ -3,24 +3,15 @@
 
 #include "base/error.hpp"
 #include "run/pipeline.hpp"
+#include "support/driver_caches.hpp"
 
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
 
 namespace keel::test {
-
-// Compiled kernels are kept in the build folder, before any driver looks where.
-struct DriverCaches {
-    DriverCaches() {
-        setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
-        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
-    }
-};
-inline const DriverCaches caches;
 
 // Those that have a device here; the others are warned of.
 inline std::vector<std::string> backends() {

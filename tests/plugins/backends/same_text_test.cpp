@@ -1,27 +1,19 @@
 // The greedy text of models/tiny on each GPU backend, against the CPU's: KV dtypes x policies x sync strategies. Logits are nearer to the
 // CPU's than those of the CPU with a cache in f32; the texts are the same, or part behind such logits.
 #include "run/generate.hpp"
+#include "support/driver_caches.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <sstream>
 
 using namespace keel;
 
 namespace {
-
-struct PoclCache {
-    PoclCache() {
-        setenv("POCL_CACHE_DIR", KEEL_POCL_CACHE, 0);
-        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
-    }
-};
-const PoclCache pocl_cache;
 
 struct Cell {
     std::string kv, policy, sync;

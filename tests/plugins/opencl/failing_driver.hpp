@@ -7,7 +7,8 @@
 namespace keel::test {
 
 inline const FailingDriver driver = {"opencl",
-                                     {"OPENCL_LAYERS=" KEEL_FAULT_LAYER, "POCL_CACHE_DIR=" KEEL_POCL_CACHE,
+                                     {"OPENCL_LAYERS=" KEEL_FAULT_LAYER,
+                                      "POCL_CACHE_DIR=" KEEL_BINARY_DIR "/pocl-cache",
                                       "XDG_CACHE_HOME=" KEEL_BINARY_DIR "/cache"},
                                      "clFlush",
                                      -2, // CL_DEVICE_NOT_AVAILABLE

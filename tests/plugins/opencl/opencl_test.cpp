@@ -1,8 +1,8 @@
 // The plugin through its table: what conformance does not see.
-#include "pocl.hpp"
-
 #include "conformance/side.hpp"
+#include "support/driver_caches.hpp"
 #include "support/run_process.hpp"
+#include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
 

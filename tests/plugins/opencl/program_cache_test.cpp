@@ -1,5 +1,3 @@
-#include "pocl.hpp"
-
 #include "gpu/cache_folder.hpp"
 #include "opencl/program_cache.hpp"
 

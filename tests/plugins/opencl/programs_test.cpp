@@ -1,8 +1,8 @@
 // Programs with kernels of the test's own: one that builds, one that does not.
-#include "pocl.hpp"
-
 #include "conformance/test_host.hpp"
 #include "opencl/kernel_cache.hpp"
+#include "support/driver_caches.hpp"
+#include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,11 +1,11 @@
 // The plugin through its table: what conformance does not see.
 #include "conformance/side.hpp"
+#include "support/driver_caches.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -15,11 +15,6 @@ using namespace keel::conformance;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Caches { // beside the build, not in the home of whoever runs the tests
-    Caches() { setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0); }
-};
-const Caches caches;
 
 const Library &library() {
     static const Library plugin(KEEL_VULKAN_PLUGIN);

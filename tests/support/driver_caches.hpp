@@ -1,0 +1,21 @@
+// Include this in a test program that opens GPU drivers.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace keel::test {
+
+// Puts what drivers and the GPU backends compile into the build folder, before a driver looks for its
+// cache. PoCL finds no device if it cannot write its cache.
+struct DriverCaches {
+    DriverCaches() {
+        std::error_code ignored;
+        std::filesystem::create_directories(KEEL_BINARY_DIR "/pocl-cache", ignored);
+        setenv("POCL_CACHE_DIR", KEEL_BINARY_DIR "/pocl-cache", 0);
+        setenv("XDG_CACHE_HOME", KEEL_BINARY_DIR "/cache", 0);
+    }
+};
+inline const DriverCaches driver_caches;
+
+} // namespace keel::test
