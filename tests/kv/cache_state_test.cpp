@@ -69,14 +69,9 @@ keel_policy counting_policy(bool can_save) {
 }
 
 KvShape ragged_shape(keel_dtype dtype) {
-    KvShape s;
-    s.layers = 2;
-    s.heads = s.kv_heads = 2;
-    s.head_dim = 32;
-    s.key_dtype = s.value_dtype = dtype;
-    s.block_slots = 8;
-    s.max_slots = 128;
-    return s;
+    KvShape shape = kv_shape(128, dtype);
+    shape.heads = shape.kv_heads; // a query head for each
+    return shape;
 }
 
 struct Run {

@@ -16,16 +16,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 KvShape small_shape(keel_dtype dtype = KEEL_DTYPE_F32) {
-    KvShape s;
-    s.layers = 2;
-    s.heads = 4;
-    s.kv_heads = 2;
-    s.head_dim = 32;
-    s.key_dtype = s.value_dtype = dtype;
-    s.block_slots = 8;
-    s.max_slots = 100;
-    s.sequences = 3;
-    return s;
+    return kv_shape(100, dtype, 3);
 }
 
 std::vector<std::vector<int64_t>> same(uint32_t heads, std::vector<int64_t> list) {

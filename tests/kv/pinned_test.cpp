@@ -13,16 +13,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 KvShape pin_shape(keel_dtype dtype = KEEL_DTYPE_F32) {
-    KvShape s;
-    s.layers = 2;
-    s.heads = 4;
-    s.kv_heads = 2;
-    s.head_dim = 32;
-    s.key_dtype = s.value_dtype = dtype;
-    s.block_slots = 8;
-    s.max_slots = 256;
-    s.sequences = 2;
-    return s;
+    return kv_shape(256, dtype, 2);
 }
 
 CacheConfig budget_of(Script &script, double tokens) {

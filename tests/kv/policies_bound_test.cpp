@@ -16,14 +16,9 @@ using Catch::Matchers::Contains;
 namespace {
 
 KvShape bound_shape() {
-    KvShape s;
-    s.layers = 2;
-    s.heads = s.kv_heads = 2;
-    s.head_dim = 32;
-    s.key_dtype = s.value_dtype = KEEL_DTYPE_F16;
-    s.block_slots = 8;
-    s.max_slots = 256;
-    return s;
+    KvShape shape = kv_shape(256, KEEL_DTYPE_F16);
+    shape.heads = shape.kv_heads; // a query head for each
+    return shape;
 }
 
 struct BlockwisePolicy {

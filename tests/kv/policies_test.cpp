@@ -29,13 +29,9 @@ struct Loaded {
 };
 
 KvShape test_shape() {
-    KvShape s;
-    s.layers = 2;
-    s.heads = s.kv_heads = 2;
-    s.head_dim = 32;
-    s.block_slots = 8;
-    s.max_slots = 64;
-    return s;
+    KvShape shape = kv_shape(64, KEEL_DTYPE_F16);
+    shape.heads = shape.kv_heads; // a query head for each
+    return shape;
 }
 
 struct Run {

@@ -45,16 +45,7 @@ PressureConfig at_each_step() {
 }
 
 KvShape small_shape() {
-    KvShape s;
-    s.layers = 2;
-    s.heads = 4;
-    s.kv_heads = 2;
-    s.head_dim = 32;
-    s.key_dtype = s.value_dtype = KEEL_DTYPE_F16;
-    s.block_slots = 8;
-    s.max_slots = 256;
-    s.sequences = 2;
-    return s;
+    return kv_shape(256, KEEL_DTYPE_F16, 2);
 }
 
 struct Watched {

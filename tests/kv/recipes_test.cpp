@@ -33,15 +33,10 @@ GivenParam given(const std::string &key, const std::string &value) {
 }
 
 KvShape recipe_shape(uint32_t layers = 5) {
-    KvShape s;
-    s.layers = layers;
-    s.heads = 4;
-    s.kv_heads = 2;
-    s.head_dim = 16;
-    s.key_dtype = s.value_dtype = KEEL_DTYPE_F32;
-    s.block_slots = 8;
-    s.max_slots = 256;
-    return s;
+    KvShape shape = kv_shape(256, KEEL_DTYPE_F32);
+    shape.layers = layers;
+    shape.head_dim = 16;
+    return shape;
 }
 
 void prefill(TappedRun &run, int64_t left, int64_t chunk = 64) {

@@ -21,16 +21,7 @@ std::vector<double> frequencies() {
 }
 
 KvShape test_shape(keel_dtype dtype) {
-    KvShape s;
-    s.layers = 2;
-    s.heads = 4;
-    s.kv_heads = 2;
-    s.head_dim = 32;
-    s.key_dtype = s.value_dtype = dtype;
-    s.block_slots = 8;
-    s.max_slots = 64;
-    s.sequences = 2;
-    return s;
+    return kv_shape(64, dtype, 2);
 }
 
 Script window_script() {

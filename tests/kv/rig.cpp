@@ -48,6 +48,19 @@ std::shared_ptr<Executor> open_executor(const std::string &device) {
     return std::make_shared<Executor>(open_device(device), Executor::Options{});
 }
 
+KvShape kv_shape(int64_t max_slots, keel_dtype dtype, uint32_t sequences) {
+    KvShape shape;
+    shape.layers = 2;
+    shape.heads = 4;
+    shape.kv_heads = 2;
+    shape.head_dim = 32;
+    shape.key_dtype = shape.value_dtype = dtype;
+    shape.block_slots = 8;
+    shape.max_slots = max_slots;
+    shape.sequences = sequences;
+    return shape;
+}
+
 std::vector<float> Tokens::noise(uint64_t seed, size_t n) const {
     std::mt19937_64 random(seed * 0x9e3779b97f4a7c15ull + 12345);
     std::vector<float> row(n);

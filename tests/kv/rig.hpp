@@ -16,6 +16,9 @@ namespace keel::test {
 std::vector<std::string> kv_devices();
 std::shared_ptr<Executor> open_executor(const std::string &device);
 
+// The shape of most tests: 2 layers, 4 query heads on 2 KV heads of 32 elements, blocks of 8 slots.
+KvShape kv_shape(int64_t max_slots, keel_dtype dtype, uint32_t sequences = 1);
+
 // Keys and values of made-up tokens. Row t, layer l, head h depends on nothing but (t, l, h), so any cache can be filled with any
 // tokens, and what it should hold is known. With frequencies a key is rotated by its position, in float64.
 class Tokens {

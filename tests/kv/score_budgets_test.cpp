@@ -14,15 +14,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 KvShape test_shape() {
-    KvShape s;
-    s.layers = 2;
-    s.heads = 4;
-    s.kv_heads = 2;
-    s.head_dim = 32;
-    s.key_dtype = s.value_dtype = KEEL_DTYPE_F32;
-    s.block_slots = 8;
-    s.max_slots = 96;
-    return s;
+    return kv_shape(96, KEEL_DTYPE_F32);
 }
 
 // An allocator that lives in the test.
