@@ -66,17 +66,39 @@ function(keel_test_flags name)
   endif()
 endfunction()
 
-# keel_test(NAME LABELS fast SOURCES ... LINK ...): a Catch2 program whose cases become ctest entries.
+# keel_test_entries(NAME LIST TIMEOUT LABELS CASES...): a ctest entry for each case of a program that Catch's words CASES choose. LIST: a
+# name that no other list of entries has.
+function(keel_test_entries name list timeout labels)
+  # A case that is not found fails: Catch would call it passed.
+  catch_discover_tests(${name} TEST_PREFIX "${name}: " TEST_SPEC ${ARGN} TEST_LIST ${list} EXTRA_ARGS --warn NoTests
+    PROPERTIES TIMEOUT ${timeout})
+  # Labels by a script of our own, which ctest reads after the one with the cases: Catch's takes a list of labels apart.
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${list}_labels.cmake)
+  set(more "")
+  if(timeout GREATER 300)
+    set(more " COST ${timeout}") # begun first, so that no core waits for it in the end
+  endif()
+  file(WRITE ${file}
+    "foreach(test IN LISTS ${list})\n"
+    "  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${labels}\"\n"
+    "    SKIP_REGULAR_EXPRESSION \"SKIPPED: \"${more})\n"
+    "endforeach()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
+endfunction()
+
+# keel_test(NAME LABELS fast [TIMEOUT S] [GRID_TIMEOUT S] SOURCES ... LINK ...): a Catch2 program whose cases become ctest entries.
+# GRID_TIMEOUT: cases tagged [grid] have this limit and the label slow.
+# A case that calls skip() of tests/support/skip.hpp is reported as skipped.
 # KEEL_SOURCE_DIR and KEEL_BINARY_DIR reach the code as macros; models and configs are found through them.
 function(keel_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;GRID_TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/sdk)
   target_compile_definitions(${name} PRIVATE KEEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KEEL_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} keel_test_support)
   keel_test_flags(${name})
   if(KEEL_PRECOMPILED_HEADERS)
     if(NOT TARGET keel_tests_precompiled)
@@ -93,14 +115,10 @@ function(keel_test name)
   if(KEEL_SANITIZE AND ARG_LABELS STREQUAL "slow")
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE) # no sanitizer runs it
   endif()
-  # A case that is not found fails: Catch would call it passed.
-  catch_discover_tests(${name} TEST_PREFIX "${name}: " EXTRA_ARGS --warn NoTests PROPERTIES TIMEOUT ${ARG_TIMEOUT})
-  # Labels by a script of our own, which ctest reads after the one with the cases: Catch's takes a list of labels apart.
-  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
-  set(more "")
-  if(ARG_TIMEOUT GREATER 300)
-    set(more " COST ${ARG_TIMEOUT}") # begun first, so that no core waits for it in the end
+  if(ARG_GRID_TIMEOUT)
+    keel_test_entries(${name} ${name}_TESTS ${ARG_TIMEOUT} "${ARG_LABELS}" "~[grid]")
+    keel_test_entries(${name} ${name}_GRID_TESTS ${ARG_GRID_TIMEOUT} slow "[grid]")
+  else()
+    keel_test_entries(${name} ${name}_TESTS ${ARG_TIMEOUT} "${ARG_LABELS}")
   endif()
-  file(WRITE ${labels_file} "foreach(test IN LISTS ${name}_TESTS)\n  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\"${more})\nendforeach()\n")
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()

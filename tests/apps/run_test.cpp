@@ -224,24 +224,15 @@ TEST_CASE(
     CHECK(contains(failure(run_keel({"run", tiny, "-p", "Once", "-n", "5"}, full), 1), "standard output"));
 }
 
-TEST_CASE("Every shipped config runs, without a fallback") {
+TEST_CASE("Every shipped config for the CPU runs, without a fallback") {
     size_t runs = 0;
     for (const auto &entry : fs::directory_iterator(source_folder + "/configs")) {
         if (entry.path().extension() != ".yaml") continue;
+        const std::string name = entry.path().stem();
+        if (name == "opencl" || name == "vulkan") continue; // tests/plugins/backends runs them
         INFO(entry.path());
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-        // What is found in a driver is not ours to mend, see tests/plugins/opencl/CMakeLists.txt.
-        const std::string text = read_file(entry.path());
-        if (contains(text, "plugin: opencl") || contains(text, "plugin: vulkan")) continue;
-#endif
         const ProcessResult result = run_keel(
             {"run", entry.path().string(), "--max-tokens", "8", "--strict", "--ignore-eos", "--json"});
-        // A GPU's config where there is no driver, or the plugin was not built: CI has both.
-        if (contains(result.err, "finds no device") || contains(result.err, "no plugin 'opencl'") ||
-            contains(result.err, "no plugin 'vulkan'")) {
-            WARN(result.err);
-            continue;
-        }
         const auto json = parse_json(result);
         CHECK(json.at("ids").size() == 8);
         CHECK(json.at("stop").at("reason") == "max_tokens");

@@ -388,11 +388,7 @@ TEST_CASE("An arena without reserved memory grows by copying and shrinks when bl
 }
 
 TEST_CASE("Evicted blocks go back to the system") {
-    const auto devices = kv_devices();
-    if (std::find(devices.begin(), devices.end(), "cpu") == devices.end()) {
-        WARN("skipped: the CPU plugin was not built");
-        return;
-    }
+    need_cpu_plugin();
     KvShape shape = small_shape();
     shape.kv_heads = shape.heads = 4;
     shape.head_dim = 128;
@@ -417,8 +413,7 @@ TEST_CASE("Evicted blocks go back to the system") {
 }
 
 TEST_CASE("Blocks smaller than a page go back to the system too") {
-    const auto devices = kv_devices();
-    if (std::find(devices.begin(), devices.end(), "cpu") == devices.end()) return;
+    need_cpu_plugin();
     KvShape shape = small_shape(KEEL_DTYPE_Q8_0); // blocks of 272 bytes
     shape.max_slots = 4096;
     Rig rig("cpu", shape);

@@ -1,15 +1,13 @@
-// Under a real memory limit, a control group's: a cache on its own, and the program as users run it. Where the system lets nobody make such a
-// group these are skipped, which ctest shows: they end the process with code 77.
+// Under the real memory limit of a control group: a cache on its own, and the program as users run it. The
+// cases are skipped where the system lets nobody make such a group.
 #include "kv/manager_run.hpp"
 #include "platform/memory.hpp"
 #include "support/run_process.hpp"
+#include "support/skip.hpp"
 #include "support/temp_folder.hpp"
-
-#include <keel/plugin.h>
 
 #include <catch2/catch.hpp>
 
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,12 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr uint64_t mib = uint64_t{1} << 20;
-
-[[noreturn]] void skip(const std::string &why) {
-    std::printf("skipped, there is no real memory limit to test under: %s\n", why.c_str());
-    std::fflush(stdout);
-    std::_Exit(77);
-}
 
 void write_number(const fs::path &file, uint64_t value) {
     std::ofstream out(file);
@@ -87,8 +79,6 @@ class LimitedGroup {
 };
 
 std::unique_ptr<LimitedGroup> make_group(uint64_t bytes) {
-    // A sanitizer's shadow, and what it keeps of freed memory, are no measure of what a program holds.
-    if (KEEL_SANITIZER_HERE != KEEL_SANITIZER_NONE) skip("a sanitizer holds memory of its own");
     try {
         return std::make_unique<LimitedGroup>(bytes);
     } catch (const std::exception &e) {
@@ -137,7 +127,7 @@ ProcessResult run_limited(const LimitedGroup &group, uint64_t available, const f
 
 } // namespace
 
-TEST_CASE("Under a real memory limit the program evicts, says so, and writes on to the end", "[program]") {
+TEST_CASE("Under a real memory limit the program evicts, says so, and writes on to the end") {
     constexpr uint64_t limit = 300;
     const auto group = make_group(limit * mib);
     const TempFolder folder;
@@ -174,15 +164,13 @@ TEST_CASE("Under a real memory limit the program evicts, says so, and writes on 
     CHECK(last.at("kept_max").get<int64_t>() * 4 <= last.at("tokens").get<int64_t>() * 3);
 }
 
-TEST_CASE("Under a real memory limit the cache gives memory back, and comes back when there is room again",
-          "[cache]") {
+TEST_CASE("Under a real memory limit the cache gives memory back, and comes back when there is room again") {
     const auto group = make_group(512 * mib);
     group->enter();
     const MemoryReading at_first = system_monitor()->read();
     if (at_first.memory.limited_by != group->path().string()) {
-        const std::string why = "the memory is limited by " + at_first.memory.limited_by;
         group->leave();
-        skip(why);
+        skip("the memory is limited by " + at_first.memory.limited_by);
     }
     CHECK(at_first.memory.total == 512 * mib);
     Script script = newest_are_best();

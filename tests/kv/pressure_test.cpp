@@ -1,6 +1,7 @@
 // Memory pressure: what a watch makes of readings, how a cache answers, with a script and for real.
 #include "kv/manager_run.hpp"
 #include "platform/memory.hpp"
+#include "support/skip.hpp"
 #include "support/temp_folder.hpp"
 
 #include <keel/plugin.h>
@@ -261,15 +262,8 @@ TEST_CASE("The log says what was read, how far the cache went down, and who shar
 
 // ---- for real: see memory_limit_test.cpp too --------------------------------------------------------------------------
 
-// A sanitizer's shadow, and what it keeps of freed memory, are no measure of what a program holds.
-bool under_sanitizer() {
-    if (KEEL_SANITIZER_HERE == KEEL_SANITIZER_NONE) return false;
-    WARN("SKIPPED: a sanitizer holds memory of its own");
-    return true;
-}
-
 TEST_CASE("What an eviction frees is memory of the system again") {
-    if (under_sanitizer()) return;
+    if (KEEL_SANITIZER_HERE != KEEL_SANITIZER_NONE) skip("a sanitizer holds freed memory back");
     KvShape shape = small_shape();
     shape.heads = shape.kv_heads = 4;
     shape.head_dim = 256;

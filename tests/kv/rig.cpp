@@ -2,6 +2,7 @@
 
 #include "plugin/library.hpp"
 #include "reference/reference.hpp"
+#include "support/skip.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -42,6 +43,10 @@ std::vector<std::string> kv_devices() {
     std::vector<std::string> names = {"reference", "copying"};
     if (std::filesystem::exists(cpu_plugin())) names.push_back("cpu");
     return names;
+}
+
+void need_cpu_plugin() {
+    if (!std::filesystem::exists(cpu_plugin())) skip("the CPU plugin was not built");
 }
 
 std::shared_ptr<Executor> open_executor(const std::string &device) {

@@ -14,6 +14,7 @@ namespace keel::test {
 // Devices to run the KV tests on: "reference" (reserves address space), "copying" (the reference without reserve, so that arenas grow
 // by copying), "cpu" (the CPU plugin, where it was built).
 std::vector<std::string> kv_devices();
+void need_cpu_plugin(); // skips the case if it was not built
 std::shared_ptr<Executor> open_executor(const std::string &device);
 
 // The shape of most tests: 2 layers, 4 query heads on 2 KV heads of 32 elements, blocks of 8 slots.

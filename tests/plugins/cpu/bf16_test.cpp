@@ -1,6 +1,7 @@
 // Products in bf16: the tiles that AMX has and that tests have in its place, and the blocks that their kernels cut a product into.
 #include "cpu/kernels/isa/tiles_emulated.hpp"
 #include "cpu_fixture.hpp"
+#include "support/skip.hpp"
 
 #include <cmath>
 #include <random>
@@ -156,5 +157,5 @@ TEST_CASE("products in bf16 are right on either side of every block that they ar
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 33, 32000, 34) <= 4e-3);
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 40, 26300, 34) <= 4e-3);
     }
-    if (!any) WARN("no instruction set here has products of bf16 for many rows");
+    if (!any) skip("no instruction set here has products of bf16 for many rows");
 }

@@ -1,4 +1,5 @@
 #include "cpu_fixture.hpp"
+#include "support/skip.hpp"
 
 #include <cstdio>
 #include <filesystem>
@@ -107,7 +108,8 @@ static std::string mapping_flags(const void *p) {
 }
 
 TEST_CASE("a reservation takes no huge pages, which would hold more than the blocks in it") {
-    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) return; // nothing to refuse
+    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage"))
+        skip("the system has no transparent huge pages");
     Context c(variants().front(), "fast");
     keel_buffer *b = create(c, 64ull << 20, KEEL_BUFFER_RESERVE);
     void *p = nullptr;

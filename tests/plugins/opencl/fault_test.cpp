@@ -14,7 +14,7 @@ struct Rig : OneNumber {
 } // namespace
 
 TEST_CASE("no platform, or a platform without devices: there is no device") {
-    if (no_device(library())) return;
+    need_device(library());
     for (const char *what : {"clGetPlatformIDs 1+ -1001", "clGetDeviceIDs 1+ -1", "clGetDeviceIDs 1+ 0"}) {
         fail(what);
         CHECK(device_count(library()) == 0);
@@ -23,7 +23,7 @@ TEST_CASE("no platform, or a platform without devices: there is no device") {
 }
 
 TEST_CASE("where PoCL has no device because it cannot write its cache, the error says so") {
-    if (no_device(library())) return;
+    need_device(library());
     const ProcessResult result = run_text(driver, "", backend_of(driver), {"POCL_CACHE_DIR=/dev/null/no"});
     INFO(result.err);
     CHECK(result.code == 2);
@@ -32,7 +32,7 @@ TEST_CASE("where PoCL has no device because it cannot write its cache, the error
 }
 
 TEST_CASE("a device that does not open is named") {
-    if (no_device(library())) return;
+    need_device(library());
     fail("clCreateContext 1 -6"); // CL_OUT_OF_HOST_MEMORY
     try {
         const Side side(library(), {});
@@ -45,14 +45,14 @@ TEST_CASE("a device that does not open is named") {
 }
 
 TEST_CASE("memory that is not there is refused with its size, and the context goes on") {
-    if (no_device(library())) return;
+    need_device(library());
     Rig rig;
     // allocation failure, out of resources, out of host memory
     check_memory_refusals(rig, "clCreateBuffer", {"-4", "-5", "-6"});
 }
 
 TEST_CASE("a kernel that does not build is named with its options, and may build the next time") {
-    if (no_device(library())) return;
+    need_device(library());
     Rig rig(Params{{"cache", "off"}});
     fail("clBuildProgram 1 -11");
     CHECK(rig.doubles() == KEEL_E_INTERNAL);
@@ -65,7 +65,7 @@ TEST_CASE("a kernel that does not build is named with its options, and may build
 }
 
 TEST_CASE("a lost device is lost in every call that waits, and its context closes") {
-    if (no_device(library())) return;
+    need_device(library());
     for (const char *what : {"clEnqueueNDRangeKernel 1 -2", "clFlush 1 -2", "clFlush 1 -36",
                              "clGetEventInfo 1 -5", "clGetEventInfo 1 -14", "clEnqueueReadBuffer 1 -2",
                              "clEnqueueReadBuffer 1 -5", "clEnqueueReadBuffer 1 -9999"}) {
@@ -86,11 +86,11 @@ TEST_CASE("a lost device is lost in every call that waits, and its context close
 }
 
 TEST_CASE("a run that loses its device says so, and goes on where another backend stands by") {
-    if (no_device(library())) return;
+    need_device(library());
     check_device_lost(driver);
 }
 
 TEST_CASE("a run without a device, without memory, without a kernel ends with an error that says so") {
-    if (no_device(library())) return;
+    need_device(library());
     check_refusals(driver);
 }

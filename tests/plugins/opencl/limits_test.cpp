@@ -25,7 +25,7 @@ void plan_and_run(Side &side, keel_op op, const Args &args) {
 } // namespace
 
 TEST_CASE("a device that no longer answers counts as lost after wait_seconds, and its context closes") {
-    if (no_device(library())) return;
+    need_device(library());
     const DeviceKeeps keeps; // the driver never calls back
     Side side(library(), {{"wait_seconds", "1"}});
     float value = 1;
@@ -45,7 +45,7 @@ TEST_CASE("a device that no longer answers counts as lost after wait_seconds, an
 }
 
 TEST_CASE("a planned op compiles nothing when it is called") {
-    if (no_device(library())) return;
+    need_device(library());
     Side side(library(), {{"cache", "off"}});
     const std::vector<float> ones(4096, 1.0F);
     keel_buffer *buffer = side.upload(ones.data(), 4 * ones.size());
@@ -90,7 +90,7 @@ TEST_CASE("a planned op compiles nothing when it is called") {
 }
 
 TEST_CASE("memory that the host sees is the device's while kernels run and the host's when they are done") {
-    if (no_device(library())) return;
+    need_device(library());
     Side side(library(), {});
     alignas(4096) static float memory[1024] = {};
     for (const keel_buffer_kind kind : {KEEL_BUFFER_HOST_VISIBLE, KEEL_BUFFER_IMPORT}) {

@@ -1,6 +1,6 @@
 // The plugin through its table: what conformance does not see.
-#include "conformance/side.hpp"
 #include "support/driver_caches.hpp"
+#include "support/gpu_rig.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -12,6 +12,7 @@
 
 using namespace keel;
 using namespace keel::conformance;
+using test::need_device;
 namespace fs = std::filesystem;
 
 namespace {
@@ -19,14 +20,6 @@ namespace {
 const Library &library() {
     static const Library plugin(KEEL_OPENCL_PLUGIN);
     return plugin;
-}
-
-uint32_t device_count() {
-    test::TestHost host;
-    uint32_t n = 0;
-    REQUIRE(library().table().device_count(host.table(), &n) == KEEL_OK);
-    if (n == 0) WARN("no OpenCL device here");
-    return n;
 }
 
 keel_status create(Side &side, keel_buffer_kind kind, void *memory, keel_buffer **out) {
@@ -64,9 +57,10 @@ float adds(Side &side) {
 } // namespace
 
 TEST_CASE("GPUs come before processors") {
+    need_device(library());
     test::TestHost host;
     bool cpu_seen = false;
-    for (uint32_t i = 0, n = device_count(); i < n; ++i) {
+    for (uint32_t i = 0, n = test::device_count(library()); i < n; ++i) {
         keel_device_info info = {KEEL_HEADER(keel_device_info)};
         REQUIRE(library().table().device_info(host.table(), i, &info) == KEEL_OK);
         INFO(info.name);
@@ -92,7 +86,7 @@ TEST_CASE("without a driver there is no device, and users are told so") {
 }
 
 TEST_CASE("memory: staged shares nothing with the host") {
-    if (device_count() == 0) return;
+    need_device(library());
     Side staged(library(), {{"memory", "staged"}});
     keel_buffer *buffer = nullptr;
     alignas(4096) static unsigned char memory[4096];
@@ -107,7 +101,7 @@ TEST_CASE("memory: staged shares nothing with the host") {
 }
 
 TEST_CASE("many writes in a row, larger than all staging memory, arrive in order") {
-    if (device_count() == 0) return;
+    need_device(library());
     Side side(library(), {});
     std::vector<uint32_t> data(3 << 20); // 12 MiB
     for (size_t i = 0; i < data.size(); ++i)
@@ -124,7 +118,7 @@ TEST_CASE("many writes in a row, larger than all staging memory, arrive in order
 }
 
 TEST_CASE("kernels: auto is plain on processors, local on GPUs") {
-    if (device_count() == 0) return;
+    need_device(library());
     test::TestHost host;
     keel_device_info device = {KEEL_HEADER(keel_device_info)};
     REQUIRE(library().table().device_info(host.table(), 0, &device) == KEEL_OK);
@@ -135,7 +129,7 @@ TEST_CASE("kernels: auto is plain on processors, local on GPUs") {
 }
 
 TEST_CASE("a bad cache folder does no harm") {
-    if (device_count() == 0) return;
+    need_device(library());
     const test::TempFolder folder;
     const std::string cache = folder / "cache";
     for (int round = 0; round < 3; ++round) {
@@ -152,7 +146,7 @@ TEST_CASE("a bad cache folder does no harm") {
 }
 
 TEST_CASE("a buffer beyond what the device allows in one is refused, and nothing changes") {
-    if (device_count() == 0) return;
+    need_device(library());
     Side side(library(), {});
     const uint64_t held = side.bytes_held();
     keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc)};

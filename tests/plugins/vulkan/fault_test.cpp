@@ -15,7 +15,7 @@ struct Rig : OneNumber {
 } // namespace
 
 TEST_CASE("a driver without devices, or one that cannot list them, has none") {
-    if (no_device(library())) return;
+    need_device(library());
     for (const char *what : {"vkEnumeratePhysicalDevices 1+ 0", "vkEnumeratePhysicalDevices 1+ -3"}) {
         fail(what);
         CHECK(device_count(library()) == 0);
@@ -26,7 +26,7 @@ TEST_CASE("a driver without devices, or one that cannot list them, has none") {
 }
 
 TEST_CASE("a device that does not open says which call failed") {
-    if (no_device(library())) return;
+    need_device(library());
     for (const char *what : {"vkCreateDevice 1 -3", "vkCreateDevice 1 -2"}) {
         fail(what);
         try {
@@ -41,14 +41,14 @@ TEST_CASE("a device that does not open says which call failed") {
 }
 
 TEST_CASE("memory that is not there is refused with its size, and the context goes on") {
-    if (no_device(library())) return;
+    need_device(library());
     Rig rig;
     // no host memory, no device memory, too many objects
     check_memory_refusals(rig, "vkAllocateMemory", {"-1", "-2", "-10"});
 }
 
 TEST_CASE("what is beyond the driver's limit is refused by its name, buffers and weights alike") {
-    if (no_device(library())) return;
+    need_device(library());
     setenv("KEEL_DRIVER_LIMIT", "16777216", 1);
     Rig rig;
     unsetenv("KEEL_DRIVER_LIMIT");
@@ -77,7 +77,7 @@ TEST_CASE("what is beyond the driver's limit is refused by its name, buffers and
 }
 
 TEST_CASE("a kernel that is not made ready is named when it is planned, and may succeed the next time") {
-    if (no_device(library())) return;
+    need_device(library());
     Rig rig(Params{{"cache", "off"}});
     for (const char *what : {"vkCreateShaderModule 1 -1", "vkCreateComputePipelines 1 -2"}) {
         fail(what);
@@ -93,7 +93,7 @@ TEST_CASE("a kernel that is not made ready is named when it is planned, and may 
 }
 
 TEST_CASE("a lost device is lost in every call that follows, and its context closes") {
-    if (no_device(library())) return;
+    need_device(library());
     for (const char *call : {"vkQueueSubmit", "vkWaitSemaphores", "vkGetSemaphoreCounterValue"}) {
         INFO(call);
         Rig rig;
@@ -121,7 +121,7 @@ TEST_CASE("a lost device is lost in every call that follows, and its context clo
 }
 
 TEST_CASE("a device that no longer answers counts as lost after wait_seconds") {
-    if (no_device(library())) return;
+    need_device(library());
     Rig rig(Params{{"wait_seconds", "1"}});
     REQUIRE(rig.doubles() == KEEL_OK);
     fail("vkWaitSemaphores 1+ 2"); // VK_TIMEOUT, at once and for ever
@@ -132,11 +132,11 @@ TEST_CASE("a device that no longer answers counts as lost after wait_seconds") {
 }
 
 TEST_CASE("a run that loses its device says so, and goes on where another backend stands by") {
-    if (no_device(library())) return;
+    need_device(library());
     check_device_lost(driver);
 }
 
 TEST_CASE("a run without a device, without memory, without a kernel ends with an error that says so") {
-    if (no_device(library())) return;
+    need_device(library());
     check_refusals(driver);
 }

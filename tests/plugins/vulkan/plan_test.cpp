@@ -8,7 +8,7 @@ using namespace keel::test;
 // A chunk of a prompt has tiles enough; the last, short one is split over the cache's length, which takes memory for the parts.
 TEST_CASE("attention with fewer queries takes no more memory than was planned") {
     const Library vulkan(KEEL_VULKAN_PLUGIN);
-    if (no_device(vulkan)) return;
+    need_device(vulkan);
     constexpr int64_t most = 512, dim = 32, slots = 2048, block = 64;
     Side side(vulkan, {});
     const std::vector<float> rows(slots * dim, 0.5F);

@@ -1,6 +1,6 @@
 // The plugin through its table: what conformance does not see.
-#include "conformance/side.hpp"
 #include "support/driver_caches.hpp"
+#include "support/gpu_rig.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -12,6 +12,9 @@
 
 using namespace keel;
 using namespace keel::conformance;
+using test::doubles;
+using test::need_device;
+using test::tensor_of;
 namespace fs = std::filesystem;
 
 namespace {
@@ -19,26 +22,6 @@ namespace {
 const Library &library() {
     static const Library plugin(KEEL_VULKAN_PLUGIN);
     return plugin;
-}
-
-uint32_t device_count() {
-    test::TestHost host;
-    uint32_t n = 0;
-    REQUIRE(library().table().device_count(host.table(), &n) == KEEL_OK);
-    if (n == 0) WARN("no Vulkan device here");
-    return n;
-}
-
-keel_tensor tensor(keel_buffer *buffer, std::vector<int64_t> shape, uint64_t offset = 0) {
-    keel_tensor t = {KEEL_HEADER(keel_tensor)};
-    t.buffer = buffer;
-    t.offset = offset;
-    t.dtype = KEEL_DTYPE_F32;
-    t.rank = static_cast<uint32_t>(shape.size());
-    for (size_t i = 0; i < shape.size(); ++i)
-        t.shape[i] = shape[i];
-    if (shape.size() == 2) t.stride[0] = 4 * shape[1];
-    return t;
 }
 
 keel_buffer *create(Side &side, uint64_t size, keel_buffer_kind kind = KEEL_BUFFER_DEVICE,
@@ -51,21 +34,13 @@ keel_buffer *create(Side &side, uint64_t size, keel_buffer_kind kind = KEEL_BUFF
     return side.table().buffer_create(side.ctx(), &desc, &buffer) == KEEL_OK ? buffer : nullptr;
 }
 
-// value *= 2
-keel_status doubles(Side &side, keel_buffer *buffer) {
-    const keel_tensor t = tensor(buffer, {1});
-    keel_elementwise_args a = {};
-    a.h = KEEL_HEADER(keel_elementwise_args);
-    a.a = a.b = a.out = &t;
-    return side.table().add(side.ctx(), &a);
-}
-
 } // namespace
 
 TEST_CASE("GPUs come before processors") {
+    need_device(library());
     test::TestHost host;
     bool cpu_seen = false;
-    for (uint32_t i = 0, n = device_count(); i < n; ++i) {
+    for (uint32_t i = 0, n = test::device_count(library()); i < n; ++i) {
         keel_device_info info = {KEEL_HEADER(keel_device_info)};
         REQUIRE(library().table().device_info(host.table(), i, &info) == KEEL_OK);
         INFO(info.name);
@@ -90,7 +65,7 @@ TEST_CASE("without a driver there are no devices, and nothing fails") {
 }
 
 TEST_CASE("fast products are refused by name where there are no cooperative matrices") {
-    if (device_count() == 0) return;
+    need_device(library());
     try {
         Side side(library(), {{"compute", "fast"}});
         CHECK(std::string(side.info().description).find("compute fast") != std::string::npos);
@@ -99,18 +74,8 @@ TEST_CASE("fast products are refused by name where there are no cooperative matr
     }
 }
 
-TEST_CASE("the shipped config for Vulkan writes text") {
-    if (device_count() == 0) return;
-    const test::ProcessResult result =
-        test::run_process({KEEL_PROGRAM, "run", KEEL_SOURCE_DIR "/configs/vulkan.yaml", "--json", "--set",
-                           "generation.max_tokens=8", "--ignore-eos"});
-    INFO(result.out << result.err);
-    CHECK(result.code == 0);
-    CHECK(result.out.find("\"text\"") != std::string::npos);
-}
-
 TEST_CASE("a long row of ops that is never flushed runs in order") {
-    if (device_count() == 0) return;
+    need_device(library());
     Side side(library(), {});
     float value = 1;
     keel_buffer *buffer = side.upload(&value, 4);
@@ -127,7 +92,7 @@ TEST_CASE("a long row of ops that is never flushed runs in order") {
 }
 
 TEST_CASE("writes larger than the staging ring arrive whole while work is queued") {
-    if (device_count() == 0) return;
+    need_device(library());
     for (const char *memory : {"auto", "staged"}) {
         INFO(memory);
         Side side(library(), {{"memory", memory}});
@@ -150,7 +115,7 @@ TEST_CASE("writes larger than the staging ring arrive whole while work is queued
 }
 
 TEST_CASE("a buffer that is destroyed while work on it is queued lives until that is done") {
-    if (device_count() == 0) return;
+    need_device(library());
     Side side(library(), {});
     const uint64_t before = side.bytes_held();
     for (int i = 0; i < 300; ++i) {
@@ -165,7 +130,7 @@ TEST_CASE("a buffer that is destroyed while work on it is queued lives until tha
 
 // Kernels reach memory by address, so maxStorageBufferRange (128 MiB on lavapipe) is no limit.
 TEST_CASE("a weight beyond 128 MiB is used whole") {
-    if (device_count() == 0) return;
+    need_device(library());
     Side side(library(), {});
     constexpr int64_t rows = 36000, cols = 1024;
     std::vector<float> w(static_cast<size_t>(rows * cols));
@@ -188,7 +153,7 @@ TEST_CASE("a weight beyond 128 MiB is used whole") {
     const std::vector<float> ones(cols, 1.0F);
     keel_buffer *x = side.upload(ones.data(), 4 * cols), *y = create(side, 4 * rows);
     REQUIRE(y != nullptr);
-    const keel_tensor x_view = tensor(x, {1, cols}), y_view = tensor(y, {1, rows});
+    const keel_tensor x_view = tensor_of(x, {1, cols}), y_view = tensor_of(y, {1, rows});
     keel_matmul_args a = {};
     a.h = KEEL_HEADER(keel_matmul_args);
     a.x = &x_view;
@@ -207,7 +172,7 @@ TEST_CASE("a weight beyond 128 MiB is used whole") {
 }
 
 TEST_CASE("a buffer above the device's limit is refused, and the context goes on") {
-    if (device_count() == 0) return;
+    need_device(library());
     Side side(library(), {});
     REQUIRE(side.info().max_buffer_bytes > 0);
     CHECK(create(side, side.info().max_buffer_bytes + 1) == nullptr);
@@ -222,7 +187,7 @@ TEST_CASE("a buffer above the device's limit is refused, and the context goes on
 
 // A cache file of rubbish in the place of each that was written changes nothing.
 TEST_CASE("a broken pipeline cache is passed over and replaced") {
-    if (device_count() == 0) return;
+    need_device(library());
     const test::TempFolder folder;
     const auto run = [&] {
         Side side(library(), {{"cache", folder.path().string()}});
@@ -245,7 +210,7 @@ TEST_CASE("a broken pipeline cache is passed over and replaced") {
 }
 
 TEST_CASE("scores are right where attention writes over its queries") {
-    if (device_count() == 0) return;
+    need_device(library());
     const Library reference("reference");
     Side side(library(), {}), oracle(reference, {});
     constexpr int64_t heads = 4, dim = 32, slots = 48, m = 3;
@@ -271,13 +236,13 @@ TEST_CASE("scores are right where attention writes over its queries") {
                                               on.upload(&length, 4),
                                               on.upload(positions.data(), 4 * positions.size()),
                                               create(on, 4 * slots)};
-        keel_tensor qt = tensor(buffers[0], {m, heads, dim}), kt = tensor(buffers[1], {slots / 16, 16, dim});
-        qt.stride[0] = 4 * heads * dim, qt.stride[1] = 4 * dim;
-        kt.stride[0] = 4 * 16 * dim, kt.stride[1] = 4 * dim;
-        keel_tensor vt = kt, tt = tensor(buffers[3], {1, slots / 16}), lt = tensor(buffers[4], {1}),
-                    pt = tensor(buffers[5], {1, slots}), st = tensor(buffers[6], {1, slots});
-        vt.buffer = buffers[2];
-        tt.dtype = lt.dtype = pt.dtype = KEEL_DTYPE_I32;
+        const keel_tensor qt = tensor_of(buffers[0], {m, heads, dim}),
+                          kt = tensor_of(buffers[1], {slots / 16, 16, dim}),
+                          vt = tensor_of(buffers[2], {slots / 16, 16, dim}),
+                          tt = tensor_of(buffers[3], {1, slots / 16}, KEEL_DTYPE_I32),
+                          lt = tensor_of(buffers[4], {1}, KEEL_DTYPE_I32),
+                          pt = tensor_of(buffers[5], {1, slots}, KEEL_DTYPE_I32),
+                          st = tensor_of(buffers[6], {1, slots});
         keel_kv_view kv = {KEEL_HEADER(keel_kv_view)};
         kv.k = &kt, kv.v = &vt, kv.block_table = &tt, kv.lengths = &lt, kv.positions = &pt;
         kv.block_slots = 16, kv.kv_heads = 1, kv.max_length = slots;
