@@ -1,16 +1,16 @@
 // Greedy steps that are queued before their token is read (sync.ahead) write the same text on each GPU backend as steps that wait for it:
 // KV dtypes, policies and sync strategies. And what the backends submit of their own accord is counted.
-#include "plugins/backends/rig.hpp"
 #include "run/generate.hpp"
+#include "support/gpu_backends.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 
 using namespace keel;
-using keel::test::backends;
+using test::here;
+using test::opencl;
+using test::vulkan;
 
 namespace {
 
@@ -52,117 +52,90 @@ Texts write(Pipeline &pipeline, std::vector<int32_t> end_ids) {
     return texts;
 }
 
+const std::vector<std::string> window = {"policy.plugin=sliding_window", "policy.budget.tokens=24",
+                                         "policy.budget.slack=6"};
+
+std::vector<std::string> windowed(std::vector<std::string> more) {
+    more.insert(more.begin(), window.begin(), window.end());
+    return more;
+}
+
+// What is written ahead is what is written by steps that wait, for each of these settings.
+void check_ahead(const std::string &backend, const std::vector<std::vector<std::string>> &cells) {
+    for (std::vector<std::string> sets : cells) {
+        INFO(backend << " " << fmt::format("{}", fmt::join(sets, " ")));
+        Pipeline ahead(config_of(backend, sets));
+        sets.push_back("sync.ahead=off");
+        Pipeline waits(config_of(backend, sets));
+        const bool collects = sets[0] == "policy.plugin=h2o";
+        std::vector<int32_t> ends;
+        for (int round = 0; round < 2; ++round) {
+            const Texts a = write(ahead, ends), b = write(waits, ends);
+            CHECK(a.first.ids == b.first.ids);
+            CHECK(a.first.reason == b.first.reason);
+            CHECK(a.second.ids == b.second.ids);
+            CHECK(a.logits == b.logits);
+            CHECK(a.second.stats.evictions == b.second.stats.evictions);
+            CHECK(a.first.stats.kv_bytes == b.first.stats.kv_bytes);
+            CHECK(b.first.stats.ahead_steps == 0);
+            CHECK((a.first.stats.ahead_steps >= 20) == (!collects && round == 0));
+            CHECK(a.first.stats.vain_steps == (!collects && round == 1 ? 1 : 0));
+            const Stream::Counters x = a.first.stats.decode_stream, y = b.first.stats.decode_stream;
+            if (round == 0) CHECK(x.ops == y.ops);
+            if (round == 0) CHECK(x.replays == y.replays);
+            if (sets[0] == "kv.dtype=f16") { // one of each for a token
+                CHECK(x.waits ==
+                      a.first.stats.decode_tokens); // of batches a backend may wait for some unasked
+                CHECK(y.waits == b.first.stats.decode_tokens);
+                CHECK(x.submits == a.first.stats.decode_tokens + a.first.stats.vain_steps);
+            }
+            ends = {a.first.ids[10]};
+            if (round == 0 && std::count(a.first.ids.begin(), a.first.ids.begin() + 10, ends[0]) > 0)
+                ends = {a.first.ids[1]};
+        }
+    }
+}
+
 } // namespace
 
-TEST_CASE(
-    "steps ahead write the text of steps that wait, and a text that ends in their midst goes on as ever") {
-    const std::vector<std::string> window = {"policy.plugin=sliding_window", "policy.budget.tokens=24",
-                                             "policy.budget.slack=6"};
-    std::vector<std::vector<std::string>> cells = {{"kv.dtype=f16"}, window};
-    cells[1].push_back("kv.dtype=q8_0");
-#ifdef KEEL_WHOLE_GRID
+TEMPLATE_TEST_CASE(
+    "steps ahead write the text of steps that wait, and a text that ends in their midst goes on as ever", "",
+    opencl, vulkan) {
+    check_ahead(here<TestType>(), {{"kv.dtype=f16"}, windowed({"kv.dtype=q8_0"})});
+}
+
+TEMPLATE_TEST_CASE("steps ahead write the text of steps that wait with more types, strategies and policies",
+                   "[grid]", opencl, vulkan) {
+    std::vector<std::vector<std::string>> cells;
     for (const char *kv : {"f32", "bf16", "q4_0"})
         for (const char *sync : {"lazy", "{strategy: batched, ops: 10}", "{strategy: batched, ops: 50}"})
             cells.push_back({std::string("kv.dtype=") + kv, std::string("sync=") + sync});
     cells.push_back({"sync.replay=off"});
     cells.push_back({"policy.plugin=h2o", "policy.budget.tokens=24", "policy.budget.slack=4"});
-    cells.push_back(window);
-    cells.back().insert(cells.back().end(), {"policy.positions=rerotated", "kv.dtype=q4_0"});
-#endif
-    for (const std::string &backend : backends()) {
-        for (std::vector<std::string> sets : cells) {
-            INFO(backend << " " << fmt::format("{}", fmt::join(sets, " ")));
-            Pipeline ahead(config_of(backend, sets));
-            sets.push_back("sync.ahead=off");
-            Pipeline waits(config_of(backend, sets));
-            const bool collects = sets[0] == "policy.plugin=h2o";
-            std::vector<int32_t> ends;
-            for (int round = 0; round < 2; ++round) {
-                const Texts a = write(ahead, ends), b = write(waits, ends);
-                CHECK(a.first.ids == b.first.ids);
-                CHECK(a.first.reason == b.first.reason);
-                CHECK(a.second.ids == b.second.ids);
-                CHECK(a.logits == b.logits);
-                CHECK(a.second.stats.evictions == b.second.stats.evictions);
-                CHECK(a.first.stats.kv_bytes == b.first.stats.kv_bytes);
-                CHECK(b.first.stats.ahead_steps == 0);
-                CHECK((a.first.stats.ahead_steps >= 20) == (!collects && round == 0));
-                CHECK(a.first.stats.vain_steps == (!collects && round == 1 ? 1 : 0));
-                const Stream::Counters x = a.first.stats.decode_stream, y = b.first.stats.decode_stream;
-                if (round == 0) CHECK(x.ops == y.ops);
-                if (round == 0) CHECK(x.replays == y.replays);
-                if (sets[0] == "kv.dtype=f16") { // one of each for a token
-                    CHECK(x.waits ==
-                          a.first.stats.decode_tokens); // of batches a backend may wait for some unasked
-                    CHECK(y.waits == b.first.stats.decode_tokens);
-                    CHECK(x.submits == a.first.stats.decode_tokens + a.first.stats.vain_steps);
-                }
-                ends = {a.first.ids[10]};
-                if (round == 0 && std::count(a.first.ids.begin(), a.first.ids.begin() + 10, ends[0]) > 0)
-                    ends = {a.first.ids[1]};
-            }
-        }
-    }
+    cells.push_back(windowed({"policy.positions=rerotated", "kv.dtype=q4_0"}));
+    check_ahead(here<TestType>(), cells);
 }
 
-TEST_CASE("submits and waits that nobody asked for are counted: what is written passes through less memory") {
-    for (const std::string &backend : backends()) {
-        INFO(backend);
-        const auto host = std::make_shared<HostServices>(1);
-        const pipeline::PipelineConfig config = config_of(backend, {"backend.params.memory=staged"});
-        const std::shared_ptr<Device> device = open_device(config.backend, host);
-        const std::vector<unsigned char> bytes(40 << 20, 7);
-        const BufferPtr buffer = device->allocate(bytes.size());
-        Stream &stream = device->stream();
-        buffer->write(0, bytes.data(), 4096);
-        stream.wait();
-        const Stream::Counters before = stream.counters();
-        buffer->write(0, bytes.data(), bytes.size());
-        stream.wait();
-        const Stream::Counters used = stream.counters() - before;
-        CHECK(used.writes == 1);
-        CHECK(used.submits > 1);
-        CHECK(used.waits >= 1); // how many depends on how fast the device is
-        std::vector<unsigned char> back(bytes.size());
-        buffer->read(0, back.data(), back.size());
-        CHECK((back == bytes));
-    }
-}
-
-// Not a check: what steps ahead bring. Texts in turns, each round's one ratio.
-TEST_CASE("what steps ahead bring", "[.][measure]") {
-    const char *wanted = std::getenv("KEEL_MEASURE_ROUNDS");
-    const size_t rounds = wanted != nullptr ? std::stoul(wanted) : 41;
-    for (const std::string &backend : backends()) {
-        Pipeline ahead(config_of(backend, {})), waits(config_of(backend, {"sync.ahead=off"}));
-        const auto rate = [&](Pipeline &pipeline) {
-            Session session(pipeline);
-            GenerateOptions options = generate_options(pipeline.config());
-            options.max_tokens = backend == "vulkan" ? 24 : 121;
-            options.ignore_end = true;
-            return generate(session, pipeline.tokenizer()->encode("Once upon a time there was a king"),
-                            options)
-                .stats.decode_rate();
-        };
-        rate(ahead);
-        rate(waits);
-        std::vector<double> a, b, ratios;
-        for (size_t round = 0; round < rounds; ++round) {
-            if (round % 2 == 0) a.push_back(rate(ahead));
-            b.push_back(rate(waits));
-            if (round % 2 == 1) a.push_back(rate(ahead));
-            ratios.push_back(a.back() / b.back());
-        }
-        for (std::vector<double> *all : {&a, &b, &ratios})
-            std::sort(all->begin(), all->end());
-        // The ranks between which a median lies with 95% confidence, by the normal approximation of the binomial distribution.
-        const size_t off = static_cast<size_t>(0.98 * std::sqrt(static_cast<double>(rounds))) + 1;
-        const size_t mid = rounds / 2, low = mid > off ? mid - off : 0,
-                     high = std::min(mid + off, rounds - 1);
-        WARN(fmt::format("{}: {:.1f} tokens/s ahead, {:.1f} waiting; ratio {:.3f} [{:.3f}, {:.3f}]; the "
-                         "fastest {:.1f} and "
-                         "{:.1f}; {} rounds",
-                         backend, a[mid], b[mid], ratios[mid], ratios[low], ratios[high], a.back(), b.back(),
-                         rounds));
-    }
+TEMPLATE_TEST_CASE("submits and waits of the backend's own accord are counted", "", opencl, vulkan) {
+    // What is written passes through less memory than it has bytes.
+    const std::string backend = here<TestType>();
+    INFO(backend);
+    const auto host = std::make_shared<HostServices>(1);
+    const pipeline::PipelineConfig config = config_of(backend, {"backend.params.memory=staged"});
+    const std::shared_ptr<Device> device = open_device(config.backend, host);
+    const std::vector<unsigned char> bytes(40 << 20, 7);
+    const BufferPtr buffer = device->allocate(bytes.size());
+    Stream &stream = device->stream();
+    buffer->write(0, bytes.data(), 4096);
+    stream.wait();
+    const Stream::Counters before = stream.counters();
+    buffer->write(0, bytes.data(), bytes.size());
+    stream.wait();
+    const Stream::Counters used = stream.counters() - before;
+    CHECK(used.writes == 1);
+    CHECK(used.submits > 1);
+    CHECK(used.waits >= 1); // how many depends on how fast the device is
+    std::vector<unsigned char> back(bytes.size());
+    buffer->read(0, back.data(), back.size());
+    CHECK((back == bytes));
 }

@@ -1,16 +1,16 @@
-// Where a driver is installed its devices are found: the GPU backends' other tests are passed over where there is none, and so would be
-// all of them where one does not start.
-#include "config/params.hpp"
-#include "run/pipeline.hpp"
-#include "support/driver_caches.hpp"
+// If a driver is installed, its devices are found. The other tests of the GPU backends skip where there is
+// no device, so a driver that does not start would go unnoticed.
+#include "run/generate.hpp"
+#include "support/gpu_backends.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 using namespace keel;
+using test::opencl;
+using test::vulkan;
 
 namespace {
 
@@ -32,17 +32,20 @@ bool is_installed(const std::string &backend) {
 
 } // namespace
 
-TEST_CASE("a driver that is installed starts") {
-    std::istringstream words(KEEL_BACKENDS);
-    for (std::string backend; words >> backend;) {
-        INFO(backend);
-        if (!is_installed(backend)) {
-            WARN("no driver that needs no GPU is installed for " << backend);
-            continue;
-        }
-        pipeline::BackendSection section;
-        section.plugin.value = backend;
-        section.device.value = "auto";
-        CHECK_NOTHROW(open_device(section, std::make_shared<HostServices>()));
-    }
+TEMPLATE_TEST_CASE("a driver that is installed starts", "", opencl, vulkan) {
+    const auto section = test::built<TestType>();
+    if (!is_installed(section.plugin.value))
+        test::skip("no driver that needs no GPU is installed for " + section.plugin.value);
+    CHECK_NOTHROW(open_device(section, std::make_shared<HostServices>()));
+}
+
+TEMPLATE_TEST_CASE("the shipped config of a GPU backend runs, without a fallback", "", opencl, vulkan) {
+    const std::string name = test::here<TestType>();
+    // strict, as all shipped configs are: a fallback is an error
+    Pipeline pipeline(pipeline::load_config(KEEL_SOURCE_DIR "/configs/" + name + ".yaml"));
+    Session session(pipeline);
+    GenerateOptions options = generate_options(pipeline.config());
+    options.max_tokens = 8;
+    options.ignore_end = true;
+    CHECK(generate(session, pipeline.tokenizer()->encode("Once upon a time"), options).ids.size() == 8);
 }
