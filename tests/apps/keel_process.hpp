@@ -1,5 +1,6 @@
 #pragma once
 
+#include "support/contains.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -27,10 +28,6 @@ inline nlohmann::json parse_json(const ProcessResult &result) {
     INFO(result.out << result.err);
     REQUIRE(result.code == 0);
     return nlohmann::json::parse(result.out);
-}
-
-inline bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
 }
 
 // A failure as users should meet it: the exit code, and one line on standard error, none of it on standard output.

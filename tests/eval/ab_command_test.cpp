@@ -1,5 +1,7 @@
 // keel ab from outside: the shipped experiment with two items of each task, shards, mpirun's environment, what it refuses.
+#include "support/contains.hpp"
 #include "support/run_process.hpp"
+#include "support/skip.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -21,10 +23,6 @@ const std::string quick = source + "/configs/ab/quick.yaml";
 ProcessResult run_keel(std::vector<std::string> arguments, ProcessOptions options = {}) {
     arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
     return run_process(arguments, options);
-}
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
 }
 
 // Items less what differs from run to run: times.
@@ -146,10 +144,7 @@ TEST_CASE("shards in batches give what one process gives, and a dry run tells of
 }
 
 TEST_CASE("mpirun spreads an experiment") {
-    if (!fs::exists("/usr/bin/mpirun")) {
-        WARN("no mpirun here (Debian: openmpi-bin)");
-        return;
-    }
+    if (!fs::exists("/usr/bin/mpirun")) skip("no mpirun here (Debian: openmpi-bin)");
     const TempFolder folder;
     const std::string file = small_experiment(folder), whole = folder / "whole", spread = folder / "spread";
     REQUIRE(run_keel({"ab", file, "-o", whole, "-q"}).code == 0);

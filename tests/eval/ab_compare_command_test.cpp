@@ -1,4 +1,5 @@
 #include "ab_results.hpp"
+#include "support/contains.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -7,9 +8,10 @@
 #include <nlohmann/json.hpp>
 
 using namespace keel;
+using test::ProcessResult;
 using test::ab_header;
 using test::ab_item;
-using test::ProcessResult;
+using test::contains;
 using test::write_ab;
 
 namespace {
@@ -17,10 +19,6 @@ namespace {
 ProcessResult keel_ab(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {std::string(KEEL_BINARY_DIR) + "/bin/keel", "ab"});
     return test::run_process(arguments);
-}
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
 }
 
 std::vector<AbRecord> hits(int of_window) {

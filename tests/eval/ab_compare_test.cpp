@@ -3,6 +3,7 @@
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/verdicts/compare.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -15,14 +16,11 @@
 using namespace keel;
 using test::ab_header;
 using test::ab_item;
+using test::contains;
 using test::error_text;
 using test::write_ab;
 
 namespace {
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 // Hits of an arm, all of them.
 std::vector<AbRecord> hits(int n, const std::function<void(AbItem &)> &change = {}) {

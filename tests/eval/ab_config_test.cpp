@@ -1,5 +1,6 @@
 #include "eval/ab/plan/config.hpp"
 #include "eval/ab/run/shard.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -8,13 +9,10 @@
 #include <map>
 
 using namespace keel;
+using test::contains;
 using test::error_text;
 
 namespace {
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 constexpr const char *full = R"(title: sinks against snapkv
 base: pipeline.yaml

@@ -2,6 +2,7 @@
 
 #include "eval/ab/records/table.hpp"
 #include "eval/ab/run/runner.hpp"
+#include "support/contains.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -15,10 +16,6 @@
 namespace keel::test {
 
 namespace fs = std::filesystem;
-
-inline bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 inline const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
 

@@ -3,6 +3,7 @@
 #include "eval/ab/verdicts/compare.hpp"
 #include "eval/ab/verdicts/noise.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "support/contains.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -13,12 +14,9 @@
 using namespace keel;
 using test::ab_header;
 using test::ab_item;
+using test::contains;
 
 namespace {
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 AbContrast measured(const std::vector<double> &a, const std::vector<double> &b, const std::string &metric) {
     AbPairs pairs;

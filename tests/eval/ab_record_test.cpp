@@ -1,4 +1,5 @@
 #include "eval/ab/records/record.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -8,6 +9,7 @@
 #include <limits>
 
 using namespace keel;
+using test::contains;
 
 namespace {
 
@@ -65,10 +67,6 @@ std::vector<AbRecord> read(const std::filesystem::path &file, AbReadResult *resu
 std::string text_of(const std::filesystem::path &file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
-}
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
 }
 
 const std::string place = R"("arm":"a","budget":"full","task":"t")";

@@ -2,6 +2,7 @@
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/report/report.hpp"
 #include "eval/ab/verdicts/compare.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -13,13 +14,10 @@
 using namespace keel;
 using test::ab_header;
 using test::ab_item;
+using test::contains;
 using test::write_ab;
 
 namespace {
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 std::string text_of(const std::filesystem::path &file) {
     std::ifstream in(file, std::ios::binary);

@@ -1,6 +1,7 @@
 #include "eval/ab/tasks/answers.hpp"
 #include "eval/ab/tasks/generators.hpp"
 #include "eval/ab/tasks/tasks.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -10,15 +11,12 @@
 #include <set>
 
 using namespace keel;
+using test::contains;
 using test::error_text;
 
 namespace {
 
 const std::filesystem::path tiny = std::filesystem::path(KEEL_SOURCE_DIR) / "models/tiny";
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 const Tokenizer &tokenizer() {
     static const std::unique_ptr<Tokenizer> one = load_tokenizer(tiny);

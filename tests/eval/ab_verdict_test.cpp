@@ -1,6 +1,7 @@
 #include "ab_results.hpp"
 #include "eval/ab/verdicts/equal_bytes.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -12,12 +13,9 @@
 using namespace keel;
 using test::ab_header;
 using test::ab_item;
+using test::contains;
 
 namespace {
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 AbPairs pairs(const std::vector<double> &a, const std::vector<double> &b) {
     AbPairs out;

@@ -1,3 +1,4 @@
+#include "support/contains.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -17,10 +18,6 @@ ProcessResult run_keel(std::vector<std::string> arguments, const std::string &fo
     ProcessOptions options;
     options.folder = folder;
     return run_process(arguments, options);
-}
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+#include "support/contains.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -25,10 +26,6 @@ ProcessResult run_in(const std::string &folder, std::vector<std::string> argumen
     ProcessOptions options;
     options.folder = folder;
     return run_keel(std::move(arguments), options);
-}
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
 }
 
 nlohmann::json read_json(const std::filesystem::path &path) {

@@ -1,5 +1,6 @@
 #include "eval/bench/matrix/matrix.hpp"
 #include "eval/bench/matrix/page.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -8,12 +9,9 @@
 #include <set>
 
 using namespace keel;
+using test::contains;
 
 namespace {
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 constexpr const char *full = R"(models:
   - ../m/tiny

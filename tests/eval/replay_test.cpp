@@ -1,6 +1,7 @@
 #include "eval/compare/compare.hpp"
 #include "eval/compare/op_dump.hpp"
 #include "eval/replay/replay.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -10,6 +11,7 @@
 #include <set>
 
 using namespace keel;
+using test::contains;
 
 namespace {
 
@@ -80,10 +82,6 @@ class Saved {
   private:
     test::TempFolder folder_;
 };
-
-bool contains(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
 
 } // namespace
 
