@@ -1,0 +1,49 @@
+#!/bin/sh
+# check-layers.sh and check-sizes.sh accept a good tree and refuse each bad example.
+set -eu
+scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree/core/base" "$tree/core/kv/store" "$tree/eval/stats" "$tree/scripts"
+fresh() {
+    printf '#pragma once\n' >"$tree/core/base/error.hpp"
+    printf '#include "base/error.hpp"\n' >"$tree/core/kv/store/arena.cpp"
+    printf '#include "eval/stats/spread.hpp"\n' >"$tree/eval/stats/spread.cpp"
+    rm -f "$tree/scripts/long_files.txt"
+}
+# refused SCRIPT TEXT: the script fails and prints TEXT
+refused() {
+    if output=$("$scripts/$1" "$tree" 2>&1); then
+        echo "$1 accepted what it has to refuse: $2"
+        exit 1
+    fi
+    case $output in *"$2"*) ;; *) printf '%s printed\n%s\ninstead of: %s\n' "$1" "$output" "$2"; exit 1 ;; esac
+}
+lines() { awk -v n="$1" 'BEGIN { for (i = 0; i < n; ++i) print "int x" i ";" }'; }
+
+fresh
+"$scripts/check-layers.sh" "$tree"
+"$scripts/check-sizes.sh" "$tree"
+
+printf '#include "kv/store/arena.hpp"\n' >"$tree/core/base/error.hpp"
+refused check-layers.sh 'core/base may not include core/kv'
+fresh
+printf '#include "run/session.hpp"\n' >"$tree/eval/stats/spread.cpp"
+refused check-layers.sh 'eval/stats may not include core/run'
+fresh
+mkdir -p "$tree/core/odd"
+printf '#include "base/error.hpp"\n' >"$tree/core/odd/odd.cpp"
+refused check-layers.sh 'core/odd/odd.cpp:1:#include "base/error.hpp": the file is in no layer'
+rm -r "$tree/core/odd"
+
+printf '// %0101d\n' 0 >"$tree/core/base/error.hpp"
+refused check-sizes.sh 'core/base/error.hpp:1'
+fresh
+lines 401 >"$tree/core/base/error.hpp"
+refused check-sizes.sh 'core/base/error.hpp: 401 lines'
+printf 'core/base/error.hpp | one table\n' >"$tree/scripts/long_files.txt"
+"$scripts/check-sizes.sh" "$tree"
+lines 801 >"$tree/core/base/error.hpp"
+refused check-sizes.sh 'core/base/error.hpp: 801 lines'
+lines 10 >"$tree/core/base/error.hpp"
+refused check-sizes.sh 'remove its line'
