@@ -1,7 +1,6 @@
 #include "cpu/context.hpp"
 
-#include "cpu/kernels/attention_bf16.hpp"
-#include "cpu/kernels/bf16.hpp"
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
 #include <initializer_list>
@@ -127,10 +126,11 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     ctx->prefetch = prefetch;
     ctx->prefetch_rows = prefetch || own_choice;
     ctx->copy = static_cast<Copy>(copy);
-    ctx->linear = linear_kernels(isa);
+    ctx->matmul = matmul_kernels(isa);
+    ctx->matmul_bf16 = bf16_matmul_kernels(isa);
+    ctx->rows = row_kernels(isa);
     ctx->attention = attention_kernels(isa);
-    ctx->bf16 = bf16_kernels(isa);
-    ctx->bf16_attention = fast ? bf16_attention_kernels(isa) : nullptr;
+    ctx->attention_bf16 = fast ? bf16_attention_kernels(isa) : nullptr;
     *out = ctx;
     return KEEL_OK;
 }
@@ -144,7 +144,7 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
 keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     keel_ctx_info info = make_out<keel_ctx_info>();
     snprintf(info.description, sizeof info.description, "%s, %u thread%s, compute %s, prefetch %s",
-             ctx->bf16 != nullptr ? ctx->bf16->isa : ctx->linear->isa, ctx->threads,
+             ctx->matmul_bf16 != nullptr ? ctx->matmul_bf16->isa : ctx->matmul->isa, ctx->threads,
              ctx->threads == 1 ? "" : "s", ctx->fast ? "fast" : "exact",
              ctx->prefetch        ? "on"
              : ctx->prefetch_rows ? "of shared rows"

@@ -11,11 +11,12 @@
 
 namespace keel_cpu {
 
-struct WeightSlab;           // weights/slab.hpp
-struct LinearKernels;        // kernels/linear.hpp
-struct AttentionKernels;     // kernels/attention.hpp
-struct Bf16Kernels;          // kernels/bf16.hpp
-struct Bf16AttentionKernels; // kernels/attention_bf16.hpp
+struct WeightSlab;    // weights/slab.hpp
+struct MatmulKernels; // kernels/tables.hpp, and the other tables
+struct Bf16MatmulKernels;
+struct RowKernels;
+struct AttentionKernels;
+struct Bf16AttentionKernels;
 
 // Whether 16-bit weights are copied out of the mapped file (weights/copy.cpp); in the order of the parameter's words.
 enum class Copy { automatic, on, off };
@@ -29,10 +30,12 @@ struct keel_ctx {
     bool prefetch = true;      // weights are asked for before they are read
     bool prefetch_rows = true; // rows of 16-bit and f32 weights that several rows of x share are asked for
     keel_cpu::Copy copy = keel_cpu::Copy::automatic;
-    const keel_cpu::LinearKernels *linear = nullptr;
+    const keel_cpu::MatmulKernels *matmul = nullptr;
+    const keel_cpu::Bf16MatmulKernels *matmul_bf16 = nullptr; // NULL: the instruction set has none
+    const keel_cpu::RowKernels *rows = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;
-    const keel_cpu::Bf16Kernels *bf16 = nullptr; // for many rows, where compute is fast; NULL: none
-    const keel_cpu::Bf16AttentionKernels *bf16_attention = nullptr; // where compute is fast; NULL: none
+    // NULL: the instruction set has none, or compute is exact.
+    const keel_cpu::Bf16AttentionKernels *attention_bf16 = nullptr;
 
     keel_cpu::Memory scratch;             // shared by all ops: they run one after the other
     keel_cpu::WeightSlab *slab = nullptr; // that weights are cut from now; weights own it

@@ -172,7 +172,7 @@ void pack_queries(const AttentionJob &job, const AttentionScratch &w, const Atte
 } // namespace
 
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v, uint32_t block_slots) {
-    const Bf16AttentionKernels *bf16 = ctx->bf16_attention;
+    const Bf16AttentionKernels *bf16 = ctx->attention_bf16;
     if (bf16 == nullptr || block_slots < 2) return nullptr; // pairs of slots lie in one block
     const int keys = row_type(k), values = row_type(v);
     return bf16->load_keys[keys] != nullptr && bf16->load_values[values] != nullptr ? bf16 : nullptr;

@@ -5,7 +5,7 @@
 // are read once for all of them.
 #pragma once
 
-#include "cpu/kernels/attention_bf16.hpp"
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/kv_access.hpp"
 
 #include <atomic>

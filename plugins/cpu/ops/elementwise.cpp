@@ -1,6 +1,6 @@
 // silu_mul, gelu_mul, add, add_bias, scale, scaled_add, softmax: row by row, rows shared out over the team. A single long row (decode)
 // is cut in pieces.
-#include "cpu/kernels/linear.hpp"
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
 namespace keel_cpu {
@@ -11,7 +11,7 @@ keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_
     const keel_status status = check_features(ctx, features, known, name);
     if (status != KEEL_OK) return status;
     if (!all_f32) return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: a tensor is not f32", name);
-    name_kernel(choice, "%s %s", name, ctx->linear->isa);
+    name_kernel(choice, "%s %s", name, ctx->rows->isa);
     return KEEL_OK;
 }
 
@@ -44,9 +44,9 @@ keel_status gate(keel_ctx *ctx, const keel_gate_args *a, bool gelu) {
         const float *in = floats(g[row]) + (pairs ? 2 : 1) * begin;
         const float *up = with_up ? floats(u[row]) + begin : nullptr;
         if (gelu)
-            ctx->linear->gelu_mul(in, up, n, pairs, tanh, floats(out[row]) + begin);
+            ctx->rows->gelu_mul(in, up, n, pairs, tanh, floats(out[row]) + begin);
         else
-            ctx->linear->silu_mul(in, up, n, floats(out[row]) + begin);
+            ctx->rows->silu_mul(in, up, n, floats(out[row]) + begin);
     });
 }
 
@@ -88,7 +88,7 @@ keel_status KEEL_CALL op_add(keel_ctx *ctx, const keel_elementwise_args *a) noex
     if (status != KEEL_OK) return status;
     const Rows x(a->a), y(a->b), out(a->out);
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
-        ctx->linear->add(floats(x[row]) + begin, floats(y[row]) + begin, n, floats(out[row]) + begin);
+        ctx->rows->add(floats(x[row]) + begin, floats(y[row]) + begin, n, floats(out[row]) + begin);
     });
 }
 
@@ -103,7 +103,7 @@ keel_status KEEL_CALL op_add_bias(keel_ctx *ctx, const keel_elementwise_args *a)
     const Rows x(a->a), out(a->out);
     const float *bias = data_as<const float>(a->b);
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
-        ctx->linear->add(floats(x[row]) + begin, bias + begin, n, floats(out[row]) + begin);
+        ctx->rows->add(floats(x[row]) + begin, bias + begin, n, floats(out[row]) + begin);
     });
 }
 
@@ -117,7 +117,7 @@ keel_status KEEL_CALL op_scale(keel_ctx *ctx, const keel_elementwise_args *a) no
     if (status != KEEL_OK) return status;
     const Rows x(a->a), out(a->out);
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
-        ctx->linear->scale(floats(x[row]) + begin, a->factor, n, floats(out[row]) + begin);
+        ctx->rows->scale(floats(x[row]) + begin, a->factor, n, floats(out[row]) + begin);
     });
 }
 
@@ -131,7 +131,7 @@ keel_status KEEL_CALL op_scaled_add(keel_ctx *ctx, const keel_elementwise_args *
     if (status != KEEL_OK) return status;
     const Rows x(a->a), out(a->out);
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
-        ctx->linear->scaled_add(floats(x[row]) + begin, a->factor, n, floats(out[row]) + begin);
+        ctx->rows->scaled_add(floats(x[row]) + begin, a->factor, n, floats(out[row]) + begin);
     });
 }
 
@@ -149,7 +149,7 @@ keel_status KEEL_CALL op_softmax(keel_ctx *ctx, const keel_move_args *a) noexcep
                     [&](const Team &team) {
                         const Range r = share(out.count, 1, team);
                         for (int64_t i = r.begin; i < r.end; ++i)
-                            ctx->linear->softmax(floats(x[i]), out.n, floats(out[i]));
+                            ctx->rows->softmax(floats(x[i]), out.n, floats(out[i]));
                     });
 }
 

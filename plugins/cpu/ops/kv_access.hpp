@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cpu/context.hpp"
-#include "cpu/kernels/attention.hpp"
+#include "cpu/kernels/tables.hpp"
 
 #include <keel/ext/draft/batched_decode.h>
 

@@ -1,5 +1,5 @@
 // matmul and embed.
-#include "cpu/kernels/bf16.hpp"
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 #include "cpu/ops/task_ranges.hpp"
 #include "cpu/weights/weights.hpp"
@@ -54,13 +54,13 @@ bool takes(const keel_ctx *ctx, const WeightView &w, uint32_t types) {
 // From how many rows of x on W is unpacked to panels of bf16; 0: never.
 int64_t least_bf16_rows(const keel_ctx *ctx, const WeightView &w) {
     const bool quantized = w.type != WeightType::f16 && w.type != WeightType::bf16;
-    if (!ctx->fast || ctx->bf16 == nullptr || quantized != (w.layout == Layout::interleaved)) return 0;
-    return ctx->bf16->least_rows[static_cast<int>(w.type)];
+    if (!ctx->fast || ctx->matmul_bf16 == nullptr || quantized != (w.layout == Layout::interleaved)) return 0;
+    return ctx->matmul_bf16->least_rows[static_cast<int>(w.type)];
 }
 
 // Rows of x, packed; the workers' panels lie behind them.
 int64_t bf16_bytes(const keel_ctx *ctx, const Matmul &job) {
-    return round_up(round_up(job.m, ctx->bf16->x_rows) * round_up(job.task.w.cols, 32) * 2, 64);
+    return round_up(round_up(job.m, ctx->matmul_bf16->x_rows) * round_up(job.task.w.cols, 32) * 2, 64);
 }
 
 int64_t quantized_bytes(const Matmul &job, int64_t m) {
@@ -77,16 +77,16 @@ int64_t half_bytes(const Matmul &job, int64_t m) {
 
 // Whether few rows of x are rounded to 16 bits for such a weight.
 bool takes_half_few(const keel_ctx *ctx, const WeightView &w) {
-    return takes(ctx, w, ctx->linear->half_few_types) && w.cols >= ctx->linear->half_few_cols;
+    return takes(ctx, w, ctx->matmul->half_few_types) && w.cols >= ctx->matmul->half_few_cols;
 }
 
 Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
     const bool quantized = is_quantized(w.type);
     const int64_t least = least_bf16_rows(ctx, w);
     if (least != 0 && m >= least)
-        return !quantized && m <= ctx->bf16->few_rows ? Path::half_bf16_few : Path::any_bf16;
+        return !quantized && m <= ctx->matmul_bf16->few_rows ? Path::half_bf16_few : Path::any_bf16;
     if (w.layout == Layout::interleaved && ctx->fast) return Path::quant_int8;
-    if (m <= half_rows_max ? takes_half_few(ctx, w) : takes(ctx, w, ctx->linear->half_many_types))
+    if (m <= half_rows_max ? takes_half_few(ctx, w) : takes(ctx, w, ctx->matmul->half_many_types))
         return m <= half_rows_max ? Path::half_half_few : Path::half_half_many;
     return !quantized && m <= dot_rows_max ? Path::float_f32_few : Path::any_f32;
 }
@@ -95,7 +95,7 @@ Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
 int64_t unit_of(const keel_ctx *ctx, Path path) {
     switch (path) {
     case Path::quant_int8:
-        return ctx->linear->group;
+        return ctx->matmul->group;
     case Path::float_f32_few:
     case Path::half_half_few:
         return dot_unit;
@@ -108,7 +108,7 @@ int64_t unit_of(const keel_ctx *ctx, Path path) {
     case Path::any_f32:
         break;
     }
-    return ctx->linear->panel;
+    return ctx->matmul->panel;
 }
 
 // Settles everything but addresses. x's and out's buffers may be NULL.
@@ -144,7 +144,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
         job.half_bytes = half_bytes(job, job.m);
     else if (takes_half_few(ctx, w))
         job.half_bytes = half_bytes(job, half_rows_max);
-    job.panel_bytes = round_up(ctx->linear->panel * ctx->linear->panel_k * 4, 64);
+    job.panel_bytes = round_up(ctx->matmul->panel * ctx->matmul->panel_k * 4, 64);
     return KEEL_OK;
 }
 
@@ -153,7 +153,8 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
         // least_rows is small: what fewer rows take beside it is mostly less
         const int64_t few = job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
         const int64_t panels = job.panel_bytes * static_cast<int64_t>(ctx->threads),
-                      all = job.bf16_bytes + ctx->bf16->worker_bytes * static_cast<int64_t>(ctx->threads),
+                      all = job.bf16_bytes +
+                            ctx->matmul_bf16->worker_bytes * static_cast<int64_t>(ctx->threads),
                       others = few > panels ? few : panels;
         return static_cast<uint64_t>(all > others ? all : others);
     }
@@ -179,9 +180,9 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     } else if (job.path == Path::half_half_many) {
         const int64_t row = 2 * half_stride(job), fit = row == 0 ? job.m : cache_bytes / row / 8 * 8;
         if (job.m > fit) c.m_step = fit < 64 ? 64 : fit;
-    } else if (job.path == Path::any_bf16 && job.m > ctx->bf16->rows_most) {
-        const int64_t parts = (job.m + ctx->bf16->rows_most - 1) / ctx->bf16->rows_most;
-        c.m_step = round_up((job.m + parts - 1) / parts, ctx->bf16->x_rows);
+    } else if (job.path == Path::any_bf16 && job.m > ctx->matmul_bf16->rows_most) {
+        const int64_t parts = (job.m + ctx->matmul_bf16->rows_most - 1) / ctx->matmul_bf16->rows_most;
+        c.m_step = round_up((job.m + parts - 1) / parts, ctx->matmul_bf16->x_rows);
     } else if (job.path == Path::any_f32 && job.m > 512) {
         c.m_step = 504; // a multiple of every tile's rows
     }
@@ -194,7 +195,8 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     if (job.path == Path::any_f32 && step > 16) step = 16; // out's slab stays in the second cache
     if (job.path ==
         Path::any_bf16) { // as large as they may be: x is read once for each; as many for each worker
-        const int64_t workers = static_cast<int64_t>(ctx->threads), most = ctx->bf16->block / bf16_unit,
+        const int64_t workers = static_cast<int64_t>(ctx->threads),
+                      most = ctx->matmul_bf16->block / bf16_unit,
                       tasks = round_up((units + most - 1) / most, workers);
         step = (units + tasks - 1) / tasks;
     }
@@ -207,7 +209,7 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
 // memory: the scratch.
 void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task, uint8_t *memory,
               uint32_t worker) {
-    const LinearKernels &kernels = *ctx->linear;
+    const MatmulKernels &kernels = *ctx->matmul;
     const int64_t m0 = task / c.n_tasks * c.m_step, n0 = task % c.n_tasks * c.n_step;
     const int64_t m1 = m0 + c.m_step < job.m ? m0 + c.m_step : job.m;
     const int64_t n1 = n0 + c.n_step < job.task.w.rows ? n0 + c.n_step : job.task.w.rows;
@@ -221,11 +223,12 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     case Path::half_half_many:
         return kernels.matmul_half_half_many(job.task, n0, n1, m0, m1);
     case Path::half_bf16_few:
-        return ctx->bf16->matmul_half_bf16_few(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1,
-                                               job.m);
+        return ctx->matmul_bf16->matmul_half_bf16_few(job.task, reinterpret_cast<const uint16_t *>(memory),
+                                                      n0, n1, job.m);
     case Path::any_bf16:
-        return ctx->bf16->matmul(job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
-                                 memory + job.bf16_bytes + ctx->bf16->worker_bytes * worker);
+        return ctx->matmul_bf16->matmul_any_bf16(
+            job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
+            memory + job.bf16_bytes + ctx->matmul_bf16->worker_bytes * worker);
     case Path::any_f32:
         return kernels.matmul_any_f32(job.task, n0, n1, m0, m1,
                                       reinterpret_cast<float *>(memory + job.panel_bytes * worker));
@@ -239,20 +242,20 @@ void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range r
         const float *x = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
                                                          m * job.task.x_stride);
         if (is_bf16(job.path)) {
-            const int64_t together = job.path == Path::half_bf16_few ? job.m : ctx->bf16->x_rows,
+            const int64_t together = job.path == Path::half_bf16_few ? job.m : ctx->matmul_bf16->x_rows,
                           block = together * round_up(k, 32);
-            ctx->bf16->pack_x(x, k, together,
-                              reinterpret_cast<uint16_t *>(memory) + m / together * block +
-                                  m % together * 32);
+            ctx->matmul_bf16->pack_x(x, k, together,
+                                     reinterpret_cast<uint16_t *>(memory) + m / together * block +
+                                         m % together * 32);
             continue;
         }
         if (job.path == Path::quant_int8) {
-            ctx->linear->quantize(x, k, reinterpret_cast<ActBlock *>(memory) + m * (k / 32));
+            ctx->matmul->quantize(x, k, reinterpret_cast<ActBlock *>(memory) + m * (k / 32));
             continue;
         }
         const WeightType to = job.path == Path::half_half_many ? WeightType::bf16 : job.task.w.type;
         float *scales = reinterpret_cast<float *>(memory + job.m * stride * 2);
-        ctx->linear->round_half(to, x, k, stride, reinterpret_cast<uint16_t *>(memory) + m * stride,
+        ctx->matmul->round_half(to, x, k, stride, reinterpret_cast<uint16_t *>(memory) + m * stride,
                                 scales + m);
     }
 }
@@ -267,7 +270,7 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     // What fewer rows than the plan's would be rounded for says fast, too: the plan is theirs as well.
     const bool bf16 = is_bf16(job.path), rounds = bf16 || job.path == Path::quant_int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),
-                bf16 ? ctx->bf16->isa : ctx->linear->isa, rounds ? "fast" : "exact");
+                bf16 ? ctx->matmul_bf16->isa : ctx->matmul->isa, rounds ? "fast" : "exact");
     return KEEL_OK;
 }
 
@@ -316,7 +319,7 @@ keel_status plan_embed(keel_ctx *ctx, const keel_embed_args *a, PlanChoice &choi
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of w");
     if (!is_f32(a->out) || a->ids->dtype != KEEL_DTYPE_I32)
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of ids or out");
-    name_kernel(choice, "embed %s %s", weight_name(view.type), ctx->linear->isa);
+    name_kernel(choice, "embed %s %s", weight_name(view.type), ctx->matmul->isa);
     return KEEL_OK;
 }
 
@@ -339,7 +342,7 @@ keel_status KEEL_CALL op_embed(keel_ctx *ctx, const keel_embed_args *a) noexcept
         for (int64_t i = r.begin; i < r.end; ++i) {
             float *row = reinterpret_cast<float *>(out + i * a->out->stride[0]);
             if (ids[i] >= 0 && ids[i] < view.rows)
-                ctx->linear->unpack_row(view, ids[i], a->scale, row);
+                ctx->matmul->unpack_row(view, ids[i], a->scale, row);
             else
                 for (int64_t j = 0; j < dim; ++j)
                     row[j] = NAN;

@@ -1,4 +1,5 @@
 // cast, copy, transpose, zero.
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 #include "cpu/weights/ggml_blocks.hpp"
 #include "cpu/weights/weights.hpp"
@@ -49,7 +50,7 @@ keel_status plan_cast(keel_ctx *ctx, const keel_move_args *a, PlanChoice &choice
     if (!cast_types(a, from, to))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "cast: from %s to %s", keel_dtype_name(a->x->dtype),
                     keel_dtype_name(a->out->dtype));
-    name_kernel(choice, "cast %s", ctx->linear->isa);
+    name_kernel(choice, "cast %s", ctx->matmul->isa);
     return KEEL_OK;
 }
 
@@ -68,7 +69,7 @@ keel_status KEEL_CALL op_cast(keel_ctx *ctx, const keel_move_args *a) noexcept {
         else if (to == WeightType::q4_0)
             quantize_q4_0(reinterpret_cast<const float *>(x[i]), x.n, out[i]);
         else
-            ctx->linear->convert(from, x[i], to, out[i], x.n);
+            ctx->matmul->convert(from, x[i], to, out[i], x.n);
     });
 }
 

@@ -1,5 +1,5 @@
 // rms_norm, add_rms_norm, layer_norm: a row at a time.
-#include "cpu/kernels/linear.hpp"
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
 namespace keel_cpu {
@@ -13,7 +13,7 @@ keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name, 
     if (!is_f32(a->x) || !is_f32(a->out) || !is_f32(a->weight) || (more != nullptr && !is_f32(more)))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: x, weight, out and residual or bias are not all f32",
                     name);
-    name_kernel(choice, "%s %s", name, ctx->linear->isa);
+    name_kernel(choice, "%s %s", name, ctx->rows->isa);
     return KEEL_OK;
 }
 
@@ -36,7 +36,7 @@ keel_status run_rms(keel_ctx *ctx, const keel_norm_args *a) {
     const float *weight = data_as<const float>(a->weight);
     const int64_t n = a->x->shape[a->x->rank - 1];
     return each_row(ctx, a, [&](const float *x, float *residual, float *out) {
-        ctx->linear->rms_norm(x, residual, weight, a->eps, n, out);
+        ctx->rows->rms_norm(x, residual, weight, a->eps, n, out);
     });
 }
 
@@ -81,7 +81,7 @@ keel_status KEEL_CALL op_layer_norm(keel_ctx *ctx, const keel_norm_args *a) noex
     keel_norm_args plain = *a;
     plain.residual = nullptr;
     return each_row(ctx, &plain, [&](const float *x, float *, float *out) {
-        ctx->linear->layer_norm(x, weight, bias, a->eps, n, out);
+        ctx->rows->layer_norm(x, weight, bias, a->eps, n, out);
     });
 }
 

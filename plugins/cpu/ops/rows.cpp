@@ -1,5 +1,5 @@
 // argmax_rows and top_k_rows.
-#include "cpu/kernels/linear.hpp"
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
 #include <math.h>
@@ -12,7 +12,7 @@ keel_status plan_rows(keel_ctx *ctx, const keel_rows_args *a, const char *name, 
     if (status != KEEL_OK) return status;
     if (!is_f32(a->x) || a->index->dtype != KEEL_DTYPE_I32)
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: x is not f32, or index not i32", name);
-    name_kernel(choice, "%s %s", name, ctx->linear->isa);
+    name_kernel(choice, "%s %s", name, ctx->rows->isa);
     return KEEL_OK;
 }
 
@@ -80,7 +80,7 @@ keel_status KEEL_CALL op_argmax_rows(keel_ctx *ctx, const keel_rows_args *a) noe
                     [&](const Team &team) {
                         const Range r = share(x.count, 1, team);
                         for (int64_t i = r.begin; i < r.end; ++i)
-                            index[i] = ctx->linear->argmax(reinterpret_cast<const float *>(x[i]), x.n);
+                            index[i] = ctx->rows->argmax(reinterpret_cast<const float *>(x[i]), x.n);
                     });
 }
 

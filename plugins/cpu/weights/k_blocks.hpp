@@ -10,7 +10,7 @@
 // In a group of R rows the R first halves come first, then the second ones, then word 0 of the R rows, word 1, ...
 #pragma once
 
-#include "cpu/kernels/linear.hpp"
+#include "cpu/kernels/matmul_types.hpp"
 
 namespace keel_cpu {
 

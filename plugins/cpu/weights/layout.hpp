@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cpu/context.hpp"
-#include "cpu/kernels/linear.hpp"
+#include "cpu/kernels/matmul_types.hpp"
 
 namespace keel_cpu {
 

@@ -1,5 +1,6 @@
 #include "cpu/weights/weights.hpp"
 
+#include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 #include "cpu/weights/copy.hpp"
 #include "cpu/weights/layout.hpp"
@@ -126,7 +127,7 @@ keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType 
 
 // Takes w->view's rows into groups as the context's kernels want them, in memory of its own.
 keel_status interleave(keel_ctx *ctx, keel_weight *w) {
-    const int64_t group = ctx->linear->group, groups = groups_of(w->view, group);
+    const int64_t group = ctx->matmul->group, groups = groups_of(w->view, group);
     WeightView packed = w->view;
     packed.layout = Layout::interleaved;
     packed.group_bytes = group_bytes_of(w->view, group);
@@ -244,9 +245,9 @@ keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weig
     info.dtype = dtype_of(w->view.type);
     info.source_needed = w->packed.data == nullptr;
     if (w->view.layout == Layout::interleaved) {
-        info.bytes = static_cast<uint64_t>(groups_of(w->view, ctx->linear->group) * w->view.group_bytes);
+        info.bytes = static_cast<uint64_t>(groups_of(w->view, ctx->matmul->group) * w->view.group_bytes);
         snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved", type_name(w->view.type),
-                 (long long)ctx->linear->group);
+                 (long long)ctx->matmul->group);
     } else {
         info.bytes = static_cast<uint64_t>(info.rows) *
                      keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cpu/context.hpp"
-#include "cpu/kernels/linear.hpp"
+#include "cpu/kernels/matmul_types.hpp"
 #include "cpu/weights/slab.hpp"
 
 // Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors. 16-bit types: copied into large pages where

@@ -1,5 +1,5 @@
 // Packing and softmax of bf16 attention. The including file has bf16_pairs.hpp's primitives, x_rows, and gives multiply().
-#include "cpu/kernels/attention_bf16.hpp"
+#include "cpu/kernels/tables.hpp"
 
 #include <math.h>
 

@@ -136,7 +136,7 @@ static void multiply_depth(const MatmulTask &t, const Depth &d, const uint16_t *
     }
 }
 
-static void matmul(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
+static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
                    uint8_t *memory) {
     uint16_t *panels = reinterpret_cast<uint16_t *>(memory);
     float *sums = reinterpret_cast<float *>(memory + panels_bytes);
@@ -156,7 +156,7 @@ static void matmul(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n
     if (t.pass_caches) finish_passing();
 }
 
-static const Bf16Kernels table = {
+static const Bf16MatmulKernels table = {
     .isa = isa_word,
     .least_rows = {0, 9, 9, 20, 20, 20, 20, 20},
     .block = block_rows,
@@ -164,7 +164,7 @@ static const Bf16Kernels table = {
     .rows_most = rows_most,
     .worker_bytes = panels_bytes + rows_most * block_rows * 4,
     .pack_x = pack_x,
-    .matmul = matmul,
+    .matmul_any_bf16 = matmul_any_bf16,
     .few_rows = 0,
     .matmul_half_bf16_few = nullptr,
 };

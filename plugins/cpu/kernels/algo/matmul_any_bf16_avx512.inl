@@ -95,7 +95,7 @@ static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, in
         multiply_rows<x_rows>(t, slab, n0, n1, m, m1 - m < x_rows ? m1 - m : x_rows, panels);
 }
 
-static const Bf16Kernels table = {
+static const Bf16MatmulKernels table = {
     .isa = isa_word,
     // bytes are multiplied faster than they are unpacked: q8_0 and q4_0 stay with VNNI
     .least_rows = {0, 3, 3, 0, 0},
@@ -104,7 +104,7 @@ static const Bf16Kernels table = {
     .rows_most = 768,
     .worker_bytes = 2 * block_rows * depth,
     .pack_x = pack_x,
-    .matmul = matmul_any_bf16,
+    .matmul_any_bf16 = matmul_any_bf16,
     .few_rows = few_rows,
     .matmul_half_bf16_few = matmul_half_bf16_few,
 };

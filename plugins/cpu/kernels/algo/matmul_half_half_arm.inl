@@ -2,7 +2,7 @@
 // (i8mm), each row of W read once where it lies. Many rows: tiles of bf16 matrices (i8mm), f16 weights being rounded once more.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Types as bits of LinearKernels::half_few_types and half_many_types.
+// Types as bits of MatmulKernels::half_few_types and half_many_types.
 constexpr uint32_t type_bit(WeightType t) {
     return 1u << static_cast<uint32_t>(t);
 }

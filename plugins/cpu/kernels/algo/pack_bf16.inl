@@ -1,5 +1,5 @@
 // Rounding x and unpacking W for products of bf16. The including file has depth: columns unpacked at a time, whole blocks of the K types.
-#include "cpu/kernels/bf16.hpp"
+#include "cpu/kernels/tables.hpp"
 #include "cpu/kernels/algo/matmul_task.inl"
 #include "cpu/kernels/algo/pack_k.inl"
 

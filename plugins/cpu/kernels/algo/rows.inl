@@ -197,20 +197,17 @@ static int32_t argmax(const float *x, int64_t n) {
     return static_cast<int32_t>(at);
 }
 
-static void convert(WeightType from, const uint8_t *x, WeightType to, uint8_t *out, int64_t n) {
-    float piece[64];
-    for (int64_t i = 0; i < n; i += 64) { // by way of f32, which holds both 16-bit types exactly
-        const int64_t part = n - i < 64 ? n - i : 64;
-        unpack_row_major(from, x, i, part, piece, 1);
-        for (int64_t j = 0; j < part; ++j) {
-            if (to == WeightType::f32) {
-                memcpy(out + 4 * (i + j), piece + j, 4);
-            } else {
-                const uint16_t h = to == WeightType::f16 ? f32_to_f16(piece[j]) : f32_to_bf16(piece[j]);
-                memcpy(out + 2 * (i + j), &h, 2);
-            }
-        }
-    }
-}
+static const RowKernels row_table = {
+    .isa = isa_word,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
+    .add = add_rows,
+    .scale = scale_row,
+    .scaled_add = scaled_add,
+    .softmax = softmax,
+    .argmax = argmax,
+};
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

@@ -152,4 +152,20 @@ static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t
     }
 }
 
+static void convert(WeightType from, const uint8_t *x, WeightType to, uint8_t *out, int64_t n) {
+    float piece[64];
+    for (int64_t i = 0; i < n; i += 64) { // by way of f32, which holds both 16-bit types exactly
+        const int64_t part = n - i < 64 ? n - i : 64;
+        unpack_row_major(from, x, i, part, piece, 1);
+        for (int64_t j = 0; j < part; ++j) {
+            if (to == WeightType::f32) {
+                memcpy(out + 4 * (i + j), piece + j, 4);
+            } else {
+                const uint16_t h = to == WeightType::f16 ? f32_to_f16(piece[j]) : f32_to_bf16(piece[j]);
+                memcpy(out + 2 * (i + j), &h, 2);
+            }
+        }
+    }
+}
+
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

@@ -1,5 +1,5 @@
-#include "cpu/kernels/attention.hpp"
 #include "cpu/kernels/isa/simd_avx2.hpp"
+#include "cpu/kernels/tables.hpp"
 
 #include "cpu/kernels/algo/attention.inl"
 

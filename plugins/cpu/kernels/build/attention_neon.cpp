@@ -1,6 +1,6 @@
 #define KEEL_ARM_LEVEL KEEL_ARM_NEON
-#include "cpu/kernels/attention.hpp"
 #include "cpu/kernels/isa/simd_neon.hpp"
+#include "cpu/kernels/tables.hpp"
 
 #include "cpu/kernels/algo/attention.inl"
 

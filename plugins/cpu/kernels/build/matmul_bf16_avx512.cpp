@@ -2,7 +2,7 @@
 #include "cpu/kernels/algo/matmul_any_bf16_avx512.inl"
 
 namespace keel_cpu {
-const Bf16Kernels *bf16_kernels_avx512() {
+const Bf16MatmulKernels *bf16_matmul_kernels_avx512() {
     return &avx512bf16::table;
 }
 } // namespace keel_cpu

@@ -1,8 +1,12 @@
 #define KEEL_ARM_LEVEL KEEL_ARM_I8MM
-#include "cpu/kernels/build/matmul_arm.inl"
+#include "cpu/kernels/isa/int8_neon.hpp"
+#include "cpu/kernels/isa/transpose_neon.hpp"
+#include "cpu/kernels/tables.hpp"
+
+#include "cpu/kernels/algo/matmul_table.inl"
 
 namespace keel_cpu {
-const LinearKernels *linear_kernels_i8mm() {
-    return &i8mm::linear_table;
+const MatmulKernels *matmul_kernels_i8mm() {
+    return &i8mm::matmul_table;
 }
 } // namespace keel_cpu

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cpu/kernels/isa/int8_avx512.hpp"
-#include "cpu/kernels/linear.hpp"
+#include "cpu/kernels/tables.hpp"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 

@@ -1,4 +1,9 @@
-// Eight rows of eight floats, turned: for unpacking row-major weights into panels. Included inside an x86 kernel file's namespace.
+// Eight rows of eight floats, transposed: for unpacking row-major weights to panels. Included once per
+// instruction set, after its simd_*.hpp.
+#include "cpu/kernels/tables.hpp"
+
+namespace keel_cpu::KEEL_ISA_NAMESPACE {
+
 KEEL_SIMD void transpose8(const __m256 *row, float *out, int64_t stride) {
     __m256 t[8], u[8];
     for (int i = 0; i < 4; ++i) {
@@ -35,3 +40,5 @@ KEEL_SIMD void unpack_square(const uint8_t *const *rows, int64_t i, float *out, 
     }
     transpose8(v, out, stride);
 }
+
+} // namespace keel_cpu::KEEL_ISA_NAMESPACE

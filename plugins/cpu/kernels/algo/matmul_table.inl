@@ -1,4 +1,5 @@
-// The linear half's kernels over the primitives of simd_*.hpp and int8_*.hpp; included once per instruction set.
+// All matmul kernels over the primitives of simd_*.hpp and int8_*.hpp, and their table. Included once
+// per instruction set.
 #include "cpu/kernels/algo/matmul_quant_int8.inl"
 
 #include "cpu/kernels/algo/unpack_k.inl"
@@ -16,11 +17,10 @@
 #include "cpu/kernels/algo/unpack.inl"
 
 #include "cpu/kernels/algo/matmul_any_f32.inl"
-#include "cpu/kernels/algo/rows.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-static const LinearKernels linear_table = {
+static const MatmulKernels matmul_table = {
     .isa = isa_word,
     .group = R,
     .panel = panel_rows,
@@ -45,16 +45,7 @@ static const LinearKernels linear_table = {
 #endif
     .matmul_any_f32 = matmul_any_f32,
     .unpack_row = unpack_row,
-    .rms_norm = rms_norm,
-    .layer_norm = layer_norm,
-    .silu_mul = silu_mul,
-    .gelu_mul = gelu_mul,
-    .add = add_rows,
-    .scale = scale_row,
-    .scaled_add = scaled_add,
-    .softmax = softmax,
     .convert = convert,
-    .argmax = argmax,
 };
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

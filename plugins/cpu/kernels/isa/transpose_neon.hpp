@@ -1,6 +1,6 @@
-// The linear half's table for the instruction set that KEEL_ARM_LEVEL names.
-#include "cpu/kernels/isa/int8_neon.hpp"
-#include "cpu/kernels/linear.hpp"
+// Eight rows of eight floats, transposed: for unpacking row-major weights to panels. Included once per
+// instruction set, after its simd_neon.hpp.
+#include "cpu/kernels/tables.hpp"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
@@ -20,5 +20,3 @@ KEEL_SIMD void unpack_square(const uint8_t *const *rows, int64_t i, float *out, 
 }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE
-
-#include "cpu/kernels/algo/linear.inl"
