@@ -1,5 +1,5 @@
-// The descriptor and the table.
-#include "cpu/ext/extensions.hpp"
+// The descriptor, the table and the extension.
+#include "cpu/ext/batched_decode.hpp"
 #include "cpu/ops/ops.hpp"
 
 namespace {
@@ -55,6 +55,11 @@ constexpr keel_backend make_table() {
 }
 
 constexpr keel_backend table = make_table();
+
+const void *KEEL_CALL extension(const char *id) noexcept {
+    return keel_same(id, KEEL_EXT_BATCHED_DECODE) != 0 ? &batched_decode : nullptr;
+}
+
 constexpr keel_plugin make_plugin() {
     keel_plugin p =
         keel_common::backend_plugin(KEEL_CPU_PLUGIN_ID,

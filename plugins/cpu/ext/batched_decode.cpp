@@ -1,7 +1,5 @@
-// keel.batched_decode/1: the table. What it does stands beside the ops that it is made of.
+// keel.batched_decode/1: the table.
 #include "cpu/ext/batched_decode.hpp"
-
-#include "cpu/ext/extensions.hpp"
 
 #include <initializer_list>
 

@@ -1,4 +1,5 @@
-// keel.batched_decode/1: ops/rope.cpp, ops/kv.cpp and ops/attention.cpp hold its functions beside the ops of one sequence.
+// keel.batched_decode/1. Its functions are in ops/rope.cpp, ops/kv.cpp and ops/attention.cpp, beside
+// the ops of one sequence.
 #pragma once
 
 #include "cpu/ops/ops.hpp"
@@ -6,6 +7,8 @@
 #include <keel/ext/draft/batched_decode.h>
 
 namespace keel_cpu {
+
+extern const keel_batched_decode batched_decode;
 
 keel_status plan_batch_prepare(keel_ctx *, const keel_qkv_args *, const keel_batch_kv *,
                                PlanChoice &) noexcept;
