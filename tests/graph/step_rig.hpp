@@ -1,0 +1,72 @@
+#pragma once
+
+#include "graph/graph.hpp"
+#include "kv/store/kv_cache.hpp"
+#include "ops/executor.hpp"
+#include "support/arch_miniature.hpp"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace keel::test {
+
+// A tap that wants every by-product of every layer.
+class WantsAll final : public StepTap {
+  public:
+    WantsAll(Device &device, const ModelConfig &config, int64_t tokens, int64_t slots);
+    static TapForms forms() { return {true, true, true}; }
+    Places places(uint32_t layer) override;
+    void after_attention(uint32_t layer, const Tensor &q) override;
+
+  private:
+    Tensor queries_, unrotated_, sums_;
+    keel_scores scores_ = {KEEL_HEADER(keel_scores)};
+    bool one_token_;
+};
+
+// A miniature on the reference, with three sequences. It runs steps of every form and writes down their
+// ops.
+class StepRig {
+  public:
+    static constexpr uint32_t sequences = 3;
+
+    StepRig(const std::filesystem::path &model, std::shared_ptr<Device> device,
+            std::optional<LayerRange> part = {});
+
+    // One line for each op that `step` runs: label, op, features, and each tensor with its shape, its
+    // offset and the number of its buffer.
+    template <typename Step>
+    std::vector<std::string> ops_of(const Step &step) {
+        watch();
+        step();
+        return stop();
+    }
+
+    void prefill(uint32_t logit_rows, bool tapped = false); // five tokens of sequence 0
+    void decode(bool tapped = false);                       // one token of sequence 0
+    void decode_batch(bool tapped = false); // one token of each sequence; the tap is of the second
+
+    Executor executor;
+    ModelWeights weights;
+    KvShape shape;
+    KvTemplate kv_template;
+    Graph graph;
+    std::array<std::unique_ptr<KvCache>, sequences> caches;
+
+  private:
+    void watch();
+    std::vector<std::string> stop();
+    std::vector<int32_t> append(size_t sequence, int64_t tokens);
+
+    std::array<int32_t, sequences> lengths_{};
+    std::vector<std::string> lines_;
+    std::vector<const keel_buffer *> buffers_; // in the order in which they were seen
+};
+
+// The folder of a miniature, written once. `mixed`: the value projection is stored in another type.
+std::filesystem::path miniature_folder(const std::string &name, bool mixed);
+
+} // namespace keel::test
