@@ -23,8 +23,8 @@ keel_rows_args argmax_args(const Tensor &rows, const Tensor &ids) {
 
 Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
     : executor_(executor), weights_(weights), config_(weights.config()), options_(options),
-      rope_(rope_frequencies(config_.rope_theta, config_.head_dim, config_.rope_scaling), options.rope_rows,
-            KEEL_ROPE_HALF_SPLIT) {
+      rope_(rope_frequencies(config_.rope_theta, config_.head_dim, config_.rope_scaling),
+            options.rope_rows, KEEL_ROPE_HALF_SPLIT) {
     if (config_.local_rope_theta) {
         local_rope_.emplace(rope_frequencies(*config_.local_rope_theta, config_.head_dim, {}),
                             options.rope_rows, KEEL_ROPE_HALF_SPLIT);
@@ -32,7 +32,8 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     // First with shapes only: where the memory is best placed is known when all ops have found their rung.
     make_workspace(false);
     decode_ = plan(1, 1, "decode");
-    if (options_.max_tokens > 1) prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
+    if (options_.max_tokens > 1)
+        prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
     if (options_.batch > 1) {
         batch_ = plan(options_.batch, options_.batch, "batched decode", false);
         settle_batch();
@@ -49,7 +50,8 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
 }
 
 OpHandle Graph::plan_argmax(uint32_t n, const char *label) {
-    return executor_.plan(KEEL_OP_ARGMAX_ROWS, argmax_args(logits_.rows(0, n), next_ids_.rows(0, n)), label);
+    return executor_.plan(KEEL_OP_ARGMAX_ROWS,
+                          argmax_args(logits_.rows(0, n), next_ids_.rows(0, n)), label);
 }
 
 void Graph::make_workspace(bool with_memory) {
@@ -58,7 +60,8 @@ void Graph::make_workspace(bool with_memory) {
         return with_memory ? Tensor::allocate(device, dtype, dims, executor_.placement())
                            : Tensor::shape(dtype, dims);
     };
-    const int64_t m = std::max(options_.max_tokens, options_.batch), ffn = config_.intermediate_size;
+    const int64_t m = std::max(options_.max_tokens, options_.batch),
+                  ffn = config_.intermediate_size;
     const keel_dtype A = device.info().activation_dtype;
     ids_ = make(KEEL_DTYPE_I32, {m});
     positions_ = make(KEEL_DTYPE_I32, {m});
@@ -69,7 +72,8 @@ void Graph::make_workspace(bool with_memory) {
     gate_up_ = make(A, {m, 2 * ffn});
     act_ = make(A, {m, ffn});
     if (!weights_.has_output()) return;
-    logits_ = make(KEEL_DTYPE_F32, {std::max(options_.max_logit_rows, options_.batch), config_.vocab_size});
+    logits_ = make(KEEL_DTYPE_F32,
+                   {std::max(options_.max_logit_rows, options_.batch), config_.vocab_size});
     next_ids_ = ids_.rows(0, options_.batch);
     next_id_ = next_ids_.rows(0, 1);
 }
@@ -130,8 +134,8 @@ Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind, bo
     StepOps ops;
     const Tensor ids = ids_.rows(0, m), x = x_.rows(0, m);
     if (weights_.has_embedding()) {
-        ops.embed = executor_.plan(KEEL_OP_EMBED, embed_args(ids, x), fmt::format("{} embedding", kind),
-                                   &weights_.embedding());
+        ops.embed = executor_.plan(KEEL_OP_EMBED, embed_args(ids, x),
+                                   fmt::format("{} embedding", kind), &weights_.embedding());
     }
     for (size_t i = 0; i < static_cast<size_t>(weights_.part().count()); ++i)
         plan_layer(ops, i, m, kind, attends);
@@ -151,13 +155,14 @@ std::vector<OpHandle> Graph::plan_parts(RowParts &parts, const Tensor &x, const 
     std::vector<OpHandle> ops;
     for_each_part(parts, bias, out, [&](size_t i, Weight &part, const Tensor &b, const Tensor &y) {
         ops.push_back(executor_.plan(KEEL_OP_MATMUL, matmul_args(x, b, y, false),
-                                     i == 0 ? label : fmt::format("{}, part {}", label, i + 1), &part));
+                                     i == 0 ? label : fmt::format("{}, part {}", label, i + 1),
+                                     &part));
     });
     return ops;
 }
 
-void Graph::run_parts(std::vector<OpHandle> &ops, RowParts &parts, const Tensor &x, const Tensor &bias,
-                      const Tensor &out) {
+void Graph::run_parts(std::vector<OpHandle> &ops, RowParts &parts, const Tensor &x,
+                      const Tensor &bias, const Tensor &out) {
     for_each_part(parts, bias, out, [&](size_t i, Weight &, const Tensor &b, const Tensor &y) {
         executor_.run(*ops[i], matmul_args(x, b, y, false));
     });
@@ -171,30 +176,34 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
     };
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
                  attention = attention_.rows(0, m);
-    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m), positions = positions_.rows(0, m);
+    const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m),
+                 positions = positions_.rows(0, m);
     const int64_t ffn = config_.intermediate_size;
     const Tensor gate = gate_up.columns(0, ffn), up = gate_up.columns(ffn, ffn);
     const Tensor heads = attention.reshape({m, config_.heads, config_.head_dim});
     const QkvViews views(qkv, config_);
     Executor &ex = executor_;
-    l.attention_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label("attention norm"));
+    l.attention_norm =
+        ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label("attention norm"));
     l.qkv = plan_parts(w.qkv, h, w.qkv_bias, qkv, label("qkv"));
     if (attends) {
-        l.qkv_prepare = ex.plan(KEEL_OP_QKV_PREPARE,
-                                qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
-                                label("qkv prepare"));
-        l.attention = ex.plan(
-            KEEL_OP_ATTENTION,
-            attention_args(views.q, options_.kv, heads, positions, config_, config_.window(number(i))),
-            label("attention"));
+        l.qkv_prepare =
+            ex.plan(KEEL_OP_QKV_PREPARE,
+                    qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
+                    label("qkv prepare"));
+        l.attention = ex.plan(KEEL_OP_ATTENTION,
+                              attention_args(views.q, options_.kv, heads, positions, config_,
+                                             config_.window(number(i))),
+                              label("attention"));
     }
     const bool post_norms = config_.post_norms;
     l.attention_out =
-        ex.plan(KEEL_OP_MATMUL, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms),
+        ex.plan(KEEL_OP_MATMUL,
+                matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms),
                 label("attention out"), w.attention_out.get());
     if (post_norms) {
-        l.post_attention_norm =
-            ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_attention_norm, h), label("post-attention norm"));
+        l.post_attention_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_attention_norm, h),
+                                        label("post-attention norm"));
         l.attention_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("attention add"));
     }
     l.ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.ffn_norm, h), label("ffn norm"));
@@ -203,7 +212,8 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
     l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms),
                      label("down"), w.down.get());
     if (post_norms) {
-        l.post_ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_ffn_norm, h), label("post-ffn norm"));
+        l.post_ffn_norm =
+            ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_ffn_norm, h), label("post-ffn norm"));
         l.ffn_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("ffn add"));
     }
 }
@@ -211,12 +221,14 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
 void Graph::check_step(size_t m, uint32_t logit_rows) const {
     const uint32_t most = weights_.has_output() ? options_.max_logit_rows : 0;
     if (m > 0 && m <= options_.max_tokens && logit_rows <= std::min<size_t>(m, most)) return;
-    throw_error(ErrorKind::internal, "a step of {} tokens and {} rows of logits; planned for {} and {}", m,
-                logit_rows, options_.max_tokens, most);
+    throw_error(ErrorKind::internal,
+                "a step of {} tokens and {} rows of logits; planned for {} and {}", m, logit_rows,
+                options_.max_tokens, most);
 }
 
 void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                    std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps) {
+                    std::span<const keel_kv_view *const> kv, uint32_t logit_rows,
+                    const StepTaps &taps) {
     const auto m = static_cast<uint32_t>(ids.size());
     check_step(ids.size(), logit_rows);
     const Tensor on_device = ids_.rows(0, m);
@@ -225,18 +237,21 @@ void Graph::forward(std::span<const int32_t> ids, std::span<const int32_t> posit
     run(on_device, m, positions, kv, logit_rows, taps);
 }
 
-void Graph::forward_next(std::span<const int32_t> positions, std::span<const keel_kv_view *const> kv) {
+void Graph::forward_next(std::span<const int32_t> positions,
+                         std::span<const keel_kv_view *const> kv) {
     run(ids_.rows(0, 1), 1, positions, kv, 1, {});
 }
 
 LaterRead Graph::start_reading_next_id() const {
-    return executor_.stream().start_read(next_id_.buffer()->handle(), next_id_.c()->offset, next_id_.bytes());
+    return executor_.stream().start_read(next_id_.buffer()->handle(), next_id_.c()->offset,
+                                         next_id_.bytes());
 }
 
 void Graph::forward_residual(std::span<const float> residual, std::span<const int32_t> positions,
                              std::span<const keel_kv_view *const> kv, uint32_t logit_rows,
                              const StepTaps &taps) {
-    const auto m = static_cast<uint32_t>(residual.size() / static_cast<size_t>(config_.hidden_size));
+    const auto m =
+        static_cast<uint32_t>(residual.size() / static_cast<size_t>(config_.hidden_size));
     check_step(m, logit_rows);
     x_.rows(0, m).write(residual.data());
     run({}, m, positions, kv, logit_rows, taps);
@@ -248,7 +263,8 @@ void Graph::read_residual(std::vector<float> &out) const {
 }
 
 void Graph::run(const Tensor &ids, uint32_t m, std::span<const int32_t> positions,
-                std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps) {
+                std::span<const keel_kv_view *const> kv, uint32_t logit_rows,
+                const StepTaps &taps) {
     StepOps &ops = m == 1 ? decode_ : prefill_;
     ++turn_;
     rope_.ensure(positions);
@@ -302,7 +318,8 @@ void Graph::finish_layer(LayerOps &l, size_t i, uint32_t m) {
     Executor &ex = executor_;
     // Into the residual stream, or with post_norms through a norm first.
     const bool post_norms = config_.post_norms;
-    ex.run(*l.attention_out, matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms));
+    ex.run(*l.attention_out,
+           matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms));
     if (post_norms) {
         ex.run(*l.post_attention_norm, norm_args(h, w.post_attention_norm, h));
         ex.run(*l.attention_add, add_args(x, h));
@@ -345,8 +362,8 @@ std::vector<const PlannedOp *> listed(const StepOps &ops) {
         };
         add(l.attention_norm);
         std::for_each(l.qkv.begin(), l.qkv.end(), add);
-        for (const OpHandle *op : {&l.qkv_prepare, &l.attention, &l.attention_out, &l.post_attention_norm,
-                                   &l.attention_add, &l.ffn_norm})
+        for (const OpHandle *op : {&l.qkv_prepare, &l.attention, &l.attention_out,
+                                   &l.post_attention_norm, &l.attention_add, &l.ffn_norm})
             add(*op);
         std::for_each(l.gate_up.begin(), l.gate_up.end(), add);
         for (const OpHandle *op : {&l.activation, &l.down, &l.post_ffn_norm, &l.ffn_add})

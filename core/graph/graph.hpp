@@ -15,13 +15,16 @@
 namespace keel {
 
 struct GraphOptions {
-    uint32_t max_tokens = 512;        // of a step: the prefill chunk
-    uint32_t max_logit_rows = 1;      // how many of a step's last tokens may go through the output projection
-    const keel_kv_view *kv = nullptr; // a view without memory, of the largest cache: the template for plans
-    TapForms taps = {};               // by-products that steps are planned for, see taps()
-    int64_t rope_rows = 2048;         // rows of the RoPE tables: no fewer than a step's tokens
-    uint32_t batch = 1;               // sequences of a batched step at most, see forward_batch
-    const keel_batch_kv *batch_kv = nullptr; // as kv, of so many; NULL: without keel.batched_decode/1
+    uint32_t max_tokens = 512; // of a step: the prefill chunk
+    uint32_t max_logit_rows =
+        1; // how many of a step's last tokens may go through the output projection
+    const keel_kv_view *kv =
+        nullptr;              // a view without memory, of the largest cache: the template for plans
+    TapForms taps = {};       // by-products that steps are planned for, see taps()
+    int64_t rope_rows = 2048; // rows of the RoPE tables: no fewer than a step's tokens
+    uint32_t batch = 1;       // sequences of a batched step at most, see forward_batch
+    const keel_batch_kv *batch_kv =
+        nullptr; // as kv, of so many; NULL: without keel.batched_decode/1
 };
 
 // The ops of steps that leave something for a policy, in the place of the plain ones where those do not do; [layers], or empty.
@@ -59,7 +62,8 @@ class Graph {
     // positions, [m]. Queues everything and submits nothing of its own accord, so that what follows (argmax, a read) goes along in one submit. The logits of the
     // last `logit_rows` tokens stand in logits() when the stream gets there. `kv[layer]` are the cache's views.
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                 std::span<const keel_kv_view *const> kv, uint32_t logit_rows, const StepTaps &taps = {});
+                 std::span<const keel_kv_view *const> kv, uint32_t logit_rows,
+                 const StepTaps &taps = {});
     // As forward, of layers behind the first: `residual` f32 [m, hidden], in host memory, is what the layers before left.
     void forward_residual(std::span<const float> residual, std::span<const int32_t> positions,
                           std::span<const keel_kv_view *const> kv, uint32_t logit_rows,
@@ -73,7 +77,8 @@ class Graph {
     void forward_next(std::span<const int32_t> positions, std::span<const keel_kv_view *const> kv);
     // Whether such a step runs from its token to its logits without the host.
     bool can_run_ahead() const {
-        return executor_.can_run_ahead() && !probe_ && weights_.has_embedding() && weights_.has_output();
+        return executor_.can_run_ahead() && !probe_ && weights_.has_embedding() &&
+               weights_.has_output();
     }
 
     // One step in which n = ids.size() sequences advance by a token each, 1..GraphOptions::batch: row i is the next token of the sequence
@@ -82,7 +87,8 @@ class Graph {
     // `together`: the caches as one view, by layer, where they have it: attention is then one call as well where the backend has
     // keel.batched_decode/1 and no row leaves anything for a policy.
     void forward_batch(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                       std::span<const BatchRow> rows, std::span<const keel_batch_kv *const> together = {});
+                       std::span<const BatchRow> rows,
+                       std::span<const keel_batch_kv *const> together = {});
     bool attends_together() const { return batched_ != nullptr; } // the backend has that extension
 
     // As the output projection leaves them, f32 [rows, vocab]. Their order is that of the model's logits, their values are not where the
@@ -130,8 +136,8 @@ class Graph {
     // With `attends` false without the ops between the projections of a layer's attention.
     StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind, bool attends = true);
     void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, bool attends);
-    std::vector<OpHandle> plan_parts(RowParts &parts, const Tensor &x, const Tensor &bias, const Tensor &out,
-                                     const std::string &label);
+    std::vector<OpHandle> plan_parts(RowParts &parts, const Tensor &x, const Tensor &bias,
+                                     const Tensor &out, const std::string &label);
     void run_parts(std::vector<OpHandle> &ops, RowParts &parts, const Tensor &x, const Tensor &bias,
                    const Tensor &out);
     void check_step(size_t m, uint32_t logit_rows) const;
@@ -147,8 +153,8 @@ class Graph {
     void attend_together(size_t i, uint32_t n, const keel_batch_kv &kv);
     void attend_apart(size_t i, uint32_t n, std::span<const int32_t> positions,
                       std::span<const BatchRow> rows, bool rotations_are_there);
-    void attend(LayerOps &ops, size_t i, const Tensor &qkv, const Tensor &out, const Tensor &positions,
-                const keel_kv_view *kv, const StepTaps &taps);
+    void attend(LayerOps &ops, size_t i, const Tensor &qkv, const Tensor &out,
+                const Tensor &positions, const keel_kv_view *kv, const StepTaps &taps);
     GraphTaps::Layer plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind);
 
     // `layer` is the i-th of this graph's; number() is the model's.

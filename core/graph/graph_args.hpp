@@ -27,8 +27,9 @@ void for_each_part(RowParts &parts, const Tensor &bias, const Tensor &out, const
     }
 }
 
-inline keel_qkv_args qkv_args(const QkvViews &views, const Tensor &positions, const RopeTables &rope,
-                              const LayerWeights &w, const keel_kv_view *kv, double eps) {
+inline keel_qkv_args qkv_args(const QkvViews &views, const Tensor &positions,
+                              const RopeTables &rope, const LayerWeights &w, const keel_kv_view *kv,
+                              double eps) {
     keel_qkv_args a = {KEEL_HEADER(keel_qkv_args)};
     a.features = w.q_norm.empty() ? 0 : KEEL_QKV_NORM;
     a.q = views.q.c();
@@ -44,8 +45,9 @@ inline keel_qkv_args qkv_args(const QkvViews &views, const Tensor &positions, co
     return a;
 }
 
-inline keel_attention_args attention_args(const Tensor &q, const keel_kv_view *kv, const Tensor &out,
-                                          const Tensor &positions, const ModelConfig &c, int64_t window) {
+inline keel_attention_args attention_args(const Tensor &q, const keel_kv_view *kv,
+                                          const Tensor &out, const Tensor &positions,
+                                          const ModelConfig &c, int64_t window) {
     keel_attention_args a = {KEEL_HEADER(keel_attention_args)};
     a.features = KEEL_ATTENTION_CAUSAL;
     a.q = q.c();

@@ -9,13 +9,14 @@
 namespace keel {
 
 void Graph::forward_batch(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                          std::span<const BatchRow> rows, std::span<const keel_batch_kv *const> together) {
+                          std::span<const BatchRow> rows,
+                          std::span<const keel_batch_kv *const> together) {
     const auto n = static_cast<uint32_t>(ids.size());
     if (n == 0 || n > options_.batch || positions.size() != n || rows.size() != n ||
         !weights_.has_embedding() || !weights_.has_output()) {
         throw_error(ErrorKind::internal,
-                    "a step of {} sequences, {} positions and {} caches; planned for {} sequences", n,
-                    positions.size(), rows.size(), options_.batch);
+                    "a step of {} sequences, {} positions and {} caches; planned for {} sequences",
+                    n, positions.size(), rows.size(), options_.batch);
     }
     StepOps &ops = n == 1 ? decode_ : batch_;
     ++turn_;
@@ -23,9 +24,10 @@ void Graph::forward_batch(std::span<const int32_t> ids, std::span<const int32_t>
     on_device.write(ids.data());
     positions_.rows(0, n).write(positions.data());
     const bool rotations_are_there = ensure_rotations(positions);
-    const bool is_tapped =
-        std::any_of(rows.begin(), rows.end(), [](const BatchRow &row) { return row.taps.tap != nullptr; });
-    const bool attends_together = batched_ && n > 1 && !together.empty() && rotations_are_there && !is_tapped;
+    const bool is_tapped = std::any_of(rows.begin(), rows.end(),
+                                       [](const BatchRow &row) { return row.taps.tap != nullptr; });
+    const bool attends_together =
+        batched_ && n > 1 && !together.empty() && rotations_are_there && !is_tapped;
     last_m_ = n;
     executor_.run(*ops.embed, embed_args(on_device, x));
     if (probe_) probe_(-1, x);
@@ -65,8 +67,9 @@ namespace {
 
 // Both calls of a layer, of n rows in place.
 struct TogetherArgs {
-    TogetherArgs(const Tensor &qkv, const Tensor &out, const Tensor &positions, const RopeTables &rope,
-                 const LayerWeights &weights, const ModelConfig &config, int64_t window)
+    TogetherArgs(const Tensor &qkv, const Tensor &out, const Tensor &positions,
+                 const RopeTables &rope, const LayerWeights &weights, const ModelConfig &config,
+                 int64_t window)
         : views(qkv, config), heads(out.reshape({out.dim(0), config.heads, config.head_dim})),
           prepare(qkv_args(views, positions, rope, weights, nullptr, config.rms_norm_eps)),
           attention(attention_args(views.q, nullptr, heads, positions, config, window)) {}
@@ -89,15 +92,16 @@ void Graph::settle_batch() {
         if (!is_first) continue;
         const TogetherArgs args(qkv_.rows(0, n), attention_.rows(0, n), positions, rope_of(i),
                                 weights_.layer(i), config_, config_.window(number(i)));
-        batched_ = BatchedDecode::settle(executor_, args.prepare, args.attention, *options_.batch_kv);
+        batched_ =
+            BatchedDecode::settle(executor_, args.prepare, args.attention, *options_.batch_kv);
         if (!batched_) return;
     }
 }
 
 void Graph::attend_together(size_t i, uint32_t n, const keel_batch_kv &kv) {
     const Tensor positions = positions_.rows(0, n);
-    const TogetherArgs args(qkv_.rows(0, n), attention_.rows(0, n), positions, rope_of(i), weights_.layer(i),
-                            config_, config_.window(number(i)));
+    const TogetherArgs args(qkv_.rows(0, n), attention_.rows(0, n), positions, rope_of(i),
+                            weights_.layer(i), config_, config_.window(number(i)));
     batched_->qkv_prepare(args.prepare, kv);
     batched_->attention(args.attention, kv);
 }

@@ -11,9 +11,10 @@ namespace {
 // step is recorded anew after every 64 tokens, then ever more rarely, and no grid is more than an eighth too large. A power of two
 // alone would last longer, but leave up to half of the device without work in attention.
 int64_t lasting_bound(int64_t length) {
-    const int64_t step = std::max<int64_t>(
-        64,
-        static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(length - 1, 1)))) / 8);
+    const int64_t step =
+        std::max<int64_t>(64, static_cast<int64_t>(std::bit_floor(
+                                  static_cast<uint64_t>(std::max<int64_t>(length - 1, 1)))) /
+                                  8);
     return (length + step - 1) / step * step;
 }
 

@@ -6,8 +6,8 @@
 namespace keel {
 
 // The queries of a step where the graph itself needs them, or where the tap wants them; then attention, with what it leaves.
-void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out, const Tensor &positions,
-                   const keel_kv_view *kv, const StepTaps &taps) {
+void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out,
+                   const Tensor &positions, const keel_kv_view *kv, const StepTaps &taps) {
     const QkvViews views(qkv, config_);
     const Tensor heads = out.reshape({out.dim(0), config_.heads, config_.head_dim});
     keel_qkv_args prepare =
@@ -34,7 +34,8 @@ void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out, 
     if (!tapped.empty() && tapped[i].qkv_prepare &&
         (places.queries != nullptr || places.unrotated != nullptr))
         prepare_op = tapped[i].qkv_prepare.get();
-    if (!tapped.empty() && tapped[i].attention && (places.queries != nullptr || places.scores != nullptr))
+    if (!tapped.empty() && tapped[i].attention &&
+        (places.queries != nullptr || places.scores != nullptr))
         attention_op = tapped[i].attention.get();
     executor_.run(*prepare_op, prepare);
     executor_.run(*attention_op, attention);
@@ -43,7 +44,8 @@ void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out, 
 }
 
 // One layer's ops that differ from the plain ones.
-GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind) {
+GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t m,
+                                       const char *kind) {
     const auto label = [&](const char *name) {
         return fmt::format("{} layer {}: {}", kind, number(i), name);
     };
@@ -56,24 +58,26 @@ GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t
     const bool own_row = forms.queries && m == 1; // of a longer step they are copied
     GraphTaps::Layer tapped;
     if (own_row || forms.unrotated) {
-        keel_qkv_args a =
-            qkv_args(views, positions, rope_of(i), weights_.layer(i), options_.kv, config_.rms_norm_eps);
+        keel_qkv_args a = qkv_args(views, positions, rope_of(i), weights_.layer(i), options_.kv,
+                                   config_.rms_norm_eps);
         if (own_row) a.q_out = apart.c();
         if (forms.unrotated) {
             a.features |= KEEL_QKV_UNROTATED;
             a.q_unrotated = unrotated.c();
         }
-        tapped.qkv_prepare = executor_.plan(KEEL_OP_QKV_PREPARE, a, label("qkv prepare for a policy"));
+        tapped.qkv_prepare =
+            executor_.plan(KEEL_OP_QKV_PREPARE, a, label("qkv prepare for a policy"));
     }
     if (!own_row && !forms.scores) return tapped;
-    const Tensor sums = Tensor::shape(KEEL_DTYPE_F32, {config_.kv_heads, options_.kv->positions->shape[1]});
+    const Tensor sums =
+        Tensor::shape(KEEL_DTYPE_F32, {config_.kv_heads, options_.kv->positions->shape[1]});
     keel_scores scores = {KEEL_HEADER(keel_scores)};
     scores.out = sums.c();
     scores.reduce_queries = forms.reduce_queries;
     scores.reduce_group = forms.reduce_group;
     scores.accumulate = 1;
-    keel_attention_args a = attention_args(own_row ? apart : views.q, options_.kv, apart, positions, config_,
-                                           config_.window(number(i)));
+    keel_attention_args a = attention_args(own_row ? apart : views.q, options_.kv, apart, positions,
+                                           config_, config_.window(number(i)));
     if (forms.scores) {
         a.features |= KEEL_ATTENTION_SCORES;
         a.scores = &scores;

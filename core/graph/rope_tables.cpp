@@ -48,15 +48,18 @@ void RopeTables::ensure(std::span<const int32_t> positions) {
             continue;
         }
         write_rows(first, row - first);
-        const std::span<const int32_t> written = positions.subspan(i - static_cast<size_t>(row - first));
-        std::copy_n(written.begin(), row - first, held_.begin() + static_cast<std::ptrdiff_t>(first));
+        const std::span<const int32_t> written =
+            positions.subspan(i - static_cast<size_t>(row - first));
+        std::copy_n(written.begin(), row - first,
+                    held_.begin() + static_cast<std::ptrdiff_t>(first));
     }
 }
 
 bool RopeTables::collide(std::span<const int32_t> positions) const {
     for (size_t i = 0; i < positions.size(); ++i) {
         for (size_t j = 0; j < i; ++j) {
-            if (positions[i] != positions[j] && positions[i] % rows() == positions[j] % rows()) return true;
+            if (positions[i] != positions[j] && positions[i] % rows() == positions[j] % rows())
+                return true;
         }
     }
     return false;

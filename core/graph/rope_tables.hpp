@@ -28,8 +28,9 @@ class RopeTables {
     RopeTables(const RopeTables &) = delete;
     RopeTables &operator=(const RopeTables &) = delete;
 
-    void place(Device &device,
-               keel_buffer_kind kind); // gives the tables memory; before that they are shapes for planning
+    void place(
+        Device &device,
+        keel_buffer_kind kind); // gives the tables memory; before that they are shapes for planning
     void ensure(std::span<const int32_t> positions); // queued before the ops that use them
     // Do two different positions among these (a few) share a row? They cannot be there at once.
     bool collide(std::span<const int32_t> positions) const;

@@ -13,7 +13,8 @@ class StepTap {
   public:
     // Where a layer's by-products go; NULL: they are not wanted. Valid until the next call.
     struct Places {
-        const Tensor *queries = nullptr;     // A [1, heads, head_dim], rotated; of steps of one token only
+        const Tensor *queries =
+            nullptr; // A [1, heads, head_dim], rotated; of steps of one token only
         const Tensor *unrotated = nullptr;   // f32 [m, heads, head_dim], queries before RoPE
         const keel_scores *scores = nullptr; // of attention
     };

@@ -21,8 +21,10 @@ class ConversionMemory {
         for (const auto &buffer : buffers_) {
             if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
         }
-        constexpr size_t most = 8; // parts of a weight at once; what a device reads in place is forgotten
-        std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; }); // too small
+        constexpr size_t most =
+            8; // parts of a weight at once; what a device reads in place is forgotten
+        std::erase_if(buffers_,
+                      [](const auto &buffer) { return buffer.use_count() == 1; }); // too small
         if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
         return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
     }
@@ -33,8 +35,9 @@ class ConversionMemory {
 
 // A matrix as `dtype`: in place in its mapping, or converted into memory of its own, which comes
 // from `reused` if that is not NULL. Throws as ModelSource::convert().
-WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, const TensorInfo &tensor,
-                           keel_dtype dtype, const ParallelFor &parallel, ConversionMemory *reused) {
+WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source,
+                           const TensorInfo &tensor, keel_dtype dtype, const ParallelFor &parallel,
+                           ConversionMemory *reused) {
     const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
     const MappedFile &file = source->file(tensor);
     if (source->in_place(tensor, dtype)) {
@@ -42,12 +45,13 @@ WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, con
     }
     const std::string what = fmt::format("{}: {}", file.path(), tensor.name);
     if (cols % keel_dtype_block(dtype) != 0) {
-        throw_error(ErrorKind::input, "{}: rows of {} elements cannot be {}: not a multiple of {}", what,
-                    cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
+        throw_error(ErrorKind::input, "{}: rows of {} elements cannot be {}: not a multiple of {}",
+                    what, cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
     }
     const uint64_t size =
         static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols));
-    auto memory = reused != nullptr ? reused->take(size, what) : std::make_shared<PageBuffer>(size, what);
+    auto memory =
+        reused != nullptr ? reused->take(size, what) : std::make_shared<PageBuffer>(size, what);
     source->convert(tensor, dtype, memory->data(), parallel);
     const void *data = memory->data();
     return {std::shared_ptr<const void>(memory, data), data, size, 0, dtype, rows, cols};
@@ -58,8 +62,8 @@ WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source, con
 // Takes tensors out of the source one after the other, in the order of the layers.
 class ModelWeights::Loader {
   public:
-    Loader(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options,
-           uint64_t total_bytes)
+    Loader(Executor &executor, std::shared_ptr<const ModelSource> source,
+           const LoadOptions &options, uint64_t total_bytes)
         : executor_(executor), source_(std::move(source)), options_(options), total_(total_bytes) {}
 
     // Rows of several matrices one after the other; none if the model has no such weight.
@@ -73,7 +77,8 @@ class ModelWeights::Loader {
             rows += part.rows;
             tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
         }
-        const keel_dtype dtype = loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
+        const keel_dtype dtype =
+            loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
         // A fallback may ask when this loader, and its memory, is gone.
         const std::weak_ptr<ConversionMemory> reused = memory_;
         const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, reused] {
@@ -88,7 +93,8 @@ class ModelWeights::Loader {
         weight->prepare(executor_.device());
         // Pages of the file that nobody reads in place go back to the system.
         for (const TensorInfo *tensor : tensors) {
-            if (!weight->sources_needed() || !source_->in_place(*tensor, dtype)) source_->drop(*tensor);
+            if (!weight->sources_needed() || !source_->in_place(*tensor, dtype))
+                source_->drop(*tensor);
             advance(tensor->bytes);
         }
         return weight;
@@ -101,12 +107,14 @@ class ModelWeights::Loader {
         std::string type;
         const auto flush = [&] {
             if (run.parts.empty()) return;
-            const std::string suffix = parts.empty() ? "" : fmt::format(", part {}", parts.size() + 1);
+            const std::string suffix =
+                parts.empty() ? "" : fmt::format(", part {}", parts.size() + 1);
             parts.push_back(matrix(name + suffix, run));
             run.parts.clear();
         };
         for (const WeightParts::Part &part : all.parts) {
-            const std::string &stored = source_->expect(part.tensor, {part.rows, all.cols}).dtype_name;
+            const std::string &stored =
+                source_->expect(part.tensor, {part.rows, all.cols}).dtype_name;
             if (stored != type) flush();
             type = stored;
             run.parts.push_back(part);
@@ -136,7 +144,8 @@ class ModelWeights::Loader {
         return out;
     }
 
-    void layer(const LayerParts &parts, const std::string &name, double norm_offset, LayerWeights &l) {
+    void layer(const LayerParts &parts, const std::string &name, double norm_offset,
+               LayerWeights &l) {
         const auto norm = [&](const WeightParts &weight) { return vectors(weight, norm_offset); };
         l.attention_norm = norm(parts.attention_norm);
         l.qkv = row_parts(name + "qkv", parts.qkv);
@@ -219,10 +228,11 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)",
                    options.memory ? *options.memory : memory_info());
     // What the user asked for needs no warning, what Keel cannot do does.
-    for (const Conversion &conversion : source_->conversions(options.dtype, options.weight_dtypes)) {
+    for (const Conversion &conversion :
+         source_->conversions(options.dtype, options.weight_dtypes)) {
         if (part_.first > 0) break; // said already
-        log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info, "{}: {}",
-                  source_->path(), conversion_text(conversion));
+        log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info,
+                  "{}: {}", source_->path(), conversion_text(conversion));
     }
     Loader load(executor, source_, options, bytes.stored);
     const ModelParts model = model_parts(c);
@@ -234,7 +244,8 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
                                      (tied_output_ ? uint32_t{KEEL_USE_MATMUL} : 0));
     }
     for (int64_t i = part_.first; i < part_.end; ++i)
-        load.layer(layer_parts(c, i), fmt::format("layer {}: ", i), c.norm_offset, layers_.emplace_back());
+        load.layer(layer_parts(c, i), fmt::format("layer {}: ", i), c.norm_offset,
+                   layers_.emplace_back());
     if (!ends) return;
     final_norm_ = load.vectors(model.final_norm, c.norm_offset);
     output_ = load.matrix("output", model.output);

@@ -25,9 +25,10 @@ struct LoadOptions {
     std::optional<LayerRange>
         part; // only these layers; what stands before or behind all layers goes with the first and last
     keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
-    uint64_t weight_dtypes = 0; // what the device takes beside the common dtypes (ModelWeights asks its own)
-    uint32_t max_m = 512;       // largest number of tokens of a step
-    ParallelFor parallel;       // for conversions; empty: one thread
+    uint64_t weight_dtypes =
+        0; // what the device takes beside the common dtypes (ModelWeights asks its own)
+    uint32_t max_m = 512;             // largest number of tokens of a step
+    ParallelFor parallel;             // for conversions; empty: one thread
     std::optional<MemoryInfo> memory; // that they are to lie in; empty: the system's
     // Called now and then with how far loading is; may throw to stop it.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
@@ -67,7 +68,8 @@ struct LayerWeights {
 // go of what is not needed, tensor by tensor, while loading.
 class ModelWeights {
   public:
-    ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source, const LoadOptions &options);
+    ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,
+                 const LoadOptions &options);
 
     const ModelConfig &config() const { return source_->config(); }
     const ModelSource &source() const { return *source_; }
@@ -83,7 +85,7 @@ class ModelWeights {
     // Bytes of matrices that a decode step reads; what bandwidth figures are computed from.
     uint64_t bytes_per_token(const Device &device) const;
     uint64_t bytes(const Device &device) const; // held on the device
-    std::string dtype_name() const;             // of the matrices: "q8_0", or "bf16, f32" where they differ
+    std::string dtype_name() const; // of the matrices: "q8_0", or "bf16, f32" where they differ
 
   private:
     class Loader;

@@ -13,9 +13,11 @@ std::unique_ptr<BatchedDecode> BatchedDecode::settle(Executor &executor, const k
     const void *theirs = device.extension(KEEL_EXT_BATCHED_DECODE);
     if (theirs == nullptr) return nullptr;
     keel_batched_decode table;
-    if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_batched_decode, attention)) != KEEL_OK ||
+    if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_batched_decode, attention)) !=
+            KEEL_OK ||
         table.prepare == nullptr || table.qkv_prepare == nullptr || table.attention == nullptr) {
-        log().warn("backend {}: its {} is too small, of another ABI major or has empty slots; sequences of a "
+        log().warn("backend {}: its {} is too small, of another ABI major or has empty slots; "
+                   "sequences of a "
                    "step attend one by one",
                    device.plugin(), KEEL_EXT_BATCHED_DECODE);
         return nullptr;

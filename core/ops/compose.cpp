@@ -104,8 +104,10 @@ class ComposedScaledAdd final : public Composition {
                                              const std::string &label) {
         auto self = std::unique_ptr<ComposedScaledAdd>(new ComposedScaledAdd);
         self->scaled_ = ex.scratch(*a.out);
-        if (!(self->scale_ = ex.plan_native(KEEL_OP_SCALE, scale(a, self->scaled_), label))) return nullptr;
-        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, add(a, self->scaled_), label))) return nullptr;
+        if (!(self->scale_ = ex.plan_native(KEEL_OP_SCALE, scale(a, self->scaled_), label)))
+            return nullptr;
+        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, add(a, self->scaled_), label)))
+            return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -135,21 +137,23 @@ class ComposedScaledAdd final : public Composition {
 // Norms of the heads where the model has them, RoPE of q and k, append.
 class ComposedQkv final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_qkv_args &a, const std::string &label) {
+    static std::unique_ptr<Composition> make(Executor &ex, const keel_qkv_args &a,
+                                             const std::string &label) {
         if ((a.features & ~uint64_t{KEEL_QKV_NORM}) != 0) return nullptr;
         auto self = std::unique_ptr<ComposedQkv>(new ComposedQkv);
         self->k_ = ex.scratch(*a.k);
         const bool norm = (a.features & KEEL_QKV_NORM) != 0;
-        if (norm &&
-            !(self->q_norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm_of(a, a.q, a.q_norm, a.q_out), label)))
+        if (norm && !(self->q_norm_ = ex.plan_native(KEEL_OP_RMS_NORM,
+                                                     norm_of(a, a.q, a.q_norm, a.q_out), label)))
             return nullptr;
-        if (norm && !(self->k_norm_ =
-                          ex.plan_native(KEEL_OP_RMS_NORM, norm_of(a, a.k, a.k_norm, self->k_.c()), label)))
+        if (norm && !(self->k_norm_ = ex.plan_native(
+                          KEEL_OP_RMS_NORM, norm_of(a, a.k, a.k_norm, self->k_.c()), label)))
             return nullptr;
-        if (!(self->rope_q_ = ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? a.q_out : a.q, a.q_out), label)))
+        if (!(self->rope_q_ =
+                  ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? a.q_out : a.q, a.q_out), label)))
             return nullptr;
-        if (!(self->rope_k_ =
-                  ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? self->k_.c() : a.k, self->k_.c()), label)))
+        if (!(self->rope_k_ = ex.plan_native(
+                  KEEL_OP_ROPE, rope_of(a, norm ? self->k_.c() : a.k, self->k_.c()), label)))
             return nullptr;
         if (!(self->append_ = ex.plan_native(KEEL_OP_KV_APPEND, append_of(a, self->k_), label)))
             return nullptr;
@@ -169,8 +173,8 @@ class ComposedQkv final : public Composition {
     }
 
   private:
-    static keel_norm_args norm_of(const keel_qkv_args &a, const keel_tensor *x, const keel_tensor *weight,
-                                  const keel_tensor *out) {
+    static keel_norm_args norm_of(const keel_qkv_args &a, const keel_tensor *x,
+                                  const keel_tensor *weight, const keel_tensor *out) {
         keel_norm_args n = {KEEL_HEADER(keel_norm_args)};
         n.x = x;
         n.weight = weight;
@@ -178,7 +182,8 @@ class ComposedQkv final : public Composition {
         n.eps = a.eps;
         return n;
     }
-    static keel_rope_args rope_of(const keel_qkv_args &a, const keel_tensor *x, const keel_tensor *out) {
+    static keel_rope_args rope_of(const keel_qkv_args &a, const keel_tensor *x,
+                                  const keel_tensor *out) {
         keel_rope_args r = {KEEL_HEADER(keel_rope_args)};
         r.x = x;
         r.positions = a.positions;
@@ -207,8 +212,10 @@ class ComposedAttention final : public Composition {
         const uint64_t other = KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP;
         if ((a.features & KEEL_ATTENTION_SCORES) == 0 || (a.features & other) != 0) return nullptr;
         auto self = std::unique_ptr<ComposedAttention>(new ComposedAttention);
-        if (!(self->scores_ = ex.plan_native(KEEL_OP_ATTENTION_SCORES, scores_of(a), label))) return nullptr;
-        if (!(self->attention_ = ex.plan_native(KEEL_OP_ATTENTION, without_scores(a), label))) return nullptr;
+        if (!(self->scores_ = ex.plan_native(KEEL_OP_ATTENTION_SCORES, scores_of(a), label)))
+            return nullptr;
+        if (!(self->attention_ = ex.plan_native(KEEL_OP_ATTENTION, without_scores(a), label)))
+            return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -242,17 +249,19 @@ std::unique_ptr<Composition> compose(Executor &executor, keel_op op, const keel_
                                      const std::string &label, Weight *weight) {
     switch (op) {
     case KEEL_OP_MATMUL:
-        return ComposedMatmul::make(executor, *reinterpret_cast<const keel_matmul_args *>(args), label,
-                                    weight);
+        return ComposedMatmul::make(executor, *reinterpret_cast<const keel_matmul_args *>(args),
+                                    label, weight);
     case KEEL_OP_ADD_RMS_NORM:
-        return ComposedAddRmsNorm::make(executor, *reinterpret_cast<const keel_norm_args *>(args), label);
+        return ComposedAddRmsNorm::make(executor, *reinterpret_cast<const keel_norm_args *>(args),
+                                        label);
     case KEEL_OP_SCALED_ADD:
-        return ComposedScaledAdd::make(executor, *reinterpret_cast<const keel_elementwise_args *>(args),
-                                       label);
+        return ComposedScaledAdd::make(
+            executor, *reinterpret_cast<const keel_elementwise_args *>(args), label);
     case KEEL_OP_QKV_PREPARE:
         return ComposedQkv::make(executor, *reinterpret_cast<const keel_qkv_args *>(args), label);
     case KEEL_OP_ATTENTION:
-        return ComposedAttention::make(executor, *reinterpret_cast<const keel_attention_args *>(args), label);
+        return ComposedAttention::make(executor,
+                                       *reinterpret_cast<const keel_attention_args *>(args), label);
     default:
         return nullptr;
     }

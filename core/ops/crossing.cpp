@@ -14,8 +14,8 @@ constexpr uint64_t staged_align = 64; // a staged region keeps the source's offs
 
 Crossing::Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to)
     : from_(std::move(from)), to_(std::move(to)) {
-    may_share_ =
-        from_->table().buffer_map != nullptr && (to_->device_info().flags & KEEL_DEVICE_IMPORTS_HOST) != 0;
+    may_share_ = from_->table().buffer_map != nullptr &&
+                 (to_->device_info().flags & KEEL_DEVICE_IMPORTS_HOST) != 0;
     from_->add_watch(this);
 }
 
@@ -36,7 +36,8 @@ bool Crossing::shares(bool whole_pages) {
 // The same bytes as a buffer of the other device, or NULL where that cannot be.
 BufferPtr Crossing::import_all(const Buffer &buffer) {
     void *host = buffer.map();
-    const bool fits = host != nullptr && reinterpret_cast<uintptr_t>(host) % to_->info().buffer_align == 0;
+    const bool fits =
+        host != nullptr && reinterpret_cast<uintptr_t>(host) % to_->info().buffer_align == 0;
     return fits ? to_->import_host(host, buffer.size()) : nullptr;
 }
 
@@ -59,8 +60,10 @@ std::vector<Crossing::Region> Crossing::regions_of(const ArgsCopy &copy) {
         const keel_tensor &t = **slot.tensor;
         const uint64_t extent = extent_bytes(t);
         if (extent == 0) continue;
-        if (t.buffer == nullptr ? shares(extent % page_size() == 0) : import(t.buffer) != nullptr) continue;
-        Region region{t.buffer, t.offset, t.offset + extent, false, slot.role != ArgsCopy::Role::in, {i}, &t};
+        if (t.buffer == nullptr ? shares(extent % page_size() == 0) : import(t.buffer) != nullptr)
+            continue;
+        Region region{t.buffer, t.offset, t.offset + extent, false, slot.role != ArgsCopy::Role::in,
+                      {i},      &t};
         // What lies in the gaps between an output's rows has to survive the way back.
         region.fill = slot.role != ArgsCopy::Role::out || !is_contiguous(t);
         const auto joins = [&](const Region &r) {
@@ -73,7 +76,8 @@ std::vector<Crossing::Region> Crossing::regions_of(const ArgsCopy &copy) {
                 ++r;
                 continue;
             }
-            region.fill = region.fill || r->fill || r->begin != region.begin || r->end != region.end;
+            region.fill =
+                region.fill || r->fill || r->begin != region.begin || r->end != region.end;
             region.back = region.back || r->back;
             region.begin = std::min(region.begin, r->begin);
             region.end = std::max(region.end, r->end);
@@ -122,13 +126,14 @@ void Crossing::copy_back(const Region &r, const Buffer &staged, uint64_t pad) {
     }
 }
 
-keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *weight, keel_plan *plan) {
+keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *weight,
+                          keel_plan *plan) {
     ArgsCopy copy(op, args);
     const auto slots = copy.tensors();
     for (const ArgsCopy::Slot &slot : slots) {
         if (extent_bytes(**slot.tensor) > 0 && from_->find((*slot.tensor)->buffer) == nullptr)
-            throw_error(ErrorKind::internal, "{}: {} lies in no buffer of backend {}", op_name(op), slot.name,
-                        from_->plugin());
+            throw_error(ErrorKind::internal, "{}: {} lies in no buffer of backend {}", op_name(op),
+                        slot.name, from_->plugin());
     }
     from_->stream().wait();
     const std::vector<Region> regions = regions_of(copy);

@@ -74,7 +74,8 @@ std::string Executor::why_not_ahead() const {
 }
 
 StepRecorder *Executor::recorder_for(size_t ops) const {
-    if (!recorder_ || !options_.replay || observer_ || device_->stream().trace() != nullptr) return nullptr;
+    if (!recorder_ || !options_.replay || observer_ || device_->stream().trace() != nullptr)
+        return nullptr;
     const SyncStrategy &sync = device_->stream().strategy();
     const bool cuts = sync.kind == SyncStrategy::Kind::eager ||
                       (sync.kind == SyncStrategy::Kind::batched && sync.ops <= ops);
@@ -88,19 +89,21 @@ void Executor::check_template(keel_op op, keel_op_args *args, const std::string 
     ArgsCopy copy(op, args);
     if (weight != nullptr) {
         if (copy.weight() == nullptr)
-            throw_error(ErrorKind::internal, "{} ({}): an op that takes no weight", label, op_name(op));
+            throw_error(ErrorKind::internal, "{} ({}): an op that takes no weight", label,
+                        op_name(op));
         *copy.weight() = nullptr;
         *copy.weight_tensor() = weight->shape();
     }
     keel_plan *plan = nullptr;
     HostServices::drop_error();
-    const keel_status status = reference_->table().op_plan(reference_->ctx(), op, copy.args(), &plan);
+    const keel_status status =
+        reference_->table().op_plan(reference_->ctx(), op, copy.args(), &plan);
     if (plan != nullptr) reference_->table().plan_destroy(reference_->ctx(), plan);
     if (status == KEEL_OK) return;
     const std::string message = take_message();
     if (status == KEEL_E_UNSUPPORTED) return;
-    throw_error(status == KEEL_E_OUT_OF_MEMORY ? ErrorKind::resource : ErrorKind::internal, "{} ({}): {}",
-                label, op_name(op), message.empty() ? status_text(status) : message);
+    throw_error(status == KEEL_E_OUT_OF_MEMORY ? ErrorKind::resource : ErrorKind::internal,
+                "{} ({}): {}", label, op_name(op), message.empty() ? status_text(status) : message);
 }
 
 OpHandle Executor::plan_any(keel_op op, keel_op_args *args, std::string label, Weight *weight) {
@@ -109,7 +112,8 @@ OpHandle Executor::plan_any(keel_op op, keel_op_args *args, std::string label, W
     if (OpHandle native = try_native(op, args, label, weight, &reason)) return native;
     if (options_.strict) {
         throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it fall back",
+                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it "
+                    "fall back",
                     label, device_->plugin(), op_name(op), reason);
     }
     OpHandle planned(new PlannedOp(op, std::move(label), weight));
@@ -123,8 +127,9 @@ OpHandle Executor::plan_any(keel_op op, keel_op_args *args, std::string label, W
         return planned;
     }
     if (!settle_elsewhere(*planned, args)) {
-        throw_error(ErrorKind::plugin, "{}: backend {} cannot run {} ({}), and nothing below it can",
-                    planned->label_, device_->plugin(), op_name(op), reason);
+        throw_error(ErrorKind::plugin,
+                    "{}: backend {} cannot run {} ({}), and nothing below it can", planned->label_,
+                    device_->plugin(), op_name(op), reason);
     }
     return planned;
 }
@@ -155,13 +160,14 @@ OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label,
         planned->kernel_ = "as it comes"; // a refusal shows at the first call, see demote()
         return planned;
     }
-    const keel_status status =
-        device_->with_memory([&] { return table.op_plan(device_->ctx(), op, args, &planned->plan_); });
+    const keel_status status = device_->with_memory(
+        [&] { return table.op_plan(device_->ctx(), op, args, &planned->plan_); });
     if (status != KEEL_OK) planned->plan_ = nullptr;
     if (status == KEEL_E_UNSUPPORTED) {
         const std::string message = take_message();
         if (reason != nullptr)
-            *reason = message.empty() ? "it does not take these dtypes, shapes or features" : message;
+            *reason =
+                message.empty() ? "it does not take these dtypes, shapes or features" : message;
         return nullptr;
     }
     if (status != KEEL_OK) fail(*planned, *device_, status);
@@ -199,8 +205,8 @@ bool Executor::settle_on(PlannedOp &op, keel_op_args *args, const std::shared_pt
         ArgsCopy copy(op.op_, args);
         copy.args()->plan = nullptr;
         set_weight(op.op_, copy.args(), op.weight_, *target);
-        const keel_status status =
-            target->with_memory([&] { return table.op_plan(target->ctx(), op.op_, copy.args(), &plan); });
+        const keel_status status = target->with_memory(
+            [&] { return table.op_plan(target->ctx(), op.op_, copy.args(), &plan); });
         if (status == KEEL_E_UNSUPPORTED) {
             take_message();
             return false;
@@ -236,8 +242,8 @@ Crossing &Executor::crossing_to(const std::shared_ptr<Device> &target) {
 }
 
 keel_buffer_kind Executor::placement() const {
-    const bool shares =
-        std::any_of(crossings_.begin(), crossings_.end(), [](const auto &c) { return c->shares(); });
+    const bool shares = std::any_of(crossings_.begin(), crossings_.end(),
+                                    [](const auto &c) { return c->shares(); });
     return any_fallback() && shares ? KEEL_BUFFER_HOST_VISIBLE : KEEL_BUFFER_DEVICE;
 }
 
@@ -247,7 +253,8 @@ Tensor Executor::scratch(const keel_tensor &like) {
                          : like.rank == 2 ? Tensor::shape(like.dtype, {d[0], d[1]})
                          : like.rank == 3 ? Tensor::shape(like.dtype, {d[0], d[1], d[2]})
                                           : Tensor::shape(like.dtype, {d[0], d[1], d[2], d[3]});
-    if (scratch_ == nullptr || scratch_->size() < shape.bytes()) scratch_ = device_->allocate(shape.bytes());
+    if (scratch_ == nullptr || scratch_->size() < shape.bytes())
+        scratch_ = device_->allocate(shape.bytes());
     return shape.at(scratch_, 0);
 }
 
@@ -314,7 +321,8 @@ void Executor::run_here(PlannedOp &op, keel_op_args *args) {
         if (op.weight_ != nullptr) clear_weight(op.op_, args);
         const keel_status status = crossing_to(op.device_).run(op.op_, args, op.weight_, op.plan_);
         if (status == KEEL_OK) return;
-        if (status != KEEL_E_UNSUPPORTED || op.rung_ == Rung::reference) fail(op, *op.device_, status);
+        if (status != KEEL_E_UNSUPPORTED || op.rung_ == Rung::reference)
+            fail(op, *op.device_, status);
         demote(op, args);
         return run_here(op, args);
     }
@@ -323,12 +331,13 @@ void Executor::run_here(PlannedOp &op, keel_op_args *args) {
 
 // A backend without plans (or one that changed its mind) refused a call, without a side effect: the ladder's next rung, loudly.
 void Executor::demote(PlannedOp &op, keel_op_args *args) {
-    const std::string message = take_message(), reason = message.empty() ? "the call was refused" : message;
+    const std::string message = take_message(),
+                      reason = message.empty() ? "the call was refused" : message;
     const std::string refused_by = op.device_->plugin();
     if (options_.strict) {
         throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back", op.label_,
-                    refused_by, op_name(op.op_), reason);
+                    "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back",
+                    op.label_, refused_by, op_name(op.op_), reason);
     }
     if (op.plan_ != nullptr) {
         op.device_->before_destroy(op.plan_);

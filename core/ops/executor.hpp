@@ -66,7 +66,8 @@ class PlannedOp {
     std::shared_ptr<Device> device_; // where it runs
     keel_plan *plan_ = nullptr;      // on device_
     std::unique_ptr<Composition> composition_;
-    std::unique_ptr<ArgsTemplate> template_; // where the backend may still refuse a call: to settle it anew
+    std::unique_ptr<ArgsTemplate>
+        template_; // where the backend may still refuse a call: to settle it anew
 };
 using OpHandle = std::unique_ptr<PlannedOp>;
 
@@ -99,7 +100,8 @@ class Executor {
     // Why no step is queued before its token is known; empty: the device runs beside the host, and nothing that is planned makes it wait.
     std::string why_not_ahead() const;
     bool can_run_ahead() const {
-        return options_.ahead && !observer_ && crossings_planned_ == 0 && device_->stream().reads_later();
+        return options_.ahead && !observer_ && crossings_planned_ == 0 &&
+               device_->stream().reads_later();
     }
 
     // Settles an op. `args` is a template as keel_backend.op_plan wants it; its weight (and w) members are filled in from `weight`,
@@ -111,7 +113,8 @@ class Executor {
     // As plan, but NULL if the device has no such op of its own.
     template <typename Args>
     OpHandle plan_native(keel_op op, Args args, std::string label, Weight *weight = nullptr) {
-        return try_native(op, reinterpret_cast<keel_op_args *>(&args), std::move(label), weight, nullptr);
+        return try_native(op, reinterpret_cast<keel_op_args *>(&args), std::move(label), weight,
+                          nullptr);
     }
     // Queues the op. Fills in the args' plan and weight.
     template <typename Args>
@@ -162,8 +165,10 @@ class Executor {
     OpHandle try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight,
                         std::string *reason);
     bool settle_elsewhere(PlannedOp &op, keel_op_args *args);
-    bool settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<Device> &target, Rung rung);
-    void check_template(keel_op op, keel_op_args *args, const std::string &label, const Weight *weight);
+    bool settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<Device> &target,
+                   Rung rung);
+    void check_template(keel_op op, keel_op_args *args, const std::string &label,
+                        const Weight *weight);
     void demote(PlannedOp &op, keel_op_args *args);
     void run_observed(PlannedOp &op, keel_op_args *args);
     void run_here(PlannedOp &op, keel_op_args *args);

@@ -10,8 +10,8 @@ namespace keel {
 
 const char *op_name(keel_op op) {
     switch (op) {
-#define KEEL_X(ID, slot, Args)                                                                               \
-    case KEEL_OP_##ID:                                                                                       \
+#define KEEL_X(ID, slot, Args)                                                                     \
+    case KEEL_OP_##ID:                                                                             \
         return #slot;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -22,8 +22,8 @@ const char *op_name(keel_op op) {
 
 bool has_op(const keel_backend &table, keel_op op) {
     switch (op) {
-#define KEEL_X(ID, slot, Args)                                                                               \
-    case KEEL_OP_##ID:                                                                                       \
+#define KEEL_X(ID, slot, Args)                                                                     \
+    case KEEL_OP_##ID:                                                                             \
         return table.slot != nullptr;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -32,11 +32,12 @@ bool has_op(const keel_backend &table, keel_op op) {
     }
 }
 
-keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const keel_op_args *args) {
+keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx,
+                    const keel_op_args *args) {
     HostServices::drop_error(); // a store to a thread's own memory
     switch (op) {
-#define KEEL_X(ID, slot, Args)                                                                               \
-    case KEEL_OP_##ID:                                                                                       \
+#define KEEL_X(ID, slot, Args)                                                                     \
+    case KEEL_OP_##ID:                                                                             \
         return table.slot(ctx, reinterpret_cast<const Args *>(args));
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -47,10 +48,10 @@ keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const 
 
 ArgsCopy::ArgsCopy(keel_op op, const keel_op_args *args) : op_(op) {
     switch (op) {
-#define KEEL_X(ID, slot, Args)                                                                               \
-    case KEEL_OP_##ID:                                                                                       \
-        static_assert(sizeof(Args) <= sizeof(storage_));                                                     \
-        std::memcpy(storage_.data(), args, sizeof(Args));                                                    \
+#define KEEL_X(ID, slot, Args)                                                                     \
+    case KEEL_OP_##ID:                                                                             \
+        static_assert(sizeof(Args) <= sizeof(storage_));                                           \
+        std::memcpy(storage_.data(), args, sizeof(Args));                                          \
         break;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -206,11 +207,13 @@ void ArgsCopy::visit_linear(keel_op op) {
 }
 
 namespace {
-constexpr const char *kv_names[5] = {"kv.k", "kv.v", "kv.block_table", "kv.lengths", "kv.positions"};
-constexpr const char *side_names[16] = {"side.0",  "side.1",  "side.2",  "side.3", "side.4",  "side.5",
-                                        "side.6",  "side.7",  "side.8",  "side.9", "side.10", "side.11",
-                                        "side.12", "side.13", "side.14", "side.15"};
-constexpr const char *to_names[5] = {"to.k", "to.v", "to.block_table", "to.lengths", "to.positions"};
+constexpr const char *kv_names[5] = {"kv.k", "kv.v", "kv.block_table", "kv.lengths",
+                                     "kv.positions"};
+constexpr const char *side_names[16] = {
+    "side.0", "side.1", "side.2",  "side.3",  "side.4",  "side.5",  "side.6",  "side.7",
+    "side.8", "side.9", "side.10", "side.11", "side.12", "side.13", "side.14", "side.15"};
+constexpr const char *to_names[5] = {"to.k", "to.v", "to.block_table", "to.lengths",
+                                     "to.positions"};
 } // namespace
 
 void ArgsCopy::visit_attention(keel_op op) {

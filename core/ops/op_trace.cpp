@@ -18,10 +18,13 @@ std::string shape_text(const keel_tensor &t) {
 
 void trace_op(Trace &trace, const PlannedOp &op, const keel_op_args *args, double begin) {
     const double end = trace.now();
-    std::vector<TraceArg> more{{"op", Trace::text(op_name(op.op()))}, {"kernel", Trace::text(op.kernel())}};
-    if (const auto layer = label_layer(op.label())) more.emplace_back("layer", std::to_string(*layer));
+    std::vector<TraceArg> more{{"op", Trace::text(op_name(op.op()))},
+                               {"kernel", Trace::text(op.kernel())}};
+    if (const auto layer = label_layer(op.label()))
+        more.emplace_back("layer", std::to_string(*layer));
     more.emplace_back("label", Trace::text(op.label()));
-    if (op.weight() != nullptr) more.emplace_back("weight", Trace::text(shape_text(*op.weight()->shape())));
+    if (op.weight() != nullptr)
+        more.emplace_back("weight", Trace::text(shape_text(*op.weight()->shape())));
     ArgsCopy copy(op.op(), args);
     for (const ArgsCopy::Slot &slot : copy.tensors())
         more.emplace_back(slot.name, Trace::text(shape_text(**slot.tensor)));

@@ -11,7 +11,8 @@ namespace keel {
 namespace {
 
 constexpr size_t most_kept = 4; // a sequence needs one; several that take turns, one each
-constexpr uint32_t patience = 4, longest_skip = 256; // recordings in vain before steps are left alone
+constexpr uint32_t patience = 4,
+                   longest_skip = 256; // recordings in vain before steps are left alone
 
 } // namespace
 
@@ -20,8 +21,9 @@ std::unique_ptr<StepRecorder> StepRecorder::make(Device &device) {
     if (theirs == nullptr) return nullptr;
     keel_replay table;
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_replay, destroy)) != KEEL_OK) {
-        log().warn("backend {}: its {} is too small or of another ABI major; steps are not recorded",
-                   device.plugin(), KEEL_EXT_REPLAY);
+        log().warn(
+            "backend {}: its {} is too small or of another ABI major; steps are not recorded",
+            device.plugin(), KEEL_EXT_REPLAY);
         return nullptr;
     }
     return std::unique_ptr<StepRecorder>(new StepRecorder(device, table));
@@ -126,7 +128,8 @@ bool StepRecorder::record_from_here() {
             note_miss();
             return false;
         }
-        fresh_.push_back(std::make_unique<RecordedOp>(earlier.args.op(), earlier.args.args(), earlier.bytes));
+        fresh_.push_back(
+            std::make_unique<RecordedOp>(earlier.args.op(), earlier.args.args(), earlier.bytes));
     }
     return true;
 }
@@ -170,8 +173,10 @@ void StepRecorder::queue_one_by_one() {
         RecordedOp &op = i < own.size() ? *own[i] : *current_->ops[i];
         const std::string &label = labels[i]->label();
         device_.require_alive(label.c_str());
-        const keel_status status = call_op(device_.table(), op.args.op(), device_.ctx(), op.args.args());
-        if (status != KEEL_OK) device_.fail(status, fmt::format("{} ({})", label, op_name(op.args.op())));
+        const keel_status status =
+            call_op(device_.table(), op.args.op(), device_.ctx(), op.args.args());
+        if (status != KEEL_OK)
+            device_.fail(status, fmt::format("{} ({})", label, op_name(op.args.op())));
         device_.stream().op_queued(label.c_str());
     }
 }
@@ -205,7 +210,8 @@ void StepRecorder::end() {
         state_ = State::comparing; // ops are queued again
         if (status == KEEL_E_DEVICE_LOST) device_.fail(status, "recording a step");
         if (status != KEEL_OK || handle == nullptr) {
-            log().info("backend {}: this step is not recorded: {}", device_.plugin(), take_message());
+            log().info("backend {}: this step is not recorded: {}", device_.plugin(),
+                       take_message());
             queue_one_by_one();
             note_miss();
         } else {
@@ -227,8 +233,9 @@ void StepRecorder::file(keel_recording *handle) {
     for (const auto &op : fresh->ops)
         op->args.list_handles([&](const void *used) { fresh->uses.insert(used); });
     if (kept_.size() == most_kept) {
-        const auto oldest = std::min_element(kept_.begin(), kept_.end(),
-                                             [](const auto &a, const auto &b) { return a->used < b->used; });
+        const auto oldest =
+            std::min_element(kept_.begin(), kept_.end(),
+                             [](const auto &a, const auto &b) { return a->used < b->used; });
         destroy(**oldest);
         kept_.erase(oldest);
     }

@@ -34,7 +34,9 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     StepRecorder(const StepRecorder &) = delete;
     StepRecorder &operator=(const StepRecorder &) = delete;
 
-    const std::string &how() const { return how_; } // the backend's words for its recordings; may be empty
+    const std::string &how() const {
+        return how_;
+    } // the backend's words for its recordings; may be empty
     void begin();
     // An op of the step, its plan and weight filled in. False: the caller calls the backend as ever.
     bool take(const PlannedOp &op, const keel_op_args *args);

@@ -90,7 +90,8 @@ TEST_CASE("two outputs between each other's rows do not overwrite each other") {
         const OpHandle op = p.executor->plan(KEEL_OP_TOP_K_ROWS, args, "top");
         p.executor->run(*op, args);
         const std::vector<float> found = both.read<float>();
-        const std::vector<int32_t> places = Tensor(both.buffer(), 0, KEEL_DTYPE_I32, {2, 4}).read<int32_t>();
+        const std::vector<int32_t> places =
+            Tensor(both.buffer(), 0, KEEL_DTYPE_I32, {2, 4}).read<int32_t>();
         CHECK(found[0] == 4.0F);
         CHECK(found[1] == 3.0F);
         CHECK(found[4] == 9.0F);
@@ -120,7 +121,8 @@ TEST_CASE("the offset of a staged tensor keeps its alignment") {
     p.executor->run(*op, elementwise(x, y, 3));
     const std::vector<float> found = all.read<float>();
     for (size_t i = 0; i < 100; ++i)
-        CHECK(found[i] == (i >= 21 && i < 28 ? 3.0F * static_cast<float>(i - 18) : static_cast<float>(i)));
+        CHECK(found[i] ==
+              (i >= 21 && i < 28 ? 3.0F * static_cast<float>(i - 18) : static_cast<float>(i)));
 }
 
 TEST_CASE("tensors without elements cross without a copy") {
@@ -187,8 +189,8 @@ TEST_CASE("of reserved address space only what holds memory crosses") {
     CHECK(held.read<float>() == std::vector<float>(256, 2.0F));
 }
 
-TEST_CASE(
-    "what the pipeline's device has queued is done before the other one reads, and the other way round") {
+TEST_CASE("what the pipeline's device has queued is done before the other one reads, and the other "
+          "way round") {
     Pair p("scale", true);
     const Tensor x = p.tensor({8}, 1), one = p.tensor({8}, 1);
     keel_elementwise_args add = elementwise(x, x);
@@ -201,14 +203,15 @@ TEST_CASE(
     CHECK(x.read<float>() == std::vector<float>{21, 42, 63, 84, 105, 126, 147, 168});
 }
 
-TEST_CASE(
-    "the bytes of a plan are those that its calls copy, whatever the backends' slots and flags promise") {
+TEST_CASE("the bytes of a plan are those that its calls copy, whatever the backends' slots and "
+          "flags promise") {
     const Tensor like = Tensor::shape(KEEL_DTYPE_F32, {4, 8}); // of a plan: it has no buffer yet
     const uint64_t all = 2 * 4 * 8 * 4;
     const auto crosses = [&](Pair &p) {
         const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(like, like, 2), "scale");
         const uint64_t planned = op->crossing_bytes();
-        const Tensor x = Tensor::allocate(*p.device, KEEL_DTYPE_F32, {4, 8}, p.executor->placement());
+        const Tensor x =
+            Tensor::allocate(*p.device, KEEL_DTYPE_F32, {4, 8}, p.executor->placement());
         const std::vector<float> ones(32, 1.0F);
         x.write(ones.data());
         p.executor->run(*op, elementwise(x, x, 2));

@@ -23,7 +23,8 @@ struct Outcome {
 Outcome attempt(WrappingBackend &w, Executor::Options options = {}) {
     try {
         MiniPipeline p(w.open(), std::move(options));
-        if (p.generate(3) != std::vector<int32_t>(expected_tokens().begin(), expected_tokens().begin() + 3))
+        if (p.generate(3) !=
+            std::vector<int32_t>(expected_tokens().begin(), expected_tokens().begin() + 3))
             return {true, "wrong tokens", ErrorKind::internal};
     } catch (const Error &error) {
         return {true, error.what(), error.kind()};
@@ -33,7 +34,8 @@ Outcome attempt(WrappingBackend &w, Executor::Options options = {}) {
 
 } // namespace
 
-TEST_CASE("whichever call fails with whatever status, there is one clean error, and nothing is left behind") {
+TEST_CASE("whichever call fails with whatever status, there is one clean error, and nothing is "
+          "left behind") {
     expected_tokens();
     for (const keel_status status : std::initializer_list<keel_status>{
              KEEL_E_OUT_OF_MEMORY, KEEL_E_DEVICE_LOST, KEEL_E_INTERNAL, 0x10001}) {
@@ -44,7 +46,8 @@ TEST_CASE("whichever call fails with whatever status, there is one clean error, 
             w.asynchronous = n % 2 == 0;
             w.fail_nth(n, status);
             const Outcome outcome = attempt(w, {false, nullptr, {SyncStrategy::Kind::eager, 0}});
-            INFO("call " << n << " (" << w.fault_slot() << ") fails with " << status << ": " << outcome.text);
+            INFO("call " << n << " (" << w.fault_slot() << ") fails with " << status << ": "
+                         << outcome.text);
             REQUIRE(w.live().none());
             REQUIRE(w.calls_after_loss() == 0);
             passed = !w.fault_fired();
@@ -57,7 +60,8 @@ TEST_CASE("whichever call fails with whatever status, there is one clean error, 
             // A question whose answer may be missing; a map that fails means copies; the pool is asked again;
             // memory given back at the end.
             if (!outcome.failed) {
-                const bool optional = w.fault_slot() == "mem_info" || w.fault_slot() == "buffer_map" ||
+                const bool optional = w.fault_slot() == "mem_info" ||
+                                      w.fault_slot() == "buffer_map" ||
                                       w.fault_slot() == "buffer_commit";
                 REQUIRE((optional || status == KEEL_E_OUT_OF_MEMORY));
                 continue;
@@ -73,9 +77,9 @@ TEST_CASE("whichever call fails with whatever status, there is one clean error, 
                                                 Contains("prefill") || Contains("argmax")));
         }
         CHECK(passed);
-        for (const char *slot :
-             {"device_count", "ctx_create", "buffer_create", "buffer_write", "buffer_read", "flush", "wait",
-              "weight_prepare", "weight_info", "op_plan", "plan_info", "matmul", "attention"}) {
+        for (const char *slot : {"device_count", "ctx_create", "buffer_create", "buffer_write",
+                                 "buffer_read", "flush", "wait", "weight_prepare", "weight_info",
+                                 "op_plan", "plan_info", "matmul", "attention"}) {
             INFO(slot << " with status " << status);
             CHECK(hit.count(slot) == 1);
         }
@@ -87,9 +91,9 @@ TEST_CASE("an error under eager names the op that was waited for") {
     MiniPipeline p(w.open(), {true, nullptr, {SyncStrategy::Kind::eager, 0}});
     p.generate(1);
     w.fail_nth(1, KEEL_E_INTERNAL, "wait");
-    CHECK_THAT(error_text([&] { p.step(1); }, ErrorKind::runtime), Contains("backend wrapping") &&
-                                                                       Contains("decode embedding") &&
-                                                                       Contains("injected into wait"));
+    CHECK_THAT(error_text([&] { p.step(1); }, ErrorKind::runtime),
+               Contains("backend wrapping") && Contains("decode embedding") &&
+                   Contains("injected into wait"));
 }
 
 TEST_CASE("a failed op says where it is, which backend failed, and what the backend said") {
@@ -117,7 +121,8 @@ TEST_CASE("a lost device is only destroyed") {
         CHECK_THAT(error_text([&] { p.logits(); }, ErrorKind::runtime), Contains("lost"));
         CHECK_THAT(error_text([&] { p.executor.device().allocate(1 << 20); }, ErrorKind::runtime),
                    Contains("lost"));
-        CHECK_THAT(error_text([&] { p.executor.stream().wait(); }, ErrorKind::runtime), Contains("lost"));
+        CHECK_THAT(error_text([&] { p.executor.stream().wait(); }, ErrorKind::runtime),
+                   Contains("lost"));
         CHECK(p.executor.device().mem_info().ours == 0);
         CHECK(w.calls().empty());
     }
@@ -160,7 +165,8 @@ TEST_CASE("a device with too little memory is an error that says how much was wa
         CHECK(w.live().none());
         if (outcome.failed) {
             CHECK(outcome.kind == ErrorKind::resource);
-            CHECK_THAT(outcome.text, Contains("backend wrapping: a buffer of ") && Contains("out of memory"));
+            CHECK_THAT(outcome.text,
+                       Contains("backend wrapping: a buffer of ") && Contains("out of memory"));
         }
     }
     WrappingBackend w;

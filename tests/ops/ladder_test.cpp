@@ -22,7 +22,9 @@ class CapturedLog {
         sink_->set_pattern("%v");
         log().sinks().push_back(sink_);
     }
-    ~CapturedLog() { std::erase(log().sinks(), std::static_pointer_cast<spdlog::sinks::sink>(sink_)); }
+    ~CapturedLog() {
+        std::erase(log().sinks(), std::static_pointer_cast<spdlog::sinks::sink>(sink_));
+    }
     std::string text() const { return text_.str(); }
     size_t lines() const {
         const std::string all = text();
@@ -75,7 +77,8 @@ TEST_CASE("with each op of a decoder hidden in turn the tokens stay the same") {
                 CHECK(rows[0].kernel ==
                       (composed ? "rope + kv_append" : "reference: " + op + " reference float64"));
                 CHECK(p.executor.any_fallback() == !composed);
-                CHECK((p.executor.crossed_bytes() == 0) == (composed || (shared && !reads_weights)));
+                CHECK((p.executor.crossed_bytes() == 0) ==
+                      (composed || (shared && !reads_weights)));
                 if (!shared && !composed) CHECK(rows[0].crossing_bytes > 0);
                 if (shared && !reads_weights) CHECK(rows[0].crossing_bytes == 0);
             }
@@ -117,12 +120,13 @@ TEST_CASE("features that a backend refuses when it plans are composed of smaller
         kernels.push_back(row.rung + ": " + row.kernel);
     CHECK(std::count(kernels.begin(), kernels.end(), "composed: matmul + add_bias") == 1); // qkv
     CHECK(std::count(kernels.begin(), kernels.end(), "composed: matmul + add_bias + add") ==
-          1);                                                                         // attention out
+          1); // attention out
     CHECK(std::count(kernels.begin(), kernels.end(), "composed: matmul + add") == 1); // down
     CHECK_FALSE(p.executor.any_fallback());
 }
 
-TEST_CASE("what cannot be composed goes to the fallback that the config names, and what that lacks to the "
+TEST_CASE("what cannot be composed goes to the fallback that the config names, and what that lacks "
+          "to the "
           "reference") {
     WrappingBackend w, second;
     w.asynchronous = second.asynchronous = true;
@@ -274,14 +278,17 @@ TEST_CASE("a template that breaks an op's rules is found when it is planned") {
     WrappingBackend w;
     const auto device = w.open();
     Executor executor(device, {});
-    const Tensor x = Tensor::shape(KEEL_DTYPE_F32, {2, 4}), y = Tensor::shape(KEEL_DTYPE_F32, {2, 5});
+    const Tensor x = Tensor::shape(KEEL_DTYPE_F32, {2, 4}),
+                 y = Tensor::shape(KEEL_DTYPE_F32, {2, 5});
     keel_elementwise_args args = {KEEL_HEADER(keel_elementwise_args)};
     args.a = args.b = x.c();
     args.out = y.c();
-    CHECK_THAT(error_text([&] { executor.plan(KEEL_OP_ADD, args, "layer 3: sum"); }, ErrorKind::internal),
-               Contains("layer 3: sum (add)"));
+    CHECK_THAT(
+        error_text([&] { executor.plan(KEEL_OP_ADD, args, "layer 3: sum"); }, ErrorKind::internal),
+        Contains("layer 3: sum (add)"));
     keel_attention_args attention = {KEEL_HEADER(keel_attention_args)};
-    error_text([&] { executor.plan(KEEL_OP_ATTENTION, attention, "no view"); }, ErrorKind::internal);
+    error_text([&] { executor.plan(KEEL_OP_ATTENTION, attention, "no view"); },
+               ErrorKind::internal);
     CHECK(w.count("op_plan") == 0);
 }
 

@@ -26,7 +26,9 @@ class Filled {
     size_t tensors() const { return tensors_.size(); }
     std::string bytes() const {
         std::string all;
-        const auto append = [&](const void *p, size_t n) { all.append(static_cast<const char *>(p), n); };
+        const auto append = [&](const void *p, size_t n) {
+            all.append(static_cast<const char *>(p), n);
+        };
         append(storage_, sizeof storage_);
         for (const keel_kv_view &v : views_)
             append(&v, sizeof v);
@@ -93,7 +95,8 @@ void Filled::fill(keel_op op) {
     case KEEL_OP_ADD_RMS_NORM:
     case KEEL_OP_LAYER_NORM: {
         auto &a = as<keel_norm_args>();
-        a.x = tensor(), a.residual = tensor(), a.weight = tensor(), a.bias = tensor(), a.out = tensor();
+        a.x = tensor(), a.residual = tensor(), a.weight = tensor(), a.bias = tensor(),
+        a.out = tensor();
         break;
     }
     case KEEL_OP_SILU_MUL:
@@ -133,13 +136,15 @@ void Filled::fill(keel_op op) {
     }
     case KEEL_OP_ATTENTION: {
         auto &a = as<keel_attention_args>();
-        a.q = tensor(), a.kv = view(0), a.out = tensor(), a.q_positions = tensor(), a.lse = tensor();
+        a.q = tensor(), a.kv = view(0), a.out = tensor(), a.q_positions = tensor(),
+        a.lse = tensor();
         a.scores = scores();
         break;
     }
     case KEEL_OP_ATTENTION_SCORES: {
         auto &a = as<keel_attention_scores_args>();
-        a.q = tensor(), a.kv = view(0), a.ranges = tensor(), a.weights = tensor(), a.scores = scores();
+        a.q = tensor(), a.kv = view(0), a.ranges = tensor(), a.weights = tensor(),
+        a.scores = scores();
         break;
     }
     case KEEL_OP_KEY_PROJECT:
@@ -214,7 +219,8 @@ const std::map<keel_op, std::string> by_hand = {
     {KEEL_OP_QUERY_STATS, "q< sum+ second+ "},
     {KEEL_OP_KV_APPEND, "k< v< positions< " + kv_both},
     {KEEL_OP_KV_GATHER,
-     kv_in + "to.k+ to.v+ to.block_table< to.lengths< to.positions+ index< count< side.0+ side.1+ "},
+     kv_in +
+         "to.k+ to.v+ to.block_table< to.lengths< to.positions+ index< count< side.0+ side.1+ "},
     {KEEL_OP_KV_REROTATE, kv_both + "tables.cos< tables.sin< row< new_positions< source< "},
     {KEEL_OP_ARGMAX_ROWS, "x< values> index> "},
     {KEEL_OP_TOP_K_ROWS, "x< values> index> "},
@@ -224,7 +230,9 @@ std::string list(const ArgsCopy &copy) {
     std::string text;
     for (const ArgsCopy::Slot &slot : copy.tensors()) {
         text += slot.name;
-        text += slot.role == ArgsCopy::Role::in ? "< " : slot.role == ArgsCopy::Role::out ? "> " : "+ ";
+        text += slot.role == ArgsCopy::Role::in    ? "< "
+                : slot.role == ArgsCopy::Role::out ? "> "
+                                                   : "+ ";
     }
     return text;
 }
@@ -242,7 +250,8 @@ TEST_CASE("a copy of any op's args visits every tensor, with its role") {
         std::vector<bool> seen(filled.tensors());
         for (const ArgsCopy::Slot &slot : copy.tensors())
             seen[(*slot.tensor)->offset] = true;
-        CHECK(std::count(seen.begin(), seen.end(), true) == static_cast<std::ptrdiff_t>(seen.size()));
+        CHECK(std::count(seen.begin(), seen.end(), true) ==
+              static_cast<std::ptrdiff_t>(seen.size()));
     }
 }
 
@@ -257,13 +266,15 @@ TEST_CASE("exchanging the tensors of a copy leaves the original as it was") {
             *slot.tensor = &other;
         copy.args()->features = 77;
         CHECK(filled.bytes() == before);
-        const ArgsCopy again(op, copy.args()); // of the copy: what it reaches was exchanged everywhere
+        const ArgsCopy again(op,
+                             copy.args()); // of the copy: what it reaches was exchanged everywhere
         for (const ArgsCopy::Slot &slot : again.tensors())
             CHECK(*slot.tensor == &other);
     }
 }
 
-TEST_CASE("accumulating makes a matmul's output an input too, and a weight's handle hides its tensor") {
+TEST_CASE(
+    "accumulating makes a matmul's output an input too, and a weight's handle hides its tensor") {
     const Filled filled(KEEL_OP_MATMUL, KEEL_MATMUL_ACCUMULATE);
     CHECK(list(ArgsCopy(KEEL_OP_MATMUL, filled.args())) == "x< w< bias< out+ ");
     keel_matmul_args args = *reinterpret_cast<const keel_matmul_args *>(filled.args());

@@ -24,7 +24,8 @@ Executor::Options options(SyncStrategy sync = {Kind::lazy, 0}, bool replay = tru
 constexpr uint64_t step_ops = 2 * 9 + 3; // argmax is asked for apart
 
 struct Recorded {
-    explicit Recorded(WrappingBackend &backend, const Executor::Options &o = options()) : w(backend) {
+    explicit Recorded(WrappingBackend &backend, const Executor::Options &o = options())
+        : w(backend) {
         w.records_steps = true;
         w.asynchronous = true;
         pipeline = std::make_unique<MiniPipeline>(w.open(), o);
@@ -72,13 +73,15 @@ TEST_CASE("recording can be switched off, and strategies that cut a step do with
         bool on;
         uint64_t recorded;
         const char *why;
-    } cases[] = {
-        {{Kind::lazy, 0}, true, 1, ""},
-        {{Kind::lazy, 0}, false, 0, "sync.replay: off"},
-        {{Kind::eager, 0}, true, 0, "eager waits after every op"},
-        {{Kind::batched, 4}, true, 0, "batched: 4 submits in the midst of a step of 21 ops and its argmax"},
-        {{Kind::batched, 21}, true, 0, "in the midst"},
-        {{Kind::batched, 22}, true, 1, ""}};
+    } cases[] = {{{Kind::lazy, 0}, true, 1, ""},
+                 {{Kind::lazy, 0}, false, 0, "sync.replay: off"},
+                 {{Kind::eager, 0}, true, 0, "eager waits after every op"},
+                 {{Kind::batched, 4},
+                  true,
+                  0,
+                  "batched: 4 submits in the midst of a step of 21 ops and its argmax"},
+                 {{Kind::batched, 21}, true, 0, "in the midst"},
+                 {{Kind::batched, 22}, true, 1, ""}};
     for (const auto &c : cases) {
         WrappingBackend w;
         Recorded r(w, options(c.sync, c.on));
@@ -102,7 +105,8 @@ TEST_CASE("a backend without the extension works as ever, and the reason is told
     CHECK(p.executor.stream().counters().replays == 0);
 }
 
-TEST_CASE("a cache that was compacted, truncated or cleared is never read through an old recording") {
+TEST_CASE(
+    "a cache that was compacted, truncated or cleared is never read through an old recording") {
     WrappingBackend w, plain;
     {
         Recorded r(w);
@@ -244,9 +248,11 @@ TEST_CASE("what is read or written in the midst of a step is right, and the step
     CHECK(w.misuses() == 0);
 }
 
-TEST_CASE("whatever fails while a step is recorded, the step is taken as an ordinary one or its error told") {
+TEST_CASE("whatever fails while a step is recorded, the step is taken as an ordinary one or its "
+          "error told") {
     for (const char *slot : {"replay_begin", "replay_end", "matmul", "attention"}) {
-        for (const keel_status status : {KEEL_E_UNSUPPORTED, KEEL_E_OUT_OF_MEMORY, KEEL_E_INTERNAL}) {
+        for (const keel_status status :
+             {KEEL_E_UNSUPPORTED, KEEL_E_OUT_OF_MEMORY, KEEL_E_INTERNAL}) {
             INFO(slot << ", status " << status);
             WrappingBackend w;
             {
@@ -276,7 +282,8 @@ TEST_CASE("whatever fails while a step is recorded, the step is taken as an ordi
     CHECK(message.find("injected into replay_submit") != std::string::npos);
 }
 
-TEST_CASE("a device that is lost while a step is recorded or submitted is only destroyed afterwards") {
+TEST_CASE(
+    "a device that is lost while a step is recorded or submitted is only destroyed afterwards") {
     for (const char *slot : {"replay_begin", "replay_end", "replay_submit", "matmul"}) {
         INFO(slot);
         WrappingBackend w;
