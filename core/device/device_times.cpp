@@ -12,7 +12,7 @@ namespace keel {
 namespace {
 
 constexpr uint32_t read_at_once = 1024;
-constexpr size_t most_labels =
+constexpr size_t most_ops =
     1'000'000; // a backend that never tells a time must not cost memory without end
 
 double microseconds(uint64_t ns) {
@@ -26,7 +26,8 @@ std::unique_ptr<DeviceTimes> DeviceTimes::start(Device &device, Trace &trace) {
     if (theirs == nullptr) return nullptr;
     keel_timestamps table;
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_timestamps, read)) != KEEL_OK) {
-        log().warn("backend {}: its {} is too small or of another ABI major; the trace shows no device times",
+        log().warn("backend {}: its {} is too small or of another ABI major; the trace shows no "
+                   "device times",
                    device.plugin(), KEEL_EXT_TIMESTAMPS);
         return nullptr;
     }
@@ -46,10 +47,10 @@ DeviceTimes::~DeviceTimes() {
     HostServices::drop_error();
 }
 
-void DeviceTimes::queued(const char *op) {
-    labels_.emplace_back(op);
-    if (labels_.size() <= most_labels) return;
-    labels_.pop_front();
+void DeviceTimes::queued(const char *label, const char *name) {
+    ops_.push_back({label, name});
+    if (ops_.size() <= most_ops) return;
+    ops_.pop_front();
     ++first_;
 }
 
@@ -68,26 +69,29 @@ void DeviceTimes::align(uint64_t last_end_ns) {
 }
 
 void DeviceTimes::collect() {
-    if (labels_.empty()) return;
+    if (ops_.empty()) return;
     for (;;) {
         for (std::vector<uint64_t> *column : {&numbers_, &begins_, &ends_})
             column->resize(read_at_once);
         uint32_t n = 0;
         HostServices::drop_error();
-        const keel_status status =
-            table_.read(device_.ctx(), numbers_.data(), begins_.data(), ends_.data(), read_at_once, &n);
+        const keel_status status = table_.read(device_.ctx(), numbers_.data(), begins_.data(),
+                                               ends_.data(), read_at_once, &n);
         if (status != KEEL_OK) device_.fail(status, "reading device times");
         if (n > read_at_once)
-            throw_error(ErrorKind::plugin, "backend {}: gave {} device times where {} were asked for",
+            throw_error(ErrorKind::plugin,
+                        "backend {}: gave {} device times where {} were asked for",
                         device_.plugin(), n, read_at_once);
         if (n > 0) align(ends_[n - 1]);
         for (uint32_t i = 0; i < n; ++i) {
-            if (numbers_[i] < first_ || numbers_[i] - first_ >= labels_.size() || ends_[i] < begins_[i])
+            if (numbers_[i] < first_ || numbers_[i] - first_ >= ops_.size() ||
+                ends_[i] < begins_[i])
                 continue;
-            labels_.erase(labels_.begin(),
-                          labels_.begin() + static_cast<std::ptrdiff_t>(numbers_[i] - first_));
+            ops_.erase(ops_.begin(),
+                       ops_.begin() + static_cast<std::ptrdiff_t>(numbers_[i] - first_));
             first_ = numbers_[i];
-            trace_.device_span(device_.plugin(), labels_.front(), microseconds(begins_[i]) + *offset_,
+            trace_.device_span(device_.plugin(), ops_.front().name, ops_.front().label,
+                               microseconds(begins_[i]) + *offset_,
                                microseconds(ends_[i]) + *offset_);
         }
         if (n < read_at_once) return;

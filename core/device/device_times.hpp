@@ -23,12 +23,16 @@ class DeviceTimes {
     DeviceTimes(const DeviceTimes &) = delete;
     DeviceTimes &operator=(const DeviceTimes &) = delete;
 
-    void queued(const char *op); // one more call of the op table that the backend took
-    // Behind a wait: what is done goes into the trace.
+    // The backend took one more call of the op table. The trace calls it `name`, and shows `label` too.
+    void queued(const char *label, const char *name);
+    // After a wait: what is done goes into the trace.
     void collect();
-    size_t waiting() const { return labels_.size(); } // ops whose time was not read yet
+    size_t waiting() const { return ops_.size(); } // ops whose time was not read yet
 
   private:
+    struct Op {
+        std::string label, name;
+    };
     DeviceTimes(Device &device, Trace &trace, const keel_timestamps &table)
         : device_(device), trace_(trace), table_(table) {}
     void align(uint64_t last_end_ns);
@@ -36,8 +40,8 @@ class DeviceTimes {
     Device &device_;
     Trace &trace_;
     keel_timestamps table_;
-    std::deque<std::string> labels_;                // of ops whose time was not read yet
-    uint64_t first_ = 1;                            // the number of labels_.front()
+    std::deque<Op> ops_;                            // whose time was not read yet
+    uint64_t first_ = 1;                            // the number of ops_.front()
     std::vector<uint64_t> numbers_, begins_, ends_; // what was read last
     std::optional<double> offset_; // microseconds to add to the device's clock for the trace's
 };

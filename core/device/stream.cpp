@@ -63,14 +63,14 @@ void Stream::set_strategy(const SyncStrategy &wanted) {
     }
 }
 
-void Stream::op_queued(const char *op) {
+void Stream::op_queued(const char *label, const char *name) {
     ++counters_.ops;
     ++queued_;
-    if (times_) times_->queued(op);
+    if (times_) times_->queued(label, name != nullptr ? name : label);
     ++pending_;
     dirty_ = true;
     if (strategy_.kind == SyncStrategy::Kind::eager) {
-        wait_as(op);
+        wait_as(label);
     } else if (strategy_.kind == SyncStrategy::Kind::batched && pending_ >= strategy_.ops) {
         flush();
     }

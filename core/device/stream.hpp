@@ -102,7 +102,8 @@ class Stream {
     void set_strategy(const SyncStrategy &); // automatic is resolved with the device's info
     const SyncStrategy &strategy() const { return strategy_; }
 
-    void op_queued(const char *op);             // after each op that the backend took
+    // After each op that the backend took. A trace of the device calls the op `name`; NULL: as `label`.
+    void op_queued(const char *label, const char *name = nullptr);
     void step_queued(uint64_t ops, bool again); // after a recorded step was submitted
     void write_queued(uint64_t bytes);
     void end_of_step(); // a natural end: everything but eager submits here

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -40,25 +39,6 @@ bool is_old_trace(int fd) {
 }
 
 } // namespace
-
-std::string_view label_part(std::string_view label) {
-    for (const std::string_view kind : {"decode ", "prefill "}) {
-        if (label.substr(0, kind.size()) == kind) label.remove_prefix(kind.size());
-    }
-    const size_t colon = label.find(": ");
-    const bool has_layer = label.substr(0, 6) == "layer " && colon != std::string_view::npos;
-    return has_layer ? label.substr(colon + 2) : label;
-}
-
-std::optional<int64_t> label_layer(std::string_view label) {
-    constexpr std::string_view word = "layer ";
-    const size_t at = label.find(word);
-    if (at == std::string_view::npos) return std::nullopt;
-    int64_t layer = 0;
-    const auto [end, error] =
-        std::from_chars(label.data() + at + word.size(), label.data() + label.size(), layer);
-    return error == std::errc() ? std::optional(layer) : std::nullopt;
-}
 
 Trace::Trace(const std::filesystem::path &file) : file_(file), start_(std::chrono::steady_clock::now()) {
     const auto refuse = [&](const std::string &why) {
@@ -120,7 +100,8 @@ void Trace::span(std::string_view name, std::string_view category, double begin,
     add(event + "}}");
 }
 
-void Trace::device_span(std::string_view device, std::string_view label, double begin, double end) {
+void Trace::device_span(std::string_view device, std::string_view name, std::string_view label, double begin,
+                        double end) {
     auto known = std::find(devices_.begin(), devices_.end(), device);
     const auto line = 2 + (known - devices_.begin()); // the host's is 1
     if (known == devices_.end()) {
@@ -130,7 +111,7 @@ void Trace::device_span(std::string_view device, std::string_view label, double 
     }
     add(fmt::format(
         R"({{"name":{},"cat":"device","ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{},"args":{{"label":{}}}}})",
-        text(label_part(label)), begin, end > begin ? end - begin : 0, line, text(label)));
+        text(name), begin, end > begin ? end - begin : 0, line, text(label)));
 }
 
 void Trace::counter(std::string_view name, double value) {

@@ -3,17 +3,12 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace keel {
-
-// The label of a planned op without the kind of step and the layer: "decode layer 3: down" -> "down"; others stay as they are.
-std::string_view label_part(std::string_view label);
-std::optional<int64_t> label_layer(std::string_view label); // 3
 
 // A member of an event's `args`. Values are JSON already; see Trace::text.
 using TraceArg = std::pair<std::string_view, std::string>;
@@ -37,8 +32,10 @@ class Trace {
     // Something that lasted from `begin` until `end`.
     void span(std::string_view name, std::string_view category, double begin, double end,
               const std::vector<TraceArg> &args = {});
-    // The same on the time line of a device, in microseconds since the trace began; `label` is the op's.
-    void device_span(std::string_view device, std::string_view label, double begin, double end);
+    // The same on the time line of a device. `label` says which op of the pipeline it was, `name` says
+    // what it does in any layer.
+    void device_span(std::string_view device, std::string_view name, std::string_view label, double begin,
+                     double end);
     // A number from now on.
     void counter(std::string_view name, double value);
     void flush() noexcept; // what was recorded so far goes to the file

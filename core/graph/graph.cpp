@@ -31,27 +31,28 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     }
     // First with shapes only: where the memory is best placed is known when all ops have found their rung.
     make_workspace(false);
-    decode_ = plan(1, 1, "decode");
+    decode_ = plan(1, 1, StepForm::decode);
     if (options_.max_tokens > 1)
-        prefill_ = plan(options_.max_tokens, options_.max_logit_rows, "prefill");
+        prefill_ = plan(options_.max_tokens, options_.max_logit_rows, StepForm::prefill);
     if (options_.batch > 1) {
-        batch_ = plan(options_.batch, options_.batch, "batched decode", false);
+        batch_ = plan(options_.batch, options_.batch, StepForm::batch);
         settle_batch();
     }
     decode_size_ = decode_ops().size();
     taps_ = plan_taps(options_.taps);
     if (weights_.has_output()) {
-        argmax_ = plan_argmax(1, "argmax");
-        if (options_.batch > 1) batch_argmax_ = plan_argmax(options_.batch, "batched argmax");
+        argmax_ = plan_argmax(1, StepForm::decode);
+        if (options_.batch > 1) batch_argmax_ = plan_argmax(options_.batch, StepForm::batch);
     }
     make_workspace(true);
     rope_.place(executor_.device(), executor_.placement());
     if (local_rope_) local_rope_->place(executor_.device(), executor_.placement());
 }
 
-OpHandle Graph::plan_argmax(uint32_t n, const char *label) {
+OpHandle Graph::plan_argmax(uint32_t n, StepForm form) {
     return executor_.plan(KEEL_OP_ARGMAX_ROWS,
-                          argmax_args(logits_.rows(0, n), next_ids_.rows(0, n)), label);
+                          argmax_args(logits_.rows(0, n), next_ids_.rows(0, n)),
+                          {form, Role::argmax});
 }
 
 void Graph::make_workspace(bool with_memory) {
@@ -130,33 +131,32 @@ keel_embed_args Graph::embed_args(const Tensor &ids, const Tensor &out) const {
     return a;
 }
 
-Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, const char *kind, bool attends) {
+Graph::StepOps Graph::plan(uint32_t m, uint32_t logit_rows, StepForm form) {
     StepOps ops;
     const Tensor ids = ids_.rows(0, m), x = x_.rows(0, m);
     if (weights_.has_embedding()) {
-        ops.embed = executor_.plan(KEEL_OP_EMBED, embed_args(ids, x),
-                                   fmt::format("{} embedding", kind), &weights_.embedding());
+        ops.embed = executor_.plan(KEEL_OP_EMBED, embed_args(ids, x), {form, Role::embed},
+                                   &weights_.embedding());
     }
     for (size_t i = 0; i < static_cast<size_t>(weights_.part().count()); ++i)
-        plan_layer(ops, i, m, kind, attends);
+        plan_layer(ops, i, m, form);
     if (!weights_.has_output()) return ops;
     const Tensor last = x_.rows(0, logit_rows), h = h_.rows(0, logit_rows),
                  logits = logits_.rows(0, logit_rows);
     ops.final_norm = executor_.plan(KEEL_OP_RMS_NORM, norm_args(last, weights_.final_norm(), h),
-                                    fmt::format("{} final norm", kind));
+                                    {form, Role::final_norm});
     ops.output = executor_.plan(KEEL_OP_MATMUL, matmul_args(h, {}, logits, false),
-                                fmt::format("{} output", kind), &weights_.output());
+                                {form, Role::output}, &weights_.output());
     return ops;
 }
 
 // A product with each part of a matrix, into its columns of `out`.
 std::vector<OpHandle> Graph::plan_parts(RowParts &parts, const Tensor &x, const Tensor &bias,
-                                        const Tensor &out, const std::string &label) {
+                                        const Tensor &out, OpTag tag) {
     std::vector<OpHandle> ops;
     for_each_part(parts, bias, out, [&](size_t i, Weight &part, const Tensor &b, const Tensor &y) {
-        ops.push_back(executor_.plan(KEEL_OP_MATMUL, matmul_args(x, b, y, false),
-                                     i == 0 ? label : fmt::format("{}, part {}", label, i + 1),
-                                     &part));
+        tag.part = static_cast<uint8_t>(i);
+        ops.push_back(executor_.plan(KEEL_OP_MATMUL, matmul_args(x, b, y, false), tag, &part));
     });
     return ops;
 }
@@ -168,12 +168,10 @@ void Graph::run_parts(std::vector<OpHandle> &ops, RowParts &parts, const Tensor 
     });
 }
 
-void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, bool attends) {
+void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, StepForm form) {
     LayerWeights &w = weights_.layer(i);
     LayerOps &l = ops.layers.emplace_back();
-    const auto label = [&](const char *name) {
-        return fmt::format("{} layer {}: {}", kind, number(i), name);
-    };
+    const auto label = [&](Role role) { return tag(form, role, i); };
     const Tensor x = x_.rows(0, m), h = h_.rows(0, m), qkv = qkv_.rows(0, m),
                  attention = attention_.rows(0, m);
     const Tensor gate_up = gate_up_.rows(0, m), act = act_.rows(0, m),
@@ -184,37 +182,37 @@ void Graph::plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, boo
     const QkvViews views(qkv, config_);
     Executor &ex = executor_;
     l.attention_norm =
-        ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label("attention norm"));
-    l.qkv = plan_parts(w.qkv, h, w.qkv_bias, qkv, label("qkv"));
-    if (attends) {
+        ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.attention_norm, h), label(Role::attention_norm));
+    l.qkv = plan_parts(w.qkv, h, w.qkv_bias, qkv, label(Role::qkv));
+    if (form != StepForm::batch) {
         l.qkv_prepare =
             ex.plan(KEEL_OP_QKV_PREPARE,
                     qkv_args(views, positions, rope_of(i), w, options_.kv, config_.rms_norm_eps),
-                    label("qkv prepare"));
+                    label(Role::qkv_prepare));
         l.attention = ex.plan(KEEL_OP_ATTENTION,
                               attention_args(views.q, options_.kv, heads, positions, config_,
                                              config_.window(number(i))),
-                              label("attention"));
+                              label(Role::attention));
     }
     const bool post_norms = config_.post_norms;
     l.attention_out =
         ex.plan(KEEL_OP_MATMUL,
                 matmul_args(attention, w.attention_out_bias, post_norms ? h : x, !post_norms),
-                label("attention out"), w.attention_out.get());
+                label(Role::attention_out), w.attention_out.get());
     if (post_norms) {
         l.post_attention_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_attention_norm, h),
-                                        label("post-attention norm"));
-        l.attention_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("attention add"));
+                                        label(Role::post_attention_norm));
+        l.attention_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label(Role::attention_add));
     }
-    l.ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.ffn_norm, h), label("ffn norm"));
-    l.gate_up = plan_parts(w.gate_up, h, w.gate_up_bias, gate_up, label("gate up"));
-    l.activation = ex.plan(activation_op(), gate_args(gate, up, act), label("activation"));
+    l.ffn_norm = ex.plan(KEEL_OP_RMS_NORM, norm_args(x, w.ffn_norm, h), label(Role::ffn_norm));
+    l.gate_up = plan_parts(w.gate_up, h, w.gate_up_bias, gate_up, label(Role::gate_up));
+    l.activation = ex.plan(activation_op(), gate_args(gate, up, act), label(Role::activation));
     l.down = ex.plan(KEEL_OP_MATMUL, matmul_args(act, w.down_bias, post_norms ? h : x, !post_norms),
-                     label("down"), w.down.get());
+                     label(Role::down), w.down.get());
     if (post_norms) {
         l.post_ffn_norm =
-            ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_ffn_norm, h), label("post-ffn norm"));
-        l.ffn_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label("ffn add"));
+            ex.plan(KEEL_OP_RMS_NORM, norm_args(h, w.post_ffn_norm, h), label(Role::post_ffn_norm));
+        l.ffn_add = ex.plan(KEEL_OP_ADD, add_args(x, h), label(Role::ffn_add));
     }
 }
 

@@ -133,11 +133,11 @@ class Graph {
     };
 
     void make_workspace(bool with_memory);
-    // With `attends` false without the ops between the projections of a layer's attention.
-    StepOps plan(uint32_t m, uint32_t logit_rows, const char *kind, bool attends = true);
-    void plan_layer(StepOps &ops, size_t i, uint32_t m, const char *kind, bool attends);
+    // A batch has no ops between the projections of a layer's attention.
+    StepOps plan(uint32_t m, uint32_t logit_rows, StepForm form);
+    void plan_layer(StepOps &ops, size_t i, uint32_t m, StepForm form);
     std::vector<OpHandle> plan_parts(RowParts &parts, const Tensor &x, const Tensor &bias,
-                                     const Tensor &out, const std::string &label);
+                                     const Tensor &out, OpTag tag);
     void run_parts(std::vector<OpHandle> &ops, RowParts &parts, const Tensor &x, const Tensor &bias,
                    const Tensor &out);
     void check_step(size_t m, uint32_t logit_rows) const;
@@ -155,14 +155,17 @@ class Graph {
                       std::span<const BatchRow> rows, bool rotations_are_there);
     void attend(LayerOps &ops, size_t i, const Tensor &qkv, const Tensor &out,
                 const Tensor &positions, const keel_kv_view *kv, const StepTaps &taps);
-    GraphTaps::Layer plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, const char *kind);
+    GraphTaps::Layer plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, StepForm form);
 
     // `layer` is the i-th of this graph's; number() is the model's.
     size_t number(size_t layer) const { return layer + static_cast<size_t>(weights_.part().first); }
+    OpTag tag(StepForm form, Role role, size_t layer) const {
+        return {form, role, static_cast<int32_t>(number(layer))};
+    }
     const RopeTables &rope_of(size_t layer) const {
         return config_.has_local_rope(number(layer)) ? *local_rope_ : rope_;
     }
-    OpHandle plan_argmax(uint32_t n, const char *label);
+    OpHandle plan_argmax(uint32_t n, StepForm form);
     keel_op activation_op() const;
     keel_embed_args embed_args(const Tensor &ids, const Tensor &out) const;
     keel_gate_args gate_args(const Tensor &gate, const Tensor &up, const Tensor &out) const;

@@ -44,11 +44,7 @@ void Graph::attend(LayerOps &l, size_t i, const Tensor &qkv, const Tensor &out,
 }
 
 // One layer's ops that differ from the plain ones.
-GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t m,
-                                       const char *kind) {
-    const auto label = [&](const char *name) {
-        return fmt::format("{} layer {}: {}", kind, number(i), name);
-    };
+GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t m, StepForm form) {
     const keel_dtype A = executor_.device().info().activation_dtype;
     const Tensor qkv = Tensor::shape(A, {m, config_.q_size() + 2 * config_.kv_size()});
     const QkvViews views(qkv, config_);
@@ -66,7 +62,7 @@ GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t
             a.q_unrotated = unrotated.c();
         }
         tapped.qkv_prepare =
-            executor_.plan(KEEL_OP_QKV_PREPARE, a, label("qkv prepare for a policy"));
+            executor_.plan(KEEL_OP_QKV_PREPARE, a, tag(form, Role::tapped_qkv_prepare, i));
     }
     if (!own_row && !forms.scores) return tapped;
     const Tensor sums =
@@ -82,7 +78,7 @@ GraphTaps::Layer Graph::plan_tap_layer(const TapForms &forms, size_t i, uint32_t
         a.features |= KEEL_ATTENTION_SCORES;
         a.scores = &scores;
     }
-    tapped.attention = executor_.plan(KEEL_OP_ATTENTION, a, label("attention for a policy"));
+    tapped.attention = executor_.plan(KEEL_OP_ATTENTION, a, tag(form, Role::tapped_attention, i));
     return tapped;
 }
 
@@ -90,9 +86,10 @@ std::unique_ptr<GraphTaps> Graph::plan_taps(const TapForms &forms) {
     auto taps = std::make_unique<GraphTaps>();
     if (forms.empty()) return taps;
     for (size_t i = 0; i < static_cast<size_t>(weights_.part().count()); ++i) {
-        taps->decode.push_back(plan_tap_layer(forms, i, 1, "decode"));
+        taps->decode.push_back(plan_tap_layer(forms, i, 1, StepForm::decode));
         if (options_.max_tokens > 1)
-            taps->prefill.push_back(plan_tap_layer(forms, i, options_.max_tokens, "prefill"));
+            taps->prefill.push_back(
+                plan_tap_layer(forms, i, options_.max_tokens, StepForm::prefill));
     }
     return taps;
 }

@@ -16,7 +16,7 @@ Args plain(const Args &args, uint64_t features) {
 class ComposedMatmul final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Executor &ex, const keel_matmul_args &a,
-                                             const std::string &label, Weight *weight) {
+                                             const OpTag &tag, Weight *weight) {
         auto self = std::unique_ptr<ComposedMatmul>(new ComposedMatmul);
         const bool accumulate = (a.features & KEEL_MATMUL_ACCUMULATE) != 0,
                    bias = (a.features & KEEL_MATMUL_BIAS) != 0;
@@ -27,15 +27,15 @@ class ComposedMatmul final : public Composition {
             self->product_ = ex.scratch(*a.out);
             inner.out = self->product_.c();
         }
-        if (!(self->matmul_ = ex.plan_native(KEEL_OP_MATMUL, inner, label, weight))) return nullptr;
+        if (!(self->matmul_ = ex.plan_native(KEEL_OP_MATMUL, inner, tag, weight))) return nullptr;
         keel_elementwise_args next = {KEEL_HEADER(keel_elementwise_args)};
         next.a = inner.out;
         next.out = inner.out;
         next.b = a.bias;
-        if (bias && !(self->bias_ = ex.plan_native(KEEL_OP_ADD_BIAS, next, label))) return nullptr;
+        if (bias && !(self->bias_ = ex.plan_native(KEEL_OP_ADD_BIAS, next, tag))) return nullptr;
         next.b = a.out;
         next.out = a.out;
-        if (accumulate && !(self->add_ = ex.plan_native(KEEL_OP_ADD, next, label))) return nullptr;
+        if (accumulate && !(self->add_ = ex.plan_native(KEEL_OP_ADD, next, tag))) return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -68,10 +68,10 @@ class ComposedMatmul final : public Composition {
 class ComposedAddRmsNorm final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Executor &ex, const keel_norm_args &a,
-                                             const std::string &label) {
+                                             const OpTag &tag) {
         auto self = std::unique_ptr<ComposedAddRmsNorm>(new ComposedAddRmsNorm);
-        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, sum(a), label))) return nullptr;
-        if (!(self->norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm(a), label))) return nullptr;
+        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, sum(a), tag))) return nullptr;
+        if (!(self->norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm(a), tag))) return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -101,13 +101,12 @@ class ComposedAddRmsNorm final : public Composition {
 class ComposedScaledAdd final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Executor &ex, const keel_elementwise_args &a,
-                                             const std::string &label) {
+                                             const OpTag &tag) {
         auto self = std::unique_ptr<ComposedScaledAdd>(new ComposedScaledAdd);
         self->scaled_ = ex.scratch(*a.out);
-        if (!(self->scale_ = ex.plan_native(KEEL_OP_SCALE, scale(a, self->scaled_), label)))
+        if (!(self->scale_ = ex.plan_native(KEEL_OP_SCALE, scale(a, self->scaled_), tag)))
             return nullptr;
-        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, add(a, self->scaled_), label)))
-            return nullptr;
+        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, add(a, self->scaled_), tag))) return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -138,24 +137,24 @@ class ComposedScaledAdd final : public Composition {
 class ComposedQkv final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Executor &ex, const keel_qkv_args &a,
-                                             const std::string &label) {
+                                             const OpTag &tag) {
         if ((a.features & ~uint64_t{KEEL_QKV_NORM}) != 0) return nullptr;
         auto self = std::unique_ptr<ComposedQkv>(new ComposedQkv);
         self->k_ = ex.scratch(*a.k);
         const bool norm = (a.features & KEEL_QKV_NORM) != 0;
         if (norm && !(self->q_norm_ = ex.plan_native(KEEL_OP_RMS_NORM,
-                                                     norm_of(a, a.q, a.q_norm, a.q_out), label)))
+                                                     norm_of(a, a.q, a.q_norm, a.q_out), tag)))
             return nullptr;
-        if (norm && !(self->k_norm_ = ex.plan_native(
-                          KEEL_OP_RMS_NORM, norm_of(a, a.k, a.k_norm, self->k_.c()), label)))
+        if (norm && !(self->k_norm_ = ex.plan_native(KEEL_OP_RMS_NORM,
+                                                     norm_of(a, a.k, a.k_norm, self->k_.c()), tag)))
             return nullptr;
         if (!(self->rope_q_ =
-                  ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? a.q_out : a.q, a.q_out), label)))
+                  ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? a.q_out : a.q, a.q_out), tag)))
             return nullptr;
         if (!(self->rope_k_ = ex.plan_native(
-                  KEEL_OP_ROPE, rope_of(a, norm ? self->k_.c() : a.k, self->k_.c()), label)))
+                  KEEL_OP_ROPE, rope_of(a, norm ? self->k_.c() : a.k, self->k_.c()), tag)))
             return nullptr;
-        if (!(self->append_ = ex.plan_native(KEEL_OP_KV_APPEND, append_of(a, self->k_), label)))
+        if (!(self->append_ = ex.plan_native(KEEL_OP_KV_APPEND, append_of(a, self->k_), tag)))
             return nullptr;
         return self;
     }
@@ -207,14 +206,14 @@ class ComposedQkv final : public Composition {
 class ComposedAttention final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Executor &ex, const keel_attention_args &a,
-                                             const std::string &label) {
+                                             const OpTag &tag) {
         // attention_scores knows neither a window of the model nor soft-capping.
         const uint64_t other = KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP;
         if ((a.features & KEEL_ATTENTION_SCORES) == 0 || (a.features & other) != 0) return nullptr;
         auto self = std::unique_ptr<ComposedAttention>(new ComposedAttention);
-        if (!(self->scores_ = ex.plan_native(KEEL_OP_ATTENTION_SCORES, scores_of(a), label)))
+        if (!(self->scores_ = ex.plan_native(KEEL_OP_ATTENTION_SCORES, scores_of(a), tag)))
             return nullptr;
-        if (!(self->attention_ = ex.plan_native(KEEL_OP_ATTENTION, without_scores(a), label)))
+        if (!(self->attention_ = ex.plan_native(KEEL_OP_ATTENTION, without_scores(a), tag)))
             return nullptr;
         return self;
     }
@@ -246,22 +245,22 @@ class ComposedAttention final : public Composition {
 } // namespace
 
 std::unique_ptr<Composition> compose(Executor &executor, keel_op op, const keel_op_args *args,
-                                     const std::string &label, Weight *weight) {
+                                     const OpTag &tag, Weight *weight) {
     switch (op) {
     case KEEL_OP_MATMUL:
         return ComposedMatmul::make(executor, *reinterpret_cast<const keel_matmul_args *>(args),
-                                    label, weight);
+                                    tag, weight);
     case KEEL_OP_ADD_RMS_NORM:
         return ComposedAddRmsNorm::make(executor, *reinterpret_cast<const keel_norm_args *>(args),
-                                        label);
+                                        tag);
     case KEEL_OP_SCALED_ADD:
-        return ComposedScaledAdd::make(
-            executor, *reinterpret_cast<const keel_elementwise_args *>(args), label);
+        return ComposedScaledAdd::make(executor,
+                                       *reinterpret_cast<const keel_elementwise_args *>(args), tag);
     case KEEL_OP_QKV_PREPARE:
-        return ComposedQkv::make(executor, *reinterpret_cast<const keel_qkv_args *>(args), label);
+        return ComposedQkv::make(executor, *reinterpret_cast<const keel_qkv_args *>(args), tag);
     case KEEL_OP_ATTENTION:
         return ComposedAttention::make(executor,
-                                       *reinterpret_cast<const keel_attention_args *>(args), label);
+                                       *reinterpret_cast<const keel_attention_args *>(args), tag);
     default:
         return nullptr;
     }

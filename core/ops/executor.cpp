@@ -84,12 +84,12 @@ StepRecorder *Executor::recorder_for(size_t ops) const {
 
 // The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of ours. What it does not support
 // (a backend's own dtype or feature) is no fault.
-void Executor::check_template(keel_op op, keel_op_args *args, const std::string &label,
+void Executor::check_template(keel_op op, keel_op_args *args, const OpTag &tag,
                               const Weight *weight) {
     ArgsCopy copy(op, args);
     if (weight != nullptr) {
         if (copy.weight() == nullptr)
-            throw_error(ErrorKind::internal, "{} ({}): an op that takes no weight", label,
+            throw_error(ErrorKind::internal, "{} ({}): an op that takes no weight", label_text(tag),
                         op_name(op));
         *copy.weight() = nullptr;
         *copy.weight_tensor() = weight->shape();
@@ -103,24 +103,25 @@ void Executor::check_template(keel_op op, keel_op_args *args, const std::string 
     const std::string message = take_message();
     if (status == KEEL_E_UNSUPPORTED) return;
     throw_error(status == KEEL_E_OUT_OF_MEMORY ? ErrorKind::resource : ErrorKind::internal,
-                "{} ({}): {}", label, op_name(op), message.empty() ? status_text(status) : message);
+                "{} ({}): {}", label_text(tag), op_name(op),
+                message.empty() ? status_text(status) : message);
 }
 
-OpHandle Executor::plan_any(keel_op op, keel_op_args *args, std::string label, Weight *weight) {
-    check_template(op, args, label, weight);
+OpHandle Executor::plan_any(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight) {
+    check_template(op, args, tag, weight);
     std::string reason;
-    if (OpHandle native = try_native(op, args, label, weight, &reason)) return native;
+    if (OpHandle native = try_native(op, args, tag, weight, &reason)) return native;
     if (options_.strict) {
         throw_error(ErrorKind::plugin,
                     "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it "
                     "fall back",
-                    label, device_->plugin(), op_name(op), reason);
+                    label_text(tag), device_->plugin(), op_name(op), reason);
     }
-    OpHandle planned(new PlannedOp(op, std::move(label), weight));
+    OpHandle planned(new PlannedOp(op, tag, weight));
     planned->reason_ = reason;
     if (weight != nullptr) clear_weight(op, args);
     planned->template_ = std::make_unique<ArgsTemplate>(op, args);
-    if ((planned->composition_ = compose(*this, op, args, planned->label_, weight))) {
+    if ((planned->composition_ = compose(*this, op, args, tag, weight))) {
         planned->rung_ = Rung::composed;
         planned->kernel_ = planned->composition_->kernel();
         planned->device_ = device_;
@@ -142,7 +143,7 @@ bool has_plans(const keel_backend &table) {
 
 } // namespace
 
-OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight,
+OpHandle Executor::try_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
                               std::string *reason) {
     const keel_backend &table = device_->table();
     if (!has_op(table, op)) {
@@ -151,7 +152,7 @@ OpHandle Executor::try_native(keel_op op, keel_op_args *args, std::string label,
     }
     device_->require_alive("op_plan");
     if (weight != nullptr) weight->prepare(*device_);
-    OpHandle planned(new PlannedOp(op, std::move(label), weight));
+    OpHandle planned(new PlannedOp(op, tag, weight));
     planned->device_ = device_;
     if (weight != nullptr) clear_weight(op, args);
     planned->template_ = std::make_unique<ArgsTemplate>(op, args);
@@ -308,7 +309,8 @@ void Executor::run_here(PlannedOp &op, keel_op_args *args) {
         set_weight(op.op_, args, op.weight_, *device_);
         if (recorder_ && recorder_->take(op, args)) return;
         const keel_status status = call_op(device_->table(), op.op_, device_->ctx(), args);
-        if (status == KEEL_OK) return device_->stream().op_queued(op.label_.c_str());
+        if (status == KEEL_OK)
+            return device_->stream().op_queued(op.label_.c_str(), op.part().data());
         if (status != KEEL_E_UNSUPPORTED) fail(op, *device_, status);
         demote(op, args);
         return run_here(op, args);
@@ -347,7 +349,7 @@ void Executor::demote(PlannedOp &op, keel_op_args *args) {
     // What comes next is planned for the largest shapes, as the first was; this call may be a small one.
     keel_op_args *planned = op.template_->args();
     if (op.rung_ == Rung::native &&
-        (op.composition_ = compose(*this, op.op_, planned, op.label_, op.weight_))) {
+        (op.composition_ = compose(*this, op.op_, planned, op.tag_, op.weight_))) {
         op.rung_ = Rung::composed;
         op.kernel_ = op.composition_->kernel();
     } else if (!settle_elsewhere(op, planned)) {

@@ -4,12 +4,14 @@
 #include "device/weight.hpp"
 #include "ops/crossing.hpp"
 #include "ops/op_args.hpp"
+#include "ops/op_tag.hpp"
 #include "ops/step_recorder.hpp"
 
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,7 +44,10 @@ class PlannedOp {
     PlannedOp &operator=(const PlannedOp &) = delete;
 
     keel_op op() const { return op_; }
-    const std::string &label() const { return label_; } // "layer 3: ffn_down"
+    const OpTag &tag() const { return tag_; }
+    const std::string &label() const { return label_; } // "decode layer 3: down"
+    // The end of the label: "down". It ends with a zero byte.
+    std::string_view part() const { return std::string_view(label_).substr(part_at_); }
     Rung rung() const { return rung_; }
     const std::string &kernel() const { return kernel_; }
     const std::string &reason() const { return reason_; } // why not native; empty if it is
@@ -54,11 +59,14 @@ class PlannedOp {
 
   private:
     friend class Executor;
-    PlannedOp(keel_op op, std::string label, Weight *weight)
-        : op_(op), label_(std::move(label)), weight_(weight) {}
+    PlannedOp(keel_op op, const OpTag &tag, Weight *weight)
+        : op_(op), tag_(tag), label_(label_text(tag)),
+          part_at_(label_.size() - part_text(tag).size()), weight_(weight) {}
 
     keel_op op_;
+    OpTag tag_;
     std::string label_;
+    size_t part_at_;
     Weight *weight_;
     Rung rung_ = Rung::native;
     std::string kernel_, reason_;
@@ -107,14 +115,13 @@ class Executor {
     // Settles an op. `args` is a template as keel_backend.op_plan wants it; its weight (and w) members are filled in from `weight`,
     // which is made ready where the op will run. With strict an op that is not native throws.
     template <typename Args>
-    OpHandle plan(keel_op op, Args args, std::string label, Weight *weight = nullptr) {
-        return plan_any(op, reinterpret_cast<keel_op_args *>(&args), std::move(label), weight);
+    OpHandle plan(keel_op op, Args args, const OpTag &tag, Weight *weight = nullptr) {
+        return plan_any(op, reinterpret_cast<keel_op_args *>(&args), tag, weight);
     }
     // As plan, but NULL if the device has no such op of its own.
     template <typename Args>
-    OpHandle plan_native(keel_op op, Args args, std::string label, Weight *weight = nullptr) {
-        return try_native(op, reinterpret_cast<keel_op_args *>(&args), std::move(label), weight,
-                          nullptr);
+    OpHandle plan_native(keel_op op, Args args, const OpTag &tag, Weight *weight = nullptr) {
+        return try_native(op, reinterpret_cast<keel_op_args *>(&args), tag, weight, nullptr);
     }
     // Queues the op. Fills in the args' plan and weight.
     template <typename Args>
@@ -161,14 +168,13 @@ class Executor {
     uint64_t crossed_bytes() const;
 
   private:
-    OpHandle plan_any(keel_op op, keel_op_args *args, std::string label, Weight *weight);
-    OpHandle try_native(keel_op op, keel_op_args *args, std::string label, Weight *weight,
+    OpHandle plan_any(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight);
+    OpHandle try_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
                         std::string *reason);
     bool settle_elsewhere(PlannedOp &op, keel_op_args *args);
     bool settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<Device> &target,
                    Rung rung);
-    void check_template(keel_op op, keel_op_args *args, const std::string &label,
-                        const Weight *weight);
+    void check_template(keel_op op, keel_op_args *args, const OpTag &tag, const Weight *weight);
     void demote(PlannedOp &op, keel_op_args *args);
     void run_observed(PlannedOp &op, keel_op_args *args);
     void run_here(PlannedOp &op, keel_op_args *args);

@@ -20,15 +20,14 @@ void trace_op(Trace &trace, const PlannedOp &op, const keel_op_args *args, doubl
     const double end = trace.now();
     std::vector<TraceArg> more{{"op", Trace::text(op_name(op.op()))},
                                {"kernel", Trace::text(op.kernel())}};
-    if (const auto layer = label_layer(op.label()))
-        more.emplace_back("layer", std::to_string(*layer));
+    if (op.tag().layer >= 0) more.emplace_back("layer", std::to_string(op.tag().layer));
     more.emplace_back("label", Trace::text(op.label()));
     if (op.weight() != nullptr)
         more.emplace_back("weight", Trace::text(shape_text(*op.weight()->shape())));
     ArgsCopy copy(op.op(), args);
     for (const ArgsCopy::Slot &slot : copy.tensors())
         more.emplace_back(slot.name, Trace::text(shape_text(**slot.tensor)));
-    trace.span(label_part(op.label()), "op", begin, end, more);
+    trace.span(op.part(), "op", begin, end, more);
 }
 
 } // namespace keel

@@ -177,7 +177,7 @@ void StepRecorder::queue_one_by_one() {
             call_op(device_.table(), op.args.op(), device_.ctx(), op.args.args());
         if (status != KEEL_OK)
             device_.fail(status, fmt::format("{} ({})", label, op_name(op.args.op())));
-        device_.stream().op_queued(label.c_str());
+        device_.stream().op_queued(label.c_str(), labels[i]->part().data());
     }
 }
 

@@ -1,6 +1,5 @@
 #include "eval/bench/op_times.hpp"
 
-#include "device/trace.hpp"
 #include "eval/compare/tensor_values.hpp"
 #include "ops/op_args.hpp"
 
@@ -173,7 +172,7 @@ OpTimes::~OpTimes() {
 }
 
 void OpTimes::add(Device &device, const PlannedOp &op, const keel_op_args *args, double seconds) {
-    const std::string_view part = label_part(op.label());
+    const std::string_view part = op.part();
     auto total = std::find_if(totals_.begin(), totals_.end(), [&](const OpTotal &t) {
         return t.part == part && t.op == op_name(op.op()) && t.kernel == op.kernel();
     });

@@ -1,6 +1,5 @@
 #include "eval/compare/judge.hpp"
 
-#include "device/trace.hpp"
 #include "eval/compare/op_error.hpp"
 #include "ops/op_args.hpp"
 #include "reference/reference.hpp"
@@ -43,7 +42,7 @@ void OpJudge::begin_step(const std::string &name) {
 
 void OpJudge::record(const PlannedOp &op, const keel_op_args *args) {
     records_.push_back(
-        {op.label(), op.kernel(), op.op(), weight_dtype(op), read_outputs(b_.device(), op.op(), args)});
+        {op.tag(), op.kernel(), op.op(), weight_dtype(op), read_outputs(b_.device(), op.op(), args)});
 }
 
 void OpJudge::before(const PlannedOp &op, const keel_op_args *args) {
@@ -57,7 +56,7 @@ void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
         return;
     }
     Record &other = records_[next_++];
-    if (other.label != op.label() || other.op != op.op()) mismatch(op.label(), other.label);
+    if (other.tag != op.tag() || other.op != op.op()) mismatch(op.label(), label_text(other.tag));
     const std::vector<OpOutput> mine = read_outputs(a_.device(), op.op(), args);
     ++report_.ops;
     const Worst worst = judge(op, other, mine);
@@ -69,7 +68,7 @@ void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
 
 void OpJudge::end_step() {
     if (!surplus_.empty()) mismatch(surplus_, "");
-    if (next_ < records_.size()) mismatch("", records_[next_].label);
+    if (next_ < records_.size()) mismatch("", label_text(records_[next_].tag));
 }
 
 void OpJudge::mismatch(const std::string &mine, const std::string &theirs) const {
@@ -94,11 +93,12 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
                               const std::vector<OpOutput> &mine) const {
     const OpDifference differs = difference(op, other);
     Worst worst;
-    if (mine.size() != other.outputs.size()) mismatch(op.label() + " with other outputs", other.label);
+    if (mine.size() != other.outputs.size())
+        mismatch(op.label() + " with other outputs", label_text(other.tag));
     for (size_t i = 0; i < mine.size(); ++i) {
         const TensorValues &a = mine[i].values, &b = other.outputs[i].values;
         if (a.shape != b.shape || a.rows != b.rows || a.values.size() != b.values.size())
-            mismatch(op.label() + " of another shape", other.label);
+            mismatch(op.label() + " of another shape", label_text(other.tag));
         const bool whole = a.dtype == KEEL_DTYPE_I32; // a place in a list: another one is wrong, however near
         const double bound = whole ? 0
                              : options_.bound
@@ -121,7 +121,7 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
 
 void OpJudge::note(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine,
                    const Worst &worst, const keel_op_args *args) {
-    const std::string part = std::string(label_part(op.label()));
+    const std::string part(op.part());
     const auto [found, is_new] = row_of_.try_emplace(part, report_.rows.size());
     if (is_new) {
         CompareRow fresh;
@@ -155,7 +155,7 @@ void OpJudge::find(const PlannedOp &op, const Record &other, const std::vector<O
     CompareFinding f;
     f.step = step_;
     f.label = op.label();
-    f.layer = label_layer(op.label());
+    if (op.tag().layer >= 0) f.layer = op.tag().layer;
     f.op = op_name(op.op());
     f.kernel_a = op.kernel();
     f.kernel_b = other.kernel;

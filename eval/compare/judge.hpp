@@ -25,7 +25,8 @@ class OpJudge {
 
   private:
     struct Record {
-        std::string label, kernel;
+        OpTag tag;
+        std::string kernel;
         keel_op op;
         keel_dtype weight;
         std::vector<OpOutput> outputs;

@@ -135,7 +135,7 @@ std::vector<OpOutput> OpStage::run() {
     std::vector<std::byte> copy = storage_;
     OpHandle op;
     const auto plan = [&]<typename Args>(Args *of) {
-        op = executor_.plan(saved_.op, *of, "replay", weight_.get());
+        op = executor_.plan(saved_.op, *of, {.role = Role::replay}, weight_.get());
     };
     switch (saved_.op) {
 #define KEEL_X(ID, slot, Args)                                                                               \

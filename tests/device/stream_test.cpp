@@ -23,7 +23,7 @@ struct Counting {
         x.write(zeros.data());
         args.a = args.out = x.c();
         args.b = one.c();
-        add = executor.plan(KEEL_OP_ADD, args, "counting");
+        add = executor.plan(KEEL_OP_ADD, args, {});
         w.clear_calls();
     }
     void run(int times) {

@@ -91,7 +91,7 @@ class Bench {
         INFO(op_name(op) << ", features " << args.features);
         args.h = KEEL_HEADER(Args);
         const test::TempFolder folder;
-        const OpHandle planned = pipeline_.executor().plan(op, args, "test");
+        const OpHandle planned = pipeline_.executor().plan(op, args, {});
         std::unique_ptr<OpDump> dump;
         pipeline_.executor().set_observer([&](const PlannedOp &p, const keel_op_args *a, bool after) {
             if (!after) {

@@ -93,11 +93,3 @@ TEST_CASE("a trace never takes the place of something else") {
     }
     CHECK(read_trace(mine).at("traceEvents").size() == 3);
 }
-
-TEST_CASE("labels give their part and layer") {
-    CHECK(label_part("decode layer 3: down") == "down");
-    CHECK(label_part("prefill embedding") == "embedding");
-    CHECK(label_part("kv: compaction") == "kv: compaction");
-    CHECK(label_layer("decode layer 13: down") == 13);
-    CHECK_FALSE(label_layer("decode embedding"));
-}

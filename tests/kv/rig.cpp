@@ -114,20 +114,20 @@ Rig::Rig(const std::string &device, const KvShape &shape, std::vector<double> fr
     append.k = append.v = rows.c();
     append.positions = positions.c();
     append.kv = kv.view();
-    append_ = executor_->plan(KEEL_OP_KV_APPEND, append, "test: append");
+    append_ = executor_->plan(KEEL_OP_KV_APPEND, append, {});
     const Tensor q = Tensor::shape(KEEL_DTYPE_F32, {1, shape.heads, shape.head_dim});
     keel_attention_args attention = {KEEL_HEADER(keel_attention_args)};
     attention.features = KEEL_ATTENTION_CAUSAL;
     attention.q = attention.out = q.c();
     attention.kv = kv.view();
     attention.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
-    attention_ = executor_->plan(KEEL_OP_ATTENTION, attention, "test: attention");
+    attention_ = executor_->plan(KEEL_OP_ATTENTION, attention, {});
     const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {shape.kv_heads, shape.max_slots, shape.head_dim});
     keel_keys_args keys = {KEEL_HEADER(keel_keys_args)};
     keys.kv = kv.view();
     keys.out = out.c();
     keys.end = shape.max_slots;
-    keys_ = executor_->plan(KEEL_OP_KEY_PROJECT, keys, "test: keys");
+    keys_ = executor_->plan(KEEL_OP_KEY_PROJECT, keys, {});
     gather_ = KvCache::plan_gather(*executor_, shape, 0);
 }
 

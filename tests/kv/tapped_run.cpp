@@ -24,7 +24,7 @@ TappedRun::TappedRun(const std::string &device, const KvShape &s, const CacheCon
     args.kv = kv.view();
     args.scores = &scores;
     args.scale = 1;
-    attention_ = rig.executor().plan(KEEL_OP_ATTENTION, args, "test: attention with scores");
+    attention_ = rig.executor().plan(KEEL_OP_ATTENTION, args, {});
 }
 
 void TappedRun::step(int64_t n, StepKind kind) {

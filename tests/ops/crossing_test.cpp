@@ -52,7 +52,7 @@ TEST_CASE("strided outputs survive a crossing, and so does what lies between the
                      out = all.columns(4, 2);
         keel_elementwise_args args = elementwise(a, out);
         args.b = b.c();
-        const OpHandle op = p.executor->plan(KEEL_OP_ADD, args, "add");
+        const OpHandle op = p.executor->plan(KEEL_OP_ADD, args, {});
         CHECK(op->rung() == Rung::fallback);
         p.executor->run(*op, args);
         CHECK(all.read<float>() ==
@@ -69,7 +69,7 @@ TEST_CASE("an op in place stays in place on the other side") {
         INFO((shared ? "shared" : "copied"));
         Pair p("scale", shared);
         const Tensor all = p.tensor({2, 4}), x = all.columns(1, 2);
-        const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, x, 10), "scale");
+        const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, x, 10), {});
         p.executor->run(*op, elementwise(x, x, 10));
         p.executor->run(*op, elementwise(x, x, 10));
         CHECK(all.read<float>() == std::vector<float>{0, 100, 200, 3, 4, 500, 600, 7});
@@ -87,7 +87,7 @@ TEST_CASE("two outputs between each other's rows do not overwrite each other") {
         args.x = x.c();
         args.values = values.c();
         args.index = index.c();
-        const OpHandle op = p.executor->plan(KEEL_OP_TOP_K_ROWS, args, "top");
+        const OpHandle op = p.executor->plan(KEEL_OP_TOP_K_ROWS, args, {});
         p.executor->run(*op, args);
         const std::vector<float> found = both.read<float>();
         const std::vector<int32_t> places =
@@ -104,7 +104,7 @@ TEST_CASE("two outputs between each other's rows do not overwrite each other") {
 TEST_CASE("plain inputs go over and plain outputs come back, each once") {
     Pair p("scale", false);
     const Tensor x = p.tensor({4, 8}), y = p.tensor({4, 8}, 100);
-    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, y, 2), "scale");
+    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, y, 2), {});
     CHECK(op->crossing_bytes() == 2 * 4 * 8 * 4);
     p.first.clear_calls();
     p.executor->run(*op, elementwise(x, y, 2));
@@ -117,7 +117,7 @@ TEST_CASE("plain inputs go over and plain outputs come back, each once") {
 TEST_CASE("the offset of a staged tensor keeps its alignment") {
     Pair p("scale", false);
     const Tensor all = p.tensor({100}), x = all.rows(3, 7), y = all.rows(21, 7);
-    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, y, 3), "scale");
+    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, y, 3), {});
     p.executor->run(*op, elementwise(x, y, 3));
     const std::vector<float> found = all.read<float>();
     for (size_t i = 0; i < 100; ++i)
@@ -129,7 +129,7 @@ TEST_CASE("tensors without elements cross without a copy") {
     for (const bool shared : {true, false}) {
         Pair p("scale", shared);
         const Tensor all = p.tensor({4, 8}), none = all.rows(2, 0);
-        const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(all, all, 2), "scale");
+        const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(all, all, 2), {});
         p.executor->run(*op, elementwise(none, none, 2));
         CHECK(p.executor->crossed_bytes() == 0);
         CHECK(all.read<float>()[31] == 31.0F);
@@ -141,7 +141,7 @@ TEST_CASE("shared memory is imported once, and let go before the first device de
     OpHandle op;
     {
         const Tensor x = p.tensor({64});
-        op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, x, 2), "scale");
+        op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, x, 2), {});
         for (int i = 0; i < 3; ++i)
             p.executor->run(*op, elementwise(x, x, 2));
         CHECK(x.read<float>()[63] == 63.0F * 8);
@@ -163,7 +163,7 @@ TEST_CASE("memory that cannot be imported is copied") {
     const Tensor hidden = Tensor::allocate(*p.device, KEEL_DTYPE_F32, {16}); // DEVICE: not mapped
     const std::vector<float> ones(16, 1.0F);
     hidden.write(ones.data());
-    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(hidden, hidden, 2), "scale");
+    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(hidden, hidden, 2), {});
     CHECK(op->crossing_bytes() == 2 * 64);
     p.executor->run(*op, elementwise(hidden, hidden, 2));
     CHECK(hidden.read<float>() == std::vector<float>(16, 2.0F));
@@ -182,7 +182,7 @@ TEST_CASE("of reserved address space only what holds memory crosses") {
     const Tensor all(space, 0, KEEL_DTYPE_F32, {1024}), held = all.rows(256, 256);
     const std::vector<float> ones(256, 1.0F);
     held.write(ones.data());
-    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(all, all, 2), "scale");
+    const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(all, all, 2), {});
     CHECK(op->crossing_bytes() == 2 * 1024);
     p.executor->run(*op, elementwise(all, all, 2));
     CHECK(p.executor->crossed_bytes() == 2 * 1024);
@@ -195,8 +195,8 @@ TEST_CASE("what the pipeline's device has queued is done before the other one re
     const Tensor x = p.tensor({8}, 1), one = p.tensor({8}, 1);
     keel_elementwise_args add = elementwise(x, x);
     add.b = one.c();
-    const OpHandle scale = p.executor->plan(KEEL_OP_SCALE, elementwise(x, x, 10), "scale"),
-                   sum = p.executor->plan(KEEL_OP_ADD, add, "sum");
+    const OpHandle scale = p.executor->plan(KEEL_OP_SCALE, elementwise(x, x, 10), {}),
+                   sum = p.executor->plan(KEEL_OP_ADD, add, {});
     p.executor->run(*sum, add);
     p.executor->run(*scale, elementwise(x, x, 10));
     p.executor->run(*sum, add);
@@ -208,7 +208,7 @@ TEST_CASE("the bytes of a plan are those that its calls copy, whatever the backe
     const Tensor like = Tensor::shape(KEEL_DTYPE_F32, {4, 8}); // of a plan: it has no buffer yet
     const uint64_t all = 2 * 4 * 8 * 4;
     const auto crosses = [&](Pair &p) {
-        const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(like, like, 2), "scale");
+        const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(like, like, 2), {});
         const uint64_t planned = op->crossing_bytes();
         const Tensor x =
             Tensor::allocate(*p.device, KEEL_DTYPE_F32, {4, 8}, p.executor->placement());

@@ -260,7 +260,7 @@ TEST_CASE("an op demoted at a small call still takes the shapes that it was plan
         args.a = x.c();
         args.out = y.c();
         if (!op)
-            op = executor.plan(KEEL_OP_SCALED_ADD, args, "sum");
+            op = executor.plan(KEEL_OP_SCALED_ADD, args, {});
         else
             executor.run(*op, args);
     };
@@ -283,12 +283,14 @@ TEST_CASE("a template that breaks an op's rules is found when it is planned") {
     keel_elementwise_args args = {KEEL_HEADER(keel_elementwise_args)};
     args.a = args.b = x.c();
     args.out = y.c();
-    CHECK_THAT(
-        error_text([&] { executor.plan(KEEL_OP_ADD, args, "layer 3: sum"); }, ErrorKind::internal),
-        Contains("layer 3: sum (add)"));
+    CHECK_THAT(error_text(
+                   [&] {
+                       executor.plan(KEEL_OP_ADD, args, {StepForm::decode, Role::ffn_add, 3});
+                   },
+                   ErrorKind::internal),
+               Contains("decode layer 3: ffn add (add)"));
     keel_attention_args attention = {KEEL_HEADER(keel_attention_args)};
-    error_text([&] { executor.plan(KEEL_OP_ATTENTION, attention, "no view"); },
-               ErrorKind::internal);
+    error_text([&] { executor.plan(KEEL_OP_ATTENTION, attention, {}); }, ErrorKind::internal);
     CHECK(w.count("op_plan") == 0);
 }
 

@@ -219,7 +219,7 @@ TEST_CASE("what is read or written in the midst of a step is right, and the step
     keel_elementwise_args args = {KEEL_HEADER(keel_elementwise_args)};
     args.a = args.out = x.c();
     args.b = one.c();
-    const OpHandle add = executor.plan(KEEL_OP_ADD, args, "adding");
+    const OpHandle add = executor.plan(KEEL_OP_ADD, args, {});
     for (const bool warm : {false, true}) {
         for (const char *what : {"read", "write", "flush", "wait"}) {
             INFO(what << (warm ? ", comparing" : ", recording"));

@@ -60,7 +60,7 @@ class Watch final : public StepTap {
         keel_move_args args = {KEEL_HEADER(keel_move_args)};
         args.x = q.c();
         args.out = flat.c();
-        const auto copy = pipeline_.executor().plan(KEEL_OP_COPY, args, "test: queries");
+        const auto copy = pipeline_.executor().plan(KEEL_OP_COPY, args, {});
         pipeline_.executor().run(*copy, args);
         const auto rows = flat.read<float>();
         for (int64_t i = 0; i < m; ++i)
@@ -137,7 +137,7 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
     keys.kv = kv.view();
     keys.out = out.c();
     keys.end = pipeline.context();
-    const auto read_keys = pipeline.executor().plan(KEEL_OP_KEY_PROJECT, keys, "test: keys");
+    const auto read_keys = pipeline.executor().plan(KEEL_OP_KEY_PROJECT, keys, {});
     int64_t compared = 0;
     double largest = 0;
 

@@ -424,7 +424,9 @@ void CachePlan::plan_rerotation() {
     turn.tables = &tables;
     turn.row = turn.new_positions = index.c();
     turn.end = shape_.max_slots;
-    if (!keeps_pristine()) rerotate_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, "kv: re-rotation");
+    if (!keeps_pristine()) {
+        rerotate_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, {.role = Role::kv_rerotation});
+    }
     // How long a system prompt is comes to light when a conversation begins.
     const int64_t prefix =
         keeps_pristine() || config_.protect_system_prompt ? shape_.max_slots : config_.protect_prefix;
@@ -433,21 +435,20 @@ void CachePlan::plan_rerotation() {
     turn.features = KEEL_REROTATE_SOURCE;
     turn.source = copy.c();
     turn.end = prefix;
-    restore_ =
-        executor_.plan(KEEL_OP_KV_REROTATE, turn,
-                       keeps_pristine() ? "kv: re-rotation" : "kv: re-rotation of the protected prefix");
+    const Role rotation = keeps_pristine() ? Role::kv_rerotation : Role::kv_prefix_rerotation;
+    restore_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, {.role = rotation});
     keel_keys_args keys = {KEEL_HEADER(keel_keys_args)};
     keys.kv = kv.view();
     keys.out = copy.c();
     keys.end = prefix;
-    capture_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, "kv: copy of keys that are rotated again");
+    capture_ = executor_.plan(KEEL_OP_KEY_PROJECT, keys, {.role = Role::kv_key_copy});
     if (!keeps_pristine()) return;
     const Tensor codes = Tensor::shape(shape_.key_dtype, {shape_.kv_heads, slots, shape_.head_dim});
     keel_move_args cast = {KEEL_HEADER(keel_move_args)};
     cast.out = codes.c();
     const Tensor same = Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, slots, shape_.head_dim});
     cast.x = same.c();
-    write_pristine_ = executor_.plan(KEEL_OP_CAST, cast, "kv: copy of keys that are rotated again");
+    write_pristine_ = executor_.plan(KEEL_OP_CAST, cast, {.role = Role::kv_key_copy});
     const Tensor ids = Tensor::shape(KEEL_DTYPE_I32, {slots}),
                  rows = Tensor::shape(shape_.key_dtype, {slots, shape_.head_dim}),
                  values = Tensor::shape(KEEL_DTYPE_F32, {slots, shape_.head_dim});
@@ -456,7 +457,7 @@ void CachePlan::plan_rerotation() {
     embed.w = rows.c();
     embed.out = values.c();
     embed.scale = 1;
-    read_pristine_ = executor_.plan(KEEL_OP_EMBED, embed, "kv: keys as they were before rotations");
+    read_pristine_ = executor_.plan(KEEL_OP_EMBED, embed, {.role = Role::kv_key_restore});
 }
 
 std::vector<const PlannedOp *> CachePlan::ops() const {

@@ -22,7 +22,7 @@ struct Planner {
 
     bool has(uint64_t bit) const { return (needs.needs & bit) != 0; }
 
-    OpHandle keys(keel_op op, uint64_t features, const Tensor &out, const char *label,
+    OpHandle keys(keel_op op, uint64_t features, const Tensor &out, Role role,
                   const keel_rope_tables *tables = nullptr, const Tensor &projection = {}) const {
         keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
         args.features = features;
@@ -31,7 +31,7 @@ struct Planner {
         args.projection = projection.c();
         args.out = out.c();
         args.end = s.max_slots;
-        return executor.plan(op, args, label);
+        return executor.plan(op, args, {.role = role});
     }
 
     // A step's queries as they lie in the fused projection.
@@ -41,7 +41,7 @@ struct Planner {
     }
 
     OpHandle scores(const Tensor &q, const keel_kv_view *view, uint64_t features, keel_reduce queries,
-                    keel_reduce group, bool accumulate, const char *label) const {
+                    keel_reduce group, bool accumulate, Role role) const {
         const int64_t rows = group == KEEL_REDUCE_NONE ? q.dim(1) : view->kv_heads;
         const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {rows, slots});
         const Tensor ranges = Tensor::shape(KEEL_DTYPE_I32, {InputOps::most_ranges, 2});
@@ -57,46 +57,46 @@ struct Planner {
         if ((features & KEEL_SCORES_RANGES) != 0) args.ranges = ranges.c();
         args.scores = &reduction;
         args.scale = 1;
-        return executor.plan(KEEL_OP_ATTENTION_SCORES, args, label);
+        return executor.plan(KEEL_OP_ATTENTION_SCORES, args, {.role = role});
     }
 
-    OpHandle copy(const Tensor &from, const Tensor &to, const char *label) const {
+    OpHandle copy(const Tensor &from, const Tensor &to, Role role) const {
         keel_move_args args = {KEEL_HEADER(keel_move_args)};
         args.x = from.c();
         args.out = to.c();
-        return executor.plan(KEEL_OP_COPY, args, label);
+        return executor.plan(KEEL_OP_COPY, args, {.role = role});
     }
 
     void from_cache(InputOps &ops, const keel_rope_tables *tables) const {
         const Tensor per_slot = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots});
         const Tensor per_head = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, s.head_dim});
         if (has(KEEL_NEED_KEY_NORMS))
-            ops.key_norms = keys(KEEL_OP_KEY_PROJECT, KEEL_KEYS_NORMS, per_slot, "kv: key norms");
+            ops.key_norms = keys(KEEL_OP_KEY_PROJECT, KEEL_KEYS_NORMS, per_slot, Role::kv_key_norms);
         if (has(KEEL_NEED_VALUE_NORMS))
-            ops.value_norms = keys(KEEL_OP_VALUE_NORMS, 0, per_slot, "kv: value norms");
+            ops.value_norms = keys(KEEL_OP_VALUE_NORMS, 0, per_slot, Role::kv_value_norms);
         if (has(KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR))
-            ops.key_sum = keys(KEEL_OP_KEY_SUM, KEEL_KEYS_NORMALIZED, per_head, "kv: key sum");
+            ops.key_sum = keys(KEEL_OP_KEY_SUM, KEEL_KEYS_NORMALIZED, per_head, Role::kv_key_sum);
         if (has(KEEL_NEED_KEY_ANCHOR)) {
             const Tensor anchors = Tensor::shape(KEEL_DTYPE_F32, {1, s.kv_heads, s.head_dim});
             ops.key_anchor = scores(anchors, kv.view(), KEEL_SCORES_LOGITS, KEEL_REDUCE_SUM, KEEL_REDUCE_SUM,
-                                    false, "kv: key anchors");
+                                    false, Role::kv_key_anchors);
         }
         const uint64_t turned = has(KEEL_NEED_UNROTATED) ? KEEL_KEYS_UNROTATED : 0;
         if (has(KEEL_NEED_KEY_PROJECT)) {
             const int64_t r = needs.projection_cols;
             const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots, r});
             const Tensor matrix = Tensor::shape(KEEL_DTYPE_F32, {s.head_dim, r});
-            ops.key_project = keys(KEEL_OP_KEY_PROJECT, turned, out, "kv: projected keys",
+            ops.key_project = keys(KEEL_OP_KEY_PROJECT, turned, out, Role::kv_projected_keys,
                                    turned != 0 ? tables : nullptr, matrix);
         }
         if (has(KEEL_NEED_KEYS)) {
             const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
-            ops.keys = keys(KEEL_OP_KEY_PROJECT, turned, out, "kv: keys", turned != 0 ? tables : nullptr);
+            ops.keys = keys(KEEL_OP_KEY_PROJECT, turned, out, Role::kv_keys, turned != 0 ? tables : nullptr);
         }
         if (has(KEEL_NEED_WINDOW_SCORES)) {
             const Tensor q = Tensor::shape(activation, {needs.window, s.heads, s.head_dim});
             ops.window_scores = scores(q, kv.view(), KEEL_SCORES_CAUSAL, needs.reduce_queries,
-                                       needs.reduce_group, false, "kv: attention of the last queries");
+                                       needs.reduce_group, false, Role::kv_window_scores);
         }
     }
 
@@ -105,14 +105,14 @@ struct Planner {
         if (g.window > 0) {
             const int64_t kept = std::min<int64_t>(g.window, steps);
             ops.keep_queries = copy(step_queries(kept, s.heads),
-                                    Tensor::shape(activation, {kept, s.heads, dim}), "kv: last queries");
+                                    Tensor::shape(activation, {kept, s.heads, dim}), Role::kv_keep_queries);
             const Tensor all = Tensor::shape(activation, {s.layers, 2 * int64_t{g.window} * row});
             const int64_t moved = std::max<int64_t>(1, int64_t{g.window} - 1) * row;
-            ops.shift_queries = copy(all.columns(all.dim(1) - moved, moved), all.columns(0, moved),
-                                     "kv: last queries move up");
+            ops.shift_queries =
+                copy(all.columns(all.dim(1) - moved, moved), all.columns(0, moved), Role::kv_shift_queries);
             if (executor.can_record())
                 ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}), all.columns(0, row),
-                                         "kv: a step's queries");
+                                         Role::kv_place_queries);
         }
         if (g.stats) {
             const Tensor q =
@@ -123,19 +123,20 @@ struct Planner {
             args.q = q.c();
             args.sum = sum.c();
             args.second = second.c();
-            ops.query_stats = executor.plan(KEEL_OP_QUERY_STATS, args, "kv: query statistics");
+            ops.query_stats = executor.plan(KEEL_OP_QUERY_STATS, args, {.role = Role::kv_query_statistics});
         }
         if (g.running || g.chunks) {
             const Tensor all = Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
             const Tensor some = all.columns(0, std::min(slots, InputOps::clear_slots));
             keel_move_args args = {KEEL_HEADER(keel_move_args)};
             args.out = some.c();
-            ops.clear_sums = executor.plan(KEEL_OP_ZERO, args, "kv: sums of new slots");
+            ops.clear_sums = executor.plan(KEEL_OP_ZERO, args, {.role = Role::kv_clear_sums});
         }
         if (g.running || g.chunks || has(KEEL_NEED_REPLAY)) {
             const Tensor all = Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
-            ops.read_sums = copy(all.columns(0, s.max_slots),
-                                 Tensor::shape(KEEL_DTYPE_F32, {all.dim(0), s.max_slots}), "kv: sums");
+            ops.read_sums =
+                copy(all.columns(0, s.max_slots), Tensor::shape(KEEL_DTYPE_F32, {all.dim(0), s.max_slots}),
+                     Role::kv_read_sums);
         }
         if (g.chunks || has(KEEL_NEED_REPLAY)) plan_pieces(ops, g);
     }
@@ -155,9 +156,9 @@ struct Planner {
         head.block_table = table.c();
         head.lengths = length.c();
         head.positions = positions.c();
-        const char *label = g.chunks ? "kv: attention within pieces" : "kv: attention of the replay";
-        ops.piece_scores = scores(step_queries(m, s.heads), kv.view(), features, queries, group, true, label);
-        ops.head_scores = scores(step_queries(m, group_heads), &head, features, queries, group, true, label);
+        const Role role = g.chunks ? Role::kv_piece_scores : Role::kv_replay_scores;
+        ops.piece_scores = scores(step_queries(m, s.heads), kv.view(), features, queries, group, true, role);
+        ops.head_scores = scores(step_queries(m, group_heads), &head, features, queries, group, true, role);
     }
 };
 

@@ -174,7 +174,7 @@ void KvArena::queue_copy(const Tensor &from, const Tensor &to) {
         const Tensor whole =
             Tensor::shape(from.dtype(), {shape_.capacity_blocks(), shape_.block_slots, shape_.head_dim});
         move.x = move.out = whole.c();
-        op = executor_.plan(KEEL_OP_COPY, move, "kv: copy of blocks");
+        op = executor_.plan(KEEL_OP_COPY, move, {.role = Role::kv_block_copy});
     }
     move.x = from.c();
     move.out = to.c();

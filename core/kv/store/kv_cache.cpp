@@ -264,7 +264,7 @@ OpHandle KvCache::plan_gather(Executor &executor, const KvShape &shape, uint32_t
     args.count = count.c();
     args.sides = sides.data();
     args.n_sides = n_sides;
-    return executor.plan(KEEL_OP_KV_GATHER, args, "kv: compaction");
+    return executor.plan(KEEL_OP_KV_GATHER, args, {.role = Role::kv_compaction});
 }
 
 bool KvCache::is_identity(uint32_t layer, const KeepLists &keep) const {
