@@ -42,7 +42,8 @@ struct Run {
     Run(const std::string &device, const KvShape &shape, Script &script, CacheConfig config)
         : rig(device, shape) {
         config.policy = scripted(script);
-        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(), config);
+        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(),
+                                           config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     std::vector<EvictionRecord> step(int64_t n, StepKind kind) {
@@ -89,7 +90,8 @@ std::string refusal(const KvShape &shape, Script &script, CacheConfig config,
 
 } // namespace
 
-TEST_CASE("Below the budget a policy is not asked, and the cache is that of a run without one, to the bit") {
+TEST_CASE("Below the budget a policy is not asked, and the cache is that of a run without one, to "
+          "the bit") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = newest_first(), all;
@@ -128,7 +130,8 @@ TEST_CASE("The end of the prompt evicts down to the budget, and the records say 
     CHECK(r.evicted_max == 28);
     CHECK(r.kept_min == 32);
     CHECK(r.kept_max == 32);
-    CHECK(r.freed_bytes == 2 * 4 * run.plan->shape().block_bytes()); // 8 blocks a head before, 4 after
+    CHECK(r.freed_bytes ==
+          2 * 4 * run.plan->shape().block_bytes()); // 8 blocks a head before, 4 after
     CHECK(r.has_scores);
     CHECK(r.score_min == 0);
     CHECK(r.score_max == 59);
@@ -138,7 +141,8 @@ TEST_CASE("The end of the prompt evicts down to the budget, and the records say 
     CHECK(run.manager->evicted_bytes() == 16 * run.plan->shape().block_bytes());
 }
 
-TEST_CASE("The budget trigger fires above budget and slack, and never leaves more than the budget") {
+TEST_CASE(
+    "The budget trigger fires above budget and slack, and never leaves more than the budget") {
     Script script = newest_first();
     CacheConfig config = tokens_budget(32);
     SECTION("slack of an eighth by default") {}
@@ -166,7 +170,8 @@ TEST_CASE("The budget trigger fires above budget and slack, and never leaves mor
     CHECK(evictions == (80 - 32) / (slack + 1));
 }
 
-TEST_CASE("Protected tokens stay whatever the policy says, and positions never decrease in absolute mode") {
+TEST_CASE("Protected tokens stay whatever the policy says, and positions never decrease in "
+          "absolute mode") {
     for (const std::string &device : kv_devices()) {
         Script script = newest_first();
         script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
@@ -247,8 +252,8 @@ TEST_CASE("The every_n trigger evicts down to the budget every n tokens") {
     }
 }
 
-TEST_CASE(
-    "A policy that acts between chunks takes in a prompt longer than the cache: another one is refused") {
+TEST_CASE("A policy that acts between chunks takes in a prompt longer than the cache: another one "
+          "is refused") {
     Script script = newest_first(KEEL_KEEP_TOKEN);
     CacheConfig config = tokens_budget(40);
     std::string why;
@@ -256,7 +261,8 @@ TEST_CASE(
         Run run("reference", test_shape(), script, config);
         CHECK(run.manager->can_take(128, true));
         CHECK_FALSE(run.manager->can_take(129, true, &why));
-        CHECK_THAT(why, Contains("model.context = 128") && Contains("scripted") && Contains("whole prompt"));
+        CHECK_THAT(why, Contains("model.context = 128") && Contains("scripted") &&
+                            Contains("whole prompt"));
     }
     script.needs.flags = KEEL_POLICY_BLOCKWISE;
     Run run("reference", test_shape(), script, config);
@@ -267,7 +273,8 @@ TEST_CASE(
         REQUIRE(n > 0);
         REQUIRE(n <= 64);
         left -= n;
-        const auto records = run.step(n, left == 0 ? StepKind::prefill_end : StepKind::prefill_chunk);
+        const auto records =
+            run.step(n, left == 0 ? StepKind::prefill_end : StepKind::prefill_chunk);
         if (!records.empty() && left > 0) CHECK(records[0].trigger == KEEL_TRIGGER_CHUNK);
         CHECK(run.manager->cache().max_length() <= 45);
         ++chunks;
@@ -326,7 +333,8 @@ TEST_CASE("Budgets in ratio and MiB come to slots") {
     config.slack = 30;
     CHECK(Run("reference", shape, script, config).plan->budget(0).tokens == 49);
     config.slack = 79;
-    CHECK_THAT(refusal(shape, script, config), Contains("policy.budget.mib") && Contains("80 for slack"));
+    CHECK_THAT(refusal(shape, script, config),
+               Contains("policy.budget.mib") && Contains("80 for slack"));
     config.slack = std::nullopt;
     config.at_budget = false;
     config.every_n = 16;
@@ -340,7 +348,8 @@ TEST_CASE("Configs that cannot work are refused with the key to change") {
     CacheConfig config = tokens_budget(8);
     config.protect_prefix = 4;
     config.protect_recent = 4;
-    CHECK_THAT(refusal(shape, script, config), Contains("policy.budget.tokens") && Contains("at least 9"));
+    CHECK_THAT(refusal(shape, script, config),
+               Contains("policy.budget.tokens") && Contains("at least 9"));
     config = tokens_budget(0.5);
     config.budget_unit = BudgetUnit::ratio;
     config.budget = 1.5;
@@ -374,7 +383,8 @@ TEST_CASE("A need that the core does not compute is refused by its name") {
     CHECK(refusal(test_shape(), script, tokens_budget(32)) ==
           "policy scripted needs bit 40, which this version of Keel does not compute");
     script.needs.needs = 1ull << 40;
-    CHECK_THAT(refusal(test_shape(), script, tokens_budget(32)), Contains("policy scripted needs bit 40"));
+    CHECK_THAT(refusal(test_shape(), script, tokens_budget(32)),
+               Contains("policy scripted needs bit 40"));
     CHECK(script.created == script.destroyed);
 }
 
@@ -406,7 +416,8 @@ TEST_CASE("A policy that breaks the contract is named, and the cache stays as it
              }
              return KEEL_OK;
          },
-         "policy scripted, layer 0, head 0: the keep-list is not strictly rising: slot 4 comes after slot 5"},
+         "policy scripted, layer 0, head 0: the keep-list is not strictly rising: slot 4 comes "
+         "after slot 5"},
         {"too many", KEEL_OUTPUT_KEEP,
          [](const keel_policy_input &in, keel_policy_decision &out) {
              out.keep_count[0] = in.lengths[0] + 1;
@@ -427,7 +438,9 @@ TEST_CASE("A policy that breaks the contract is named, and the cache stays as it
          },
          "policy scripted, layer 0, head 0: the keep-list names slot 60, slots are 0 to 59"},
         {"fails", KEEL_OUTPUT_KEEP,
-         [](const keel_policy_input &, keel_policy_decision &) { return keel_status{KEEL_E_INTERNAL}; },
+         [](const keel_policy_input &, keel_policy_decision &) {
+             return keel_status{KEEL_E_INTERNAL};
+         },
          "policy scripted failed to decide on layer 0: "},
     };
     for (const Case &c : cases) {
@@ -462,8 +475,8 @@ TEST_CASE("More than the budget is cut, oldest unprotected first") {
     CHECK(run.positions(1, 1) == expected);
 }
 
-TEST_CASE(
-    "Ragged policies keep different counts in the heads of a layer, and the average stays in the budget") {
+TEST_CASE("Ragged policies keep different counts in the heads of a layer, and the average stays in "
+          "the budget") {
     Script script = newest_first(KEEL_KEEP_HEAD_RAGGED);
     script.needs.output = KEEL_OUTPUT_KEEP;
     script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
@@ -475,7 +488,8 @@ TEST_CASE(
         }
         return KEEL_OK;
     };
-    Run run("cpu" == kv_devices().back() ? "cpu" : "reference", test_shape(), script, tokens_budget(32));
+    Run run("cpu" == kv_devices().back() ? "cpu" : "reference", test_shape(), script,
+            tokens_budget(32));
     const auto records = run.step(60, StepKind::prefill_end);
     REQUIRE(records.size() == 2);
     CHECK(records[0].kept_min == 12);
@@ -551,7 +565,8 @@ TEST_CASE("Key and value norms reach the policy as the cache holds them") {
     }
 }
 
-TEST_CASE("Forks go their own ways: tokens that were evicted cannot be taken back: reset begins anew") {
+TEST_CASE(
+    "Forks go their own ways: tokens that were evicted cannot be taken back: reset begins anew") {
     Script script = newest_first();
     const TempFolder folder;
     CacheConfig config = tokens_budget(32);
@@ -568,7 +583,8 @@ TEST_CASE("Forks go their own ways: tokens that were evicted cannot be taken bac
 
     run.manager->truncate(32);
     CHECK(run.manager->tokens_seen() == 30);
-    CHECK_THAT(error_text([&] { run.manager->truncate(1); }, ErrorKind::usage), Contains("taken back"));
+    CHECK_THAT(error_text([&] { run.manager->truncate(1); }, ErrorKind::usage),
+               Contains("taken back"));
     run.manager->reset();
     CHECK(run.manager->tokens_seen() == 0);
     CHECK(run.manager->cache().bytes_in_use() == 0);
@@ -611,11 +627,13 @@ TEST_CASE("A policy with a budget of its own takes slack") {
                Catch::StartsWith("policy.budget.slack: expected a budget beside it"));
 }
 
-TEST_CASE("What a sequence may come to hold is the budget only under a policy that acts in the prompt") {
+TEST_CASE(
+    "What a sequence may come to hold is the budget only under a policy that acts in the prompt") {
     Script script = newest_first();
     CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->peak_slots(16) == 128);
     script.needs.flags = KEEL_POLICY_BLOCKWISE;
-    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->peak_slots(16) == 32 + 4 + 16);
+    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->peak_slots(16) ==
+          32 + 4 + 16);
     CHECK(Run("reference", test_shape(), script, tokens_budget(120)).plan->peak_slots(16) == 128);
     CacheConfig ratio;
     ratio.budget_unit = BudgetUnit::ratio;
@@ -644,13 +662,16 @@ TEST_CASE("A policy that fails names the config's line, the parameter's if it sp
         words = &message;
         return error_text([&] { manager.after_step(StepKind::prefill_end); }, ErrorKind::plugin);
     };
-    CHECK_THAT(text("it rains"), Catch::StartsWith("f.yaml:4:11: policy scripted failed to decide"));
-    CHECK_THAT(text("a window of 3 is too small"), Catch::StartsWith("f.yaml:5:20: policy scripted"));
+    CHECK_THAT(text("it rains"),
+               Catch::StartsWith("f.yaml:4:11: policy scripted failed to decide"));
+    CHECK_THAT(text("a window of 3 is too small"),
+               Catch::StartsWith("f.yaml:5:20: policy scripted"));
     CHECK_THAT(text("windows are out"), Catch::StartsWith("f.yaml:4:11: "));
     // Nor does it tell what another call said.
     script.decide = [](const keel_policy_input &, keel_policy_decision &) -> keel_status {
         return KEEL_E_INTERNAL;
     };
     host->table()->set_error(host->table(), KEEL_E_INTERNAL, "a window of old");
-    CHECK_THAT(text(""), Catch::EndsWith("an internal error") && Catch::StartsWith("f.yaml:4:11: "));
+    CHECK_THAT(text(""),
+               Catch::EndsWith("an internal error") && Catch::StartsWith("f.yaml:4:11: "));
 }

@@ -27,8 +27,8 @@ struct CountingPolicy {
 
 keel_policy counting_policy(bool can_save) {
     keel_policy t = {KEEL_HEADER(keel_policy)};
-    t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t, uint64_t,
-                  keel_policy_needs *needs, keel_policy_state **out) -> keel_status {
+    t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t,
+                  uint64_t, keel_policy_needs *needs, keel_policy_state **out) -> keel_status {
         keel_policy_needs mine = {KEEL_HEADER(keel_policy_needs)};
         mine.granularity = KEEL_KEEP_HEAD_RAGGED;
         mine.output = KEEL_OUTPUT_KEEP;
@@ -75,13 +75,15 @@ KvShape ragged_shape(keel_dtype dtype) {
 }
 
 struct Run {
-    Run(const std::string &device, const KvShape &shape, const keel_policy &policy) : rig(device, shape) {
+    Run(const std::string &device, const KvShape &shape, const keel_policy &policy)
+        : rig(device, shape) {
         CacheConfig config;
         config.policy = {"counting", &policy, nullptr, 0};
         config.budget_unit = BudgetUnit::tokens;
         config.budget = 40;
         config.slack = 4;
-        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(), config);
+        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(),
+                                           config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     void step(int64_t n, StepKind kind) {
@@ -102,12 +104,15 @@ struct Run {
 void check_same(Run &a, Run &b) {
     for (uint32_t l = 0; l < 2; ++l) {
         for (uint32_t h = 0; h < 2; ++h) {
-            const auto x = a.manager->cache().positions(l, h), y = b.manager->cache().positions(l, h);
+            const auto x = a.manager->cache().positions(l, h),
+                       y = b.manager->cache().positions(l, h);
             REQUIRE(std::vector(x.begin(), x.end()) == std::vector(y.begin(), y.end()));
-            CHECK(b.rig.device_positions(b.manager->cache(), l, h) == std::vector(y.begin(), y.end()));
+            CHECK(b.rig.device_positions(b.manager->cache(), l, h) ==
+                  std::vector(y.begin(), y.end()));
         }
         const std::vector<float> query = a.rig.tokens().query(3, 200);
-        CHECK(a.rig.attention(a.manager->cache(), l, query) == b.rig.attention(b.manager->cache(), l, query));
+        CHECK(a.rig.attention(a.manager->cache(), l, query) ==
+              b.rig.attention(b.manager->cache(), l, query));
     }
     CHECK(a.manager->tokens_seen() == b.manager->tokens_seen());
     CHECK(a.manager->evictions() == b.manager->evictions());
@@ -133,7 +138,8 @@ TEST_CASE("A saved cache is the same in another place, and goes on evicting as i
             b.manager->load(in);
             CHECK(in.left() == 0);
             check_same(a, b);
-            CHECK(b.manager->cache().arena().bytes_in_use() == a.manager->cache().arena().bytes_in_use());
+            CHECK(b.manager->cache().arena().bytes_in_use() ==
+                  a.manager->cache().arena().bytes_in_use());
             for (int i = 0; i < 40; ++i) {
                 a.step(1, StepKind::decode);
                 b.step(1, StepKind::decode);

@@ -17,8 +17,8 @@ namespace {
 std::vector<int32_t> best(const std::vector<float> &scores, const std::vector<uint8_t> &mask,
                           int64_t budget) {
     std::vector<int32_t> order, keep;
-    keep_best({std::ssize(scores), budget, mask.data()}, scores.data(), "policy p, layer 3, head 1", order,
-              keep);
+    keep_best({std::ssize(scores), budget, mask.data()}, scores.data(), "policy p, layer 3, head 1",
+              order, keep);
     return keep;
 }
 
@@ -37,7 +37,8 @@ TEST_CASE("The best scores stay within the budget, protected slots first") {
     const std::vector<uint8_t> free(6, 0), ends = {1, 0, 0, 0, 0, 1};
     CHECK(best({5, 1, 4, 2, 3, 0}, free, 3) == Slots{0, 2, 4});
     CHECK(best({5, 1, 4, 2, 3, 0}, ends, 3) == Slots{0, 2, 5});
-    CHECK(best({0, 9, 9, 9, 9, 0}, ends, 1) == Slots{0, 5}); // protected ones stay whatever the budget
+    CHECK(best({0, 9, 9, 9, 9, 0}, ends, 1) ==
+          Slots{0, 5}); // protected ones stay whatever the budget
     CHECK(best({5, 1, 4, 2, 3, 0}, free, 9) == Slots{0, 1, 2, 3, 4, 5});
     CHECK(best({5, 1, 4, 2, 3, 0}, free, 0).empty());
     const float inf = std::numeric_limits<float>::infinity();
@@ -104,7 +105,8 @@ TEST_CASE("The eviction log is one JSON object a line, there as soon as it is wr
                Contains("something else than an eviction log"));
 }
 
-TEST_CASE("An eviction log leaves an older file alone until it is opened, and is one file's only one") {
+TEST_CASE(
+    "An eviction log leaves an older file alone until it is opened, and is one file's only one") {
     const TempFolder folder;
     const auto path = folder.write("log.jsonl", "{\"sequence\":1}\n");
     const auto content = [&] {
@@ -117,7 +119,8 @@ TEST_CASE("An eviction log leaves an older file alone until it is opened, and is
         EvictionLog log(path.string(), "p");
         CHECK(content() == "{\"sequence\":1}");
         // The same file by another way.
-        const std::string twice = error_text([&] { EvictionLog((folder / "./log.jsonl").string(), "q"); });
+        const std::string twice =
+            error_text([&] { EvictionLog((folder / "./log.jsonl").string(), "q"); });
         CHECK(twice.starts_with("policy.log: "));
         CHECK_THAT(twice, Contains("another pipeline"));
         log.open();
@@ -129,7 +132,8 @@ TEST_CASE("An eviction log leaves an older file alone until it is opened, and is
     CHECK_NOTHROW(EvictionLog(path.string(), "q"));
     CHECK_FALSE(content().empty());
     EvictionLog first("/dev/null", "p"), second("/dev/null", "q");
-    CHECK_THAT(error_text([&] { EvictionLog(folder.path().string(), "p"); }), Contains("is a folder"));
+    CHECK_THAT(error_text([&] { EvictionLog(folder.path().string(), "p"); }),
+               Contains("is a folder"));
     EvictionLog((folder / "new.jsonl").string(), "p");
     CHECK_FALSE(std::filesystem::exists(folder / "new.jsonl"));
 }

@@ -58,8 +58,8 @@ TEST_CASE("A cache holds what was written, at the positions that were given") {
         const auto query = rig.tokens().query(1, 47);
         for (uint32_t l = 0; l < shape.layers; ++l) {
             const auto all = same(shape.kv_heads, range(0, 47));
-            CHECK(largest_difference(rig.attention(*cache, l, query), rig.expected(l, query, all, all)) <
-                  1e-5);
+            CHECK(largest_difference(rig.attention(*cache, l, query),
+                                     rig.expected(l, query, all, all)) < 1e-5);
             for (uint32_t h = 0; h < shape.kv_heads; ++h) {
                 const auto positions = rig.device_positions(*cache, l, h);
                 CHECK(std::equal(positions.begin(), positions.end(), cache->positions(l, h).begin(),
@@ -92,7 +92,8 @@ TEST_CASE("Compaction with lists of all slots changes nothing, to the bit") {
     }
 }
 
-TEST_CASE("Attention after compaction equals attention over the kept slots from scratch, for each KV dtype") {
+TEST_CASE("Attention after compaction equals attention over the kept slots from scratch, for each "
+          "KV dtype") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype :
              {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
@@ -150,7 +151,8 @@ TEST_CASE("Heads of different length keep their own slots and give their own blo
     }
 }
 
-TEST_CASE("A fork shares blocks, and neither side sees what the other writes, evicts or takes back") {
+TEST_CASE(
+    "A fork shares blocks, and neither side sees what the other writes, evicts or takes back") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvShape shape = small_shape(KEEL_DTYPE_F16);
@@ -201,7 +203,8 @@ TEST_CASE("Truncation takes tokens back, blocks included") {
         rig.feed(*cache, 20, 5);
         const auto query = rig.tokens().query(6, 25);
         const auto all = same(2, range(0, 25));
-        CHECK(largest_difference(rig.attention(*cache, 0, query), rig.expected(0, query, all, all)) < 1e-5);
+        CHECK(largest_difference(rig.attention(*cache, 0, query),
+                                 rig.expected(0, query, all, all)) < 1e-5);
         cache->clear();
         CHECK(cache->arena().bytes_in_use() == 0);
     }
@@ -230,11 +233,12 @@ TEST_CASE("What does not fit is refused with the key to change, and changes noth
     CHECK_THAT(error_text([&] { small->append(std::vector<int32_t>{24}, 1); }, ErrorKind::resource),
                Contains("kv.max_mib"));
     CHECK(small->arena().bytes_in_use() == shape.max_bytes);
-    CHECK_THAT(why, !Contains(" 0.0 MiB") && !Catch::EndsWith("= 0.0")); // small numbers are still numbers
+    CHECK_THAT(why, !Contains(" 0.0 MiB") &&
+                        !Catch::EndsWith("= 0.0")); // small numbers are still numbers
 }
 
-TEST_CASE(
-    "Evicting from a fork is refused before anything moves where a layer has no blocks for the copies") {
+TEST_CASE("Evicting from a fork is refused before anything moves where a layer has no blocks for "
+          "the copies") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         KvShape shape = small_shape();
@@ -274,7 +278,8 @@ struct Model {
     std::vector<std::vector<int64_t>> heads; // [layers * kv_heads] tokens
 };
 
-TEST_CASE("Random operations on a cache and its forks agree with plain lists, and the cap is never passed") {
+TEST_CASE("Random operations on a cache and its forks agree with plain lists, and the cap is never "
+          "passed") {
     for (const std::string &device : kv_devices()) {
         KvShape shape = small_shape(KEEL_DTYPE_Q8_0);
         shape.max_bytes = 4 * 14 * shape.block_bytes();
@@ -295,7 +300,8 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
                     ++refused;
                     cache->truncate(n);
                     for (auto &list : model.heads)
-                        list.resize(static_cast<size_t>(std::max<int64_t>(0, std::ssize(list) - n)));
+                        list.resize(
+                            static_cast<size_t>(std::max<int64_t>(0, std::ssize(list) - n)));
                     continue;
                 }
                 rig.feed(*cache, next, n);
@@ -337,8 +343,8 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
                 held += c->bytes_in_use();
                 for (uint32_t i = 0; i < 4; ++i) {
                     const auto positions = c->positions(i / 2, i % 2);
-                    REQUIRE(
-                        std::equal(positions.begin(), positions.end(), m.heads[i].begin(), m.heads[i].end()));
+                    REQUIRE(std::equal(positions.begin(), positions.end(), m.heads[i].begin(),
+                                       m.heads[i].end()));
                 }
             }
             REQUIRE(arena.bytes_in_use() <= held);
@@ -346,8 +352,8 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
             for (const auto &[c, m] : live) {
                 for (uint32_t i = 0; i < 4; ++i) {
                     const auto on_device = rig.device_positions(*c, i / 2, i % 2);
-                    REQUIRE(
-                        std::equal(on_device.begin(), on_device.end(), m.heads[i].begin(), m.heads[i].end()));
+                    REQUIRE(std::equal(on_device.begin(), on_device.end(), m.heads[i].begin(),
+                                       m.heads[i].end()));
                 }
                 const auto keys = rig.keys(*c, 1);
                 const int64_t longest = std::max<int64_t>(1, c->max_length(1));
@@ -355,8 +361,10 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
                     for (size_t s = 0; s < m.heads[2 + h].size(); ++s) {
                         const int64_t token = m.heads[2 + h][s];
                         const auto key = rig.tokens().key(token, 1, h, token);
-                        const float *row = keys.data() + (h * static_cast<size_t>(longest) + s) * 32;
-                        REQUIRE(largest_difference({row, 32}, key) < 0.01); // q8_0 of values up to 1
+                        const float *row =
+                            keys.data() + (h * static_cast<size_t>(longest) + s) * 32;
+                        REQUIRE(largest_difference({row, 32}, key) <
+                                0.01); // q8_0 of values up to 1
                     }
                 }
             }
@@ -380,11 +388,13 @@ TEST_CASE("An arena without reserved memory grows by copying and shrinks when bl
     CHECK(cache->arena().bytes_resident() > 4 * small);
     const auto query = rig.tokens().query(8, 98);
     const auto all = same(2, range(0, 98));
-    CHECK(largest_difference(rig.attention(*cache, 1, query), rig.expected(1, query, all, all)) < 1e-5);
+    CHECK(largest_difference(rig.attention(*cache, 1, query), rig.expected(1, query, all, all)) <
+          1e-5);
     cache->truncate(94);
     CHECK(cache->arena().bytes_resident() <= 2 * small);
     const auto few = same(2, range(0, 4));
-    CHECK(largest_difference(rig.attention(*cache, 1, query), rig.expected(1, query, few, few)) < 1e-5);
+    CHECK(largest_difference(rig.attention(*cache, 1, query), rig.expected(1, query, few, few)) <
+          1e-5);
 }
 
 TEST_CASE("Evicted blocks go back to the system") {
@@ -429,9 +439,9 @@ TEST_CASE("Blocks smaller than a page go back to the system too") {
 TEST_CASE("A compaction that fails on the way gives back the blocks that it took") {
     const KvShape shape = small_shape(KEEL_DTYPE_F16);
     // A fresh block takes two commits, K and V; a compaction of one layer here takes two blocks.
-    for (const auto &[nth, slot] :
-         {std::pair{1, "buffer_commit"}, std::pair{2, "buffer_commit"}, std::pair{3, "buffer_commit"},
-          std::pair{4, "buffer_commit"}, std::pair{1, "kv_gather"}}) {
+    for (const auto &[nth, slot] : {std::pair{1, "buffer_commit"}, std::pair{2, "buffer_commit"},
+                                    std::pair{3, "buffer_commit"}, std::pair{4, "buffer_commit"},
+                                    std::pair{1, "kv_gather"}}) {
         INFO(slot << " " << nth);
         WrappingBackend wrapping;
         Executor executor(wrapping.open(), {});

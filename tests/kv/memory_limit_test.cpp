@@ -1,5 +1,5 @@
-// Under the real memory limit of a control group: a cache on its own, and the program as users run it. The
-// cases are skipped where the system lets nobody make such a group.
+// Under the real memory limit of a control group: a cache on its own, and the program as users run
+// it. The cases are skipped where the system lets nobody make such a group.
 #include "kv/manager_run.hpp"
 #include "platform/memory.hpp"
 #include "support/run_process.hpp"
@@ -28,14 +28,16 @@ void write_number(const fs::path &file, uint64_t value) {
     if (!out) throw std::runtime_error("cannot write " + file.string());
 }
 
-// A control group of its own with a memory limit; it ends with the object. Throws where the system does not let that be done.
+// A control group of its own with a memory limit; it ends with the object. Throws where the system
+// does not let that be done.
 class LimitedGroup {
   public:
     explicit LimitedGroup(uint64_t bytes) {
         const std::string name = "keel-test-" + std::to_string(::getpid());
         std::ifstream own("/proc/self/cgroup");
         for (std::string line; std::getline(own, line);) {
-            const bool v1 = line.find(":memory:/") != std::string::npos, v2 = line.rfind("0::/", 0) == 0;
+            const bool v1 = line.find(":memory:/") != std::string::npos,
+                       v2 = line.rfind("0::/", 0) == 0;
             if (!v1 && !v2) continue;
             const fs::path mount = v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
             const fs::path home = mount / line.substr(line.find(":/") + 2);
@@ -92,37 +94,39 @@ PageBuffer touched(uint64_t bytes) {
     return buffer;
 }
 
-// `keel run` inside a group, on models/tiny, with a policy that answers pressure below `available` MiB.
+// `keel run` inside a group, on models/tiny, with a policy that answers pressure below `available`
+// MiB.
 ProcessResult run_limited(const LimitedGroup &group, uint64_t available, const fs::path &log) {
     // The shell enters the group and becomes the program.
-    const std::string shell = "echo $$ > '" + (group.path() / "cgroup.procs").string() + "' && exec \"$@\"";
+    const std::string shell =
+        "echo $$ > '" + (group.path() / "cgroup.procs").string() + "' && exec \"$@\"";
     std::string prompt;
     for (int i = 0; i < 60; ++i)
         prompt += "Once upon a time there was a king. ";
     const std::string folder = KEEL_SOURCE_DIR;
-    return run_process(
-        {"/bin/sh",
-         "-c",
-         shell,
-         "sh",
-         std::string(KEEL_BINARY_DIR) + "/bin/keel",
-         "run",
-         folder + "/models/tiny",
-         "-p",
-         prompt,
-         "-n",
-         "1200",
-         "--greedy",
-         "--ignore-eos",
-         "--json",
-         "--set",
-         "model.context=2048",
-         "--set",
-         "policy={plugin: keydiff, budget: {ratio: 1}, protect: {prefix: 4}, trigger: {on: [pressure], "
-         "pressure: {available_mib: " +
-             std::to_string(available) + ", critical_mib: 1}}}",
-         "--set",
-         "policy.log=" + log.string()});
+    return run_process({"/bin/sh",
+                        "-c",
+                        shell,
+                        "sh",
+                        std::string(KEEL_BINARY_DIR) + "/bin/keel",
+                        "run",
+                        folder + "/models/tiny",
+                        "-p",
+                        prompt,
+                        "-n",
+                        "1200",
+                        "--greedy",
+                        "--ignore-eos",
+                        "--json",
+                        "--set",
+                        "model.context=2048",
+                        "--set",
+                        "policy={plugin: keydiff, budget: {ratio: 1}, protect: {prefix: 4}, "
+                        "trigger: {on: [pressure], "
+                        "pressure: {available_mib: " +
+                            std::to_string(available) + ", critical_mib: 1}}}",
+                        "--set",
+                        "policy.log=" + log.string()});
 }
 
 } // namespace
@@ -164,7 +168,8 @@ TEST_CASE("Under a real memory limit the program evicts, says so, and writes on 
     CHECK(last.at("kept_max").get<int64_t>() * 4 <= last.at("tokens").get<int64_t>() * 3);
 }
 
-TEST_CASE("Under a real memory limit the cache gives memory back, and comes back when there is room again") {
+TEST_CASE("Under a real memory limit the cache gives memory back, and comes back when there is "
+          "room again") {
     const auto group = make_group(512 * mib);
     group->enter();
     const MemoryReading at_first = system_monitor()->read();

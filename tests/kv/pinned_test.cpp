@@ -46,8 +46,8 @@ std::vector<double> frequencies() {
 
 } // namespace
 
-TEST_CASE(
-    "Spans of the config and pins of a prompt stay through every eviction, and count against the budget") {
+TEST_CASE("Spans of the config and pins of a prompt stay through every eviction, and count against "
+          "the budget") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = newest_are_best();
@@ -103,7 +103,8 @@ TEST_CASE("A pin follows its tokens where keys are rotated") {
         const std::vector<int64_t> turned(p.begin(), p.end());
         const auto query = run.rig.tokens().query(3, 160);
         CHECK(largest_difference(run.rig.attention(run.manager->cache(), 1, query),
-                                 run.rig.expected(1, query, {kept, kept}, {turned, turned})) < 1e-4);
+                                 run.rig.expected(1, query, {kept, kept}, {turned, turned})) <
+              1e-4);
     }
 }
 
@@ -167,7 +168,8 @@ TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding
             const auto keys = run.rig.keys(run.manager->cache(), 0);
             const size_t dim = run.plan->shape().head_dim;
             double sum = 0;
-            for (const auto &[slot, token] : {std::pair<size_t, int64_t>{0, 3}, {1, 4}, {2, 10}, {3, 11}}) {
+            for (const auto &[slot, token] :
+                 {std::pair<size_t, int64_t>{0, 3}, {1, 4}, {2, 10}, {3, 11}}) {
                 const auto truth = run.rig.tokens().key(token, 0, 0, cache.positions(0, 0)[slot]);
                 for (size_t d = 0; d < dim; ++d)
                     sum += std::pow(double{keys[slot * dim + d]} - double{truth[d]}, 2);
@@ -185,7 +187,8 @@ TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding
     }
 }
 
-TEST_CASE("Pins go with the tokens that are taken back, and with a reset: those of the config come again") {
+TEST_CASE("Pins go with the tokens that are taken back, and with a reset: those of the config come "
+          "again") {
     Script script = newest_are_best();
     CacheConfig config = budget_of(script, 40);
     config.pinned = {{4, 8}};

@@ -35,8 +35,8 @@ struct BlockwisePolicy {
 std::vector<std::filesystem::path> key_policies() {
     std::vector<std::filesystem::path> found;
     for (const char *name : {"sliding_window", "random", "knorm", "keydiff"}) {
-        const auto file =
-            std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins" / (std::string(name) + ".so");
+        const auto file = std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins" /
+                          (std::string(name) + ".so");
         if (std::filesystem::exists(file)) found.push_back(file);
     }
     return found;
@@ -44,8 +44,8 @@ std::vector<std::filesystem::path> key_policies() {
 
 } // namespace
 
-TEST_CASE(
-    "No step of a prompt or behind it leaves more than budget and slack, and kv.max_mib is never passed") {
+TEST_CASE("No step of a prompt or behind it leaves more than budget and slack, and kv.max_mib is "
+          "never passed") {
     REQUIRE_FALSE(key_policies().empty());
     for (const auto &file : key_policies()) {
         const BlockwisePolicy policy(file);
@@ -58,9 +58,10 @@ TEST_CASE(
                 CacheConfig config;
                 config.policy = policy.plugin();
                 config.budget_unit = unit;
-                config.budget = unit == BudgetUnit::tokens  ? 48
-                                : unit == BudgetUnit::ratio ? 0.25
-                                                            : static_cast<double>(6 * row) / 1048576;
+                config.budget = unit == BudgetUnit::tokens ? 48
+                                : unit == BudgetUnit::ratio
+                                    ? 0.25
+                                    : static_cast<double>(6 * row) / 1048576;
                 config.slack = slack;
                 config.protect_prefix = 2;
                 config.protect_recent = 4;
@@ -125,15 +126,16 @@ Script uneven_scores(uint32_t flags) {
 
 } // namespace
 
-TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no step of it ever passes it") {
+TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no step of it ever "
+          "passes it") {
     const std::vector<MibCase> cases = {
         {"between chunks", KEEL_POLICY_BLOCKWISE, nullptr},
         {"between chunks, heads of unequal length", KEEL_POLICY_BLOCKWISE, "adaptive"},
         {"between chunks, layers of unequal length", KEEL_POLICY_BLOCKWISE, "pyramid"},
-        {"between chunks, quantized keys that move", KEEL_POLICY_BLOCKWISE, nullptr, KEEL_DTYPE_Q8_0,
-         KvPositions::rerotated},
-        {"between chunks, quantized keys that move, layers of unequal length", KEEL_POLICY_BLOCKWISE,
-         "pyramid", KEEL_DTYPE_Q4_0, KvPositions::rerotated},
+        {"between chunks, quantized keys that move", KEEL_POLICY_BLOCKWISE, nullptr,
+         KEEL_DTYPE_Q8_0, KvPositions::rerotated},
+        {"between chunks, quantized keys that move, layers of unequal length",
+         KEEL_POLICY_BLOCKWISE, "pyramid", KEEL_DTYPE_Q4_0, KvPositions::rerotated},
         {"at the prompt's end and during decode", 0, nullptr},
         {"at the prompt's end and during decode, heads of unequal length", 0, "adaptive"},
         {"every 5 tokens", 0, nullptr, KEEL_DTYPE_F16, KvPositions::absolute, 5},
@@ -148,7 +150,8 @@ TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no st
             shape.heads = 4;
             shape.key_dtype = c.keys;
             shape.max_slots = 512;
-            const bool is_copied = keel_dtype_block(c.keys) > 1 && c.positions != KvPositions::absolute;
+            const bool is_copied =
+                keel_dtype_block(c.keys) > 1 && c.positions != KvPositions::absolute;
             const uint64_t row = uint64_t{shape.layers} * shape.kv_heads *
                                  (shape.block_bytes() + (is_copied ? shape.key_block_bytes() : 0));
             Script script = uneven_scores(c.flags);
@@ -162,10 +165,12 @@ TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no st
                                                               (std::string(c.allocator) + ".so"),
                                                           SourceLocation{});
                 params = library->params().bind({}, {});
-                config.allocator = {library->id(), &library->allocator(), params->data(), params->size()};
+                config.allocator = {library->id(), &library->allocator(), params->data(),
+                                    params->size()};
             }
             config.positions = c.positions;
-            if (c.positions != KvPositions::absolute) config.rope_frequencies = std::vector<double>(16, 0.1);
+            if (c.positions != KvPositions::absolute)
+                config.rope_frequencies = std::vector<double>(16, 0.1);
             config.budget_unit = BudgetUnit::mib;
             config.budget = 10.6 * static_cast<double>(row) / 1048576;
             config.slack = slack;
@@ -207,14 +212,15 @@ TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no st
     }
 }
 
-TEST_CASE(
-    "Copies of quantized keys are as long as the longest head, which no budget in MiB bounds: refused") {
+TEST_CASE("Copies of quantized keys are as long as the longest head, which no budget in MiB "
+          "bounds: refused") {
     Script script = uneven_scores(0);
     KvShape shape = bound_shape();
     shape.key_dtype = KEEL_DTYPE_Q8_0;
     CacheConfig config;
     config.policy = scripted(script);
-    const PluginLibrary library(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins/adaptive.so", {});
+    const PluginLibrary library(
+        std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins/adaptive.so", {});
     const ParamValues params = library.params().bind({}, {});
     config.allocator = {library.id(), &library.allocator(), params.data(), params.size()};
     config.budget_unit = BudgetUnit::mib;
@@ -222,7 +228,8 @@ TEST_CASE(
     config.positions = KvPositions::rerotated;
     config.rope_frequencies = std::vector<double>(16, 0.1);
     CHECK_THAT(error_text([&] { ManagerRun("reference", shape, config); }, ErrorKind::input),
-               Contains("policy.budget.mib") && Contains("adaptive") && Contains("policy.budget.tokens"));
+               Contains("policy.budget.mib") && Contains("adaptive") &&
+                   Contains("policy.budget.tokens"));
 }
 
 TEST_CASE("A prompt that cannot fit before a one-shot policy acts is refused") {

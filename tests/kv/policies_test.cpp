@@ -36,8 +36,8 @@ KvShape test_shape() {
 
 struct Run {
     Run(const CacheConfig &config) : rig("reference", test_shape()) {
-        plan =
-            std::make_unique<CachePlan>(rig.executor(), test_shape(), rig.executor().device().host(), config);
+        plan = std::make_unique<CachePlan>(rig.executor(), test_shape(),
+                                           rig.executor().device().host(), config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     void prefill(int64_t n) {
@@ -141,12 +141,14 @@ TEST_CASE("sliding_window with a window of its own needs no budget") {
     const Loaded bare("sliding_window");
     config.policy = bare.policy();
     config.budget_unit = BudgetUnit::none;
-    CHECK_THAT(error_text([&] { Run run(config); }), Contains("policy.budget") && Contains("sliding_window"));
-    CHECK_THAT(error_text([&] { Loaded("sliding_window", {window_of("-1")}); }), Contains("window"));
+    CHECK_THAT(error_text([&] { Run run(config); }),
+               Contains("policy.budget") && Contains("sliding_window"));
+    CHECK_THAT(error_text([&] { Loaded("sliding_window", {window_of("-1")}); }),
+               Contains("window"));
 }
 
-TEST_CASE(
-    "An allocator that tells heads or layers apart is refused by a policy that keeps the same slots in all") {
+TEST_CASE("An allocator that tells heads or layers apart is refused by a policy that keeps the "
+          "same slots in all") {
     const Loaded window("sliding_window");
     static uint32_t flags = 0;
     static const keel_allocator table = [] {
@@ -157,9 +159,8 @@ TEST_CASE(
             return KEEL_OK;
         };
         t.destroy = [](keel_allocator_state *) {};
-        t.allocate = [](keel_allocator_state *, const keel_allocator_input *, int32_t *) -> keel_status {
-            return KEEL_OK;
-        };
+        t.allocate = [](keel_allocator_state *, const keel_allocator_input *,
+                        int32_t *) -> keel_status { return KEEL_OK; };
         return t;
     }();
     CacheConfig config;
@@ -183,9 +184,11 @@ TEST_CASE("An allocator that hands out more than there is, or less than is prote
     static const keel_allocator table = [] {
         keel_allocator t = {KEEL_HEADER(keel_allocator)};
         t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t,
-                      keel_allocator_needs *, keel_allocator_state **) -> keel_status { return KEEL_OK; };
+                      keel_allocator_needs *,
+                      keel_allocator_state **) -> keel_status { return KEEL_OK; };
         t.destroy = [](keel_allocator_state *) {};
-        t.allocate = [](keel_allocator_state *, const keel_allocator_input *in, int32_t *out) -> keel_status {
+        t.allocate = [](keel_allocator_state *, const keel_allocator_input *in,
+                        int32_t *out) -> keel_status {
             for (uint32_t i = 0; i < in->layers * in->kv_heads; ++i)
                 out[i] = i == 0 ? first : others;
             return KEEL_OK;
@@ -205,6 +208,7 @@ TEST_CASE("An allocator that hands out more than there is, or less than is prote
         return error_text([&] { run.prefill(60); }, ErrorKind::plugin);
     };
     CHECK_THAT(message(25, 24), Contains("allocator odd shared out 97 slots, the budget has 96"));
-    CHECK_THAT(message(3, 24), Contains("allocator odd gave layer 0 head 0 3 slots, 4 are protected"));
+    CHECK_THAT(message(3, 24),
+               Contains("allocator odd gave layer 0 head 0 3 slots, 4 are protected"));
     CHECK_THAT(message(20, 24), Contains("allocator odd") && Contains("sliding_window"));
 }

@@ -36,13 +36,15 @@ Script scattering(uint64_t needs, Look look) {
     script.needs.output = KEEL_OUTPUT_KEEP;
     script.needs.reduce_queries = KEEL_REDUCE_SUM;
     script.needs.reduce_group = KEEL_REDUCE_MEAN;
-    script.decide = [look = std::move(look)](const keel_policy_input &in, keel_policy_decision &out) {
+    script.decide = [look = std::move(look)](const keel_policy_input &in,
+                                             keel_policy_decision &out) {
         look(in);
         for (uint32_t h = 0; h < in.kv_heads; ++h) {
             int32_t n = 0;
             for (int32_t s = 0; s < in.lengths[h]; ++s) {
-                const bool stays = s >= in.lengths[h] - 9 || s < 2 ||
-                                   (s + static_cast<int32_t>(in.layer)) % (3 + static_cast<int32_t>(h)) == 0;
+                const bool stays =
+                    s >= in.lengths[h] - 9 || s < 2 ||
+                    (s + static_cast<int32_t>(in.layer)) % (3 + static_cast<int32_t>(h)) == 0;
                 if (stays) out.keep[h * in.stride + n++] = s;
             }
             out.keep_count[h] = n;
@@ -77,7 +79,8 @@ const keel_dtype kv_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
 
 } // namespace
 
-TEST_CASE("Window scores are the attention of the last queries over what is kept, however they are reduced") {
+TEST_CASE("Window scores are the attention of the last queries over what is kept, however they are "
+          "reduced") {
     struct Form {
         keel_reduce queries, group;
         uint32_t window;
@@ -101,12 +104,13 @@ TEST_CASE("Window scores are the attention of the last queries over what is kept
                     std::vector<std::vector<bool>> visible;
                     for (uint32_t h = 0; h < in.kv_heads; ++h) {
                         std::vector<bool> sees;
-                        for (const int32_t position : current->manager->cache().positions(in.layer, h))
+                        for (const int32_t position :
+                             current->manager->cache().positions(in.layer, h))
                             sees.push_back(position <= token);
                         visible.push_back(std::move(sees));
                     }
-                    p.push_back(
-                        current->probabilities(*current->manager, in.layer, current->query(token), visible));
+                    p.push_back(current->probabilities(*current->manager, in.layer,
+                                                       current->query(token), visible));
                 }
                 const auto of_head = [&](uint32_t h, size_t j) {
                     std::vector<double> values;
@@ -114,16 +118,17 @@ TEST_CASE("Window scores are the attention of the last queries over what is kept
                         values.push_back(query[h][j]);
                     return reduce(form.queries, values);
                 };
-                for (uint32_t row = 0; row < (form.group == KEEL_REDUCE_NONE ? in.heads : in.kv_heads);
-                     ++row) {
+                for (uint32_t row = 0;
+                     row < (form.group == KEEL_REDUCE_NONE ? in.heads : in.kv_heads); ++row) {
                     const uint32_t kv = form.group == KEEL_REDUCE_NONE ? row / group : row;
                     for (int32_t j = 0; j < in.lengths[kv]; ++j, ++compared) {
                         std::vector<double> heads;
                         for (uint32_t g = 0; form.group != KEEL_REDUCE_NONE && g < group; ++g)
                             heads.push_back(of_head(row * group + g, static_cast<size_t>(j)));
-                        check_close(in.scores[row * in.stride + j], form.group == KEEL_REDUCE_NONE
-                                                                        ? of_head(row, static_cast<size_t>(j))
-                                                                        : reduce(form.group, heads));
+                        check_close(in.scores[row * in.stride + j],
+                                    form.group == KEEL_REDUCE_NONE
+                                        ? of_head(row, static_cast<size_t>(j))
+                                        : reduce(form.group, heads));
                     }
                 }
             });
@@ -141,15 +146,16 @@ TEST_CASE("Window scores are the attention of the last queries over what is kept
 }
 
 TEST_CASE("Fewer queries than the window are used where fewer of the newest tokens are there") {
-    Script script =
-        scattering(KEEL_NEED_WINDOW_SCORES, [](const keel_policy_input &in) { CHECK(in.query_count == 12); });
+    Script script = scattering(KEEL_NEED_WINDOW_SCORES,
+                               [](const keel_policy_input &in) { CHECK(in.query_count == 12); });
     script.needs.window = 20;
     TappedRun run("reference", test_shape(), with(script, tokens_budget(10)));
     run.step(12, StepKind::prefill_end);
     CHECK(script.decided == 2);
 }
 
-TEST_CASE("Running scores sum the attention of all queries and move with their slots: new slots begin at 0") {
+TEST_CASE("Running scores sum the attention of all queries and move with their slots: new slots "
+          "begin at 0") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : kv_dtypes) {
             INFO(device << " " << keel_dtype_name(dtype));
@@ -160,8 +166,9 @@ TEST_CASE("Running scores sum the attention of all queries and move with their s
                 for (uint32_t h = 0; h < in.kv_heads; ++h) {
                     const auto positions = current->manager->cache().positions(in.layer, h);
                     for (int32_t j = 0; j < in.lengths[h]; ++j, ++compared)
-                        check_close(in.scores[h * in.stride + j],
-                                    current->paid(in.layer, h).at(positions[static_cast<size_t>(j)]));
+                        check_close(
+                            in.scores[h * in.stride + j],
+                            current->paid(in.layer, h).at(positions[static_cast<size_t>(j)]));
                 }
             });
             TappedRun run(device, test_shape(dtype), with(script, tokens_budget(30)));
@@ -173,7 +180,8 @@ TEST_CASE("Running scores sum the attention of all queries and move with their s
     }
 }
 
-TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those of the keys in the cache") {
+TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those of the keys in the "
+          "cache") {
     std::vector<double> frequencies(16);
     for (size_t i = 0; i < 16; ++i)
         frequencies[i] = std::pow(10000.0, -static_cast<double>(i) / 16);
@@ -186,8 +194,8 @@ TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those 
                 INFO(device << " " << keel_dtype_name(dtype) << " " << turned);
                 TappedRun *current = nullptr;
                 Script script = scattering(
-                    KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_KEY_NORMS | KEEL_NEED_VALUE_NORMS |
-                        KEEL_NEED_KEYS | KEEL_NEED_KEY_PROJECT | turned,
+                    KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_KEY_NORMS |
+                        KEEL_NEED_VALUE_NORMS | KEEL_NEED_KEYS | KEEL_NEED_KEY_PROJECT | turned,
                     [&](const keel_policy_input &in) {
                         KvCache &cache = current->manager->cache();
                         const auto keys = current->rig.keys(cache, in.layer);
@@ -200,7 +208,8 @@ TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those 
                                 for (int d = 0; d < 32; ++d)
                                     norm += double{head[j * 32 + d]} * double{head[j * 32 + d]};
                                 for (size_t d = 0; d < 32; ++d)
-                                    sum[d] += double{head[static_cast<size_t>(j) * 32 + d]} / std::sqrt(norm);
+                                    sum[d] += double{head[static_cast<size_t>(j) * 32 + d]} /
+                                              std::sqrt(norm);
                                 check_close(in.key_norms[h * in.stride + j], std::sqrt(norm));
                             }
                             for (size_t d = 0; d < 32; ++d)
@@ -215,7 +224,8 @@ TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those 
                                 }
                                 check_close(in.key_anchor[h * in.stride + j], anchor, 1e-4);
                                 for (size_t d = 0; turned != 0 && d < 16; ++d) {
-                                    const double angle = -cache.positions(in.layer, h)[at] * frequencies[d];
+                                    const double angle =
+                                        -cache.positions(in.layer, h)[at] * frequencies[d];
                                     const double a = double{head[at * 32 + d]},
                                                  b = double{head[at * 32 + d + 16]};
                                     key[d] = a * std::cos(angle) - b * std::sin(angle);
@@ -259,7 +269,8 @@ TEST_CASE("Query statistics sum un-rotated queries but the first ones, in prefil
                     for (size_t a = 0; a < 32; ++a) {
                         sum[h * 32 + a] += double{q[h * 32 + a]};
                         for (size_t b = 0; b < 32; ++b)
-                            second[(h * 32 + a) * 32 + b] += double{q[h * 32 + a]} * double{q[h * 32 + b]};
+                            second[(h * 32 + a) * 32 + b] +=
+                                double{q[h * 32 + a]} * double{q[h * 32 + b]};
                     }
                 }
             }
@@ -277,7 +288,8 @@ TEST_CASE("Query statistics sum un-rotated queries but the first ones, in prefil
     }
 }
 
-TEST_CASE("Chunk scores are the attention of a piece's queries within the piece, after the cache as well") {
+TEST_CASE("Chunk scores are the attention of a piece's queries within the piece, after the cache "
+          "as well") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_Q8_0}) {
             INFO(device << " " << keel_dtype_name(dtype));
@@ -307,8 +319,8 @@ TEST_CASE("Chunk scores are the attention of a piece's queries within the piece,
                                     for (int32_t t = begin; t < end; ++t)
                                         row[static_cast<size_t>(t)] = true;
                                 }
-                                const auto p = current->probabilities(*current->manager, in.layer,
-                                                                      current->query(query), visible);
+                                const auto p = current->probabilities(
+                                    *current->manager, in.layer, current->query(query), visible);
                                 sum += (p[h * 2][static_cast<size_t>(j)] +
                                         p[h * 2 + 1][static_cast<size_t>(j)]) /
                                        2;
@@ -341,7 +353,8 @@ class FakeReplayer final : public Replayer {
     std::span<const int32_t> instruction(bool from_words) const override {
         return from_words ? words_ : whole_;
     }
-    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions, StepTap &tap) override {
+    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                 StepTap &tap) override {
         const std::vector<int64_t> tokens(ids.begin(), ids.end());
         const std::vector<int32_t> at(positions.begin(), positions.end());
         run_.rig.write(run_.manager->cache(), tokens, at);
@@ -361,14 +374,16 @@ class FakeReplayer final : public Replayer {
 
 } // namespace
 
-TEST_CASE("A replay hands over the largest attention of a repetition and leaves the cache as it was") {
+TEST_CASE(
+    "A replay hands over the largest attention of a repetition and leaves the cache as it was") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         TappedRun *current = nullptr;
         std::vector<float> keys_before;
         std::vector<std::vector<double>> wanted; // [layer * head][slot]
         Script script = scattering(KEEL_NEED_REPLAY, [&](const keel_policy_input &in) {
-            if (in.layer == 0) CHECK(current->rig.keys(current->manager->cache(), 0) == keys_before);
+            if (in.layer == 0)
+                CHECK(current->rig.keys(current->manager->cache(), 0) == keys_before);
             for (uint32_t h = 0; h < in.kv_heads; ++h) {
                 REQUIRE(in.lengths[h] == 50);
                 for (int32_t j = 3; j < 50; ++j)
@@ -393,8 +408,8 @@ TEST_CASE("A replay hands over the largest attention of a repetition and leaves 
         wanted.assign(4, std::vector<double>(50, 0.0));
         for (int32_t begin = 0; begin < 50; begin += 20) {
             const int32_t end = std::min(50, begin + 20);
-            std::vector<int64_t> ids =
-                begin == 0 ? std::vector<int64_t>{1000, 1001} : std::vector<int64_t>{2000, 2001, 2002};
+            std::vector<int64_t> ids = begin == 0 ? std::vector<int64_t>{1000, 1001}
+                                                  : std::vector<int64_t>{2000, 2001, 2002};
             for (int32_t t = begin - (begin > 0 ? 3 : 0); t < end; ++t)
                 ids.push_back(t);
             auto fork = run.manager->fork();
@@ -411,8 +426,8 @@ TEST_CASE("A replay hands over the largest attention of a repetition and leaves 
                         sees[j] = (slot < 2 && begin > 0) || (slot >= begin && slot < end) ||
                                   (j >= 50 && j <= 50 + i);
                     }
-                    const auto p = run.probabilities(*fork, l, run.rig.tokens().query(ids[i], positions[i]),
-                                                     {sees, sees});
+                    const auto p = run.probabilities(
+                        *fork, l, run.rig.tokens().query(ids[i], positions[i]), {sees, sees});
                     for (size_t h = 0; h < 4; ++h) {
                         for (size_t j = 0; j < 50; ++j)
                             wanted[l * 2 + h / 2][j] = std::max(wanted[l * 2 + h / 2][j], p[h][j]);
@@ -443,7 +458,8 @@ TEST_CASE("A prompt that leaves no room for its replay is refused before anythin
     std::string why;
     CHECK(run.manager->can_take(40, true, &why));
     CHECK_FALSE(run.manager->can_take(60, true, &why));
-    CHECK_THAT(why, Contains("repeat the prompt") && Contains("62 tokens") && Contains("model.context = 96"));
+    CHECK_THAT(why, Contains("repeat the prompt") && Contains("62 tokens") &&
+                        Contains("model.context = 96"));
 }
 
 TEST_CASE("Forks go on with what their parent collected, under its policy and under others") {
@@ -453,7 +469,8 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         const auto look = [&](const keel_policy_input &in) {
             std::vector<float> all;
             for (uint32_t h = 0; h < in.kv_heads; ++h)
-                all.insert(all.end(), in.scores + h * in.stride, in.scores + h * in.stride + in.lengths[h]);
+                all.insert(all.end(), in.scores + h * in.stride,
+                           in.scores + h * in.stride + in.lengths[h]);
             looked.push_back(std::move(all));
         };
         Script window = scattering(KEEL_NEED_WINDOW_SCORES, look),
@@ -513,7 +530,8 @@ struct Memory final : StateWriter {
 } // namespace
 
 TEST_CASE("What was collected is saved and read with the cache, and goes on as it would have") {
-    for (const uint64_t need : {KEEL_NEED_WINDOW_SCORES, KEEL_NEED_RUNNING_SCORES, KEEL_NEED_QUERY_STATS}) {
+    for (const uint64_t need :
+         {KEEL_NEED_WINDOW_SCORES, KEEL_NEED_RUNNING_SCORES, KEEL_NEED_QUERY_STATS}) {
         for (const std::string &device : kv_devices()) {
             INFO(device << " " << need_name(need));
             std::vector<std::vector<float>> looked;
@@ -522,7 +540,8 @@ TEST_CASE("What was collected is saved and read with the cache, and goes on as i
                 for (uint32_t h = 0; in.scores != nullptr && h < in.kv_heads; ++h)
                     all.insert(all.end(), in.scores + h * in.stride,
                                in.scores + h * in.stride + in.lengths[h]);
-                if (in.query_sum != nullptr) all.insert(all.end(), in.query_sum, in.query_sum + 4 * 32);
+                if (in.query_sum != nullptr)
+                    all.insert(all.end(), in.query_sum, in.query_sum + 4 * 32);
                 looked.push_back(std::move(all));
             });
             script.needs.window = need == KEEL_NEED_WINDOW_SCORES ? 6 : 0;

@@ -70,8 +70,9 @@ struct Watched {
 
 } // namespace
 
-TEST_CASE("A watch takes a step while memory is short, rests between steps, and goes back well above the "
-          "threshold") {
+TEST_CASE(
+    "A watch takes a step while memory is short, rests between steps, and goes back well above the "
+    "threshold") {
     auto monitor = std::make_shared<ScriptedMonitor>();
     PressureWatch watch(at_each_step(), monitor);
     CHECK(watch.poll(0, 100) == Change::none);
@@ -177,8 +178,8 @@ TEST_CASE("A cache under pressure goes down in steps, stays there, and comes bac
     CHECK(longest == 80);
 }
 
-TEST_CASE(
-    "Pressure leaves what is protected, and frees even what is below the budget's share at the next steps") {
+TEST_CASE("Pressure leaves what is protected, and frees even what is below the budget's share at "
+          "the next steps") {
     CacheConfig config;
     config.protect_prefix = 30;
     config.protect_recent = 20;
@@ -194,8 +195,8 @@ TEST_CASE(
     CHECK(kept.back() == 55);
 }
 
-TEST_CASE(
-    "Pressure is answered between the chunks of a prompt by policies that can act there, else at its end") {
+TEST_CASE("Pressure is answered between the chunks of a prompt by policies that can act there, "
+          "else at its end") {
     for (const bool blockwise : {true, false}) {
         Watched w({}, blockwise ? KEEL_POLICY_BLOCKWISE : 0);
         w.monitor->available_mib = 50;
@@ -208,7 +209,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("The system is not read at each step, and its files are not opened where nobody watches") {
+TEST_CASE(
+    "The system is not read at each step, and its files are not opened where nobody watches") {
     PressureConfig pressure = at_each_step();
     pressure.interval = std::chrono::milliseconds(60000);
     CacheConfig config;
@@ -232,7 +234,8 @@ TEST_CASE("A fork goes on under the pressure that its parent found") {
     CHECK(fork->can_take(1000, false, &why));
 }
 
-TEST_CASE("The log says what was read, how far the cache went down, and who shares the budget out") {
+TEST_CASE(
+    "The log says what was read, how far the cache went down, and who shares the budget out") {
     const TempFolder folder;
     CacheConfig config;
     config.log = (folder / "log.jsonl").string();
@@ -281,12 +284,15 @@ TEST_CASE("What an eviction frees is memory of the system again") {
         config.budget = 256;
         ManagerRun run(device, shape, config);
         run.manager->before_append(4096, StepKind::prefill_chunk);
-        run.rig.feed(run.manager->cache(), 0, 4096); // not through the manager: it would evict between chunks
+        run.rig.feed(run.manager->cache(), 0,
+                     4096); // not through the manager: it would evict between chunks
         const uint64_t held = run.manager->cache().bytes_in_use(), before = resident_bytes();
         REQUIRE(held == 64 * mib);
         run.manager->evict();
         run.rig.executor().stream().wait();
-        run.rig.executor().device().trim(); // where the arena was copied: buffers that were outgrown
+        run.rig.executor()
+            .device()
+            .trim(); // where the arena was copied: buffers that were outgrown
         CHECK(run.manager->cache().bytes_in_use() == held / 16);
         const uint64_t after = resident_bytes();
         CHECK(before > after);

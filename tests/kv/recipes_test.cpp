@@ -59,7 +59,8 @@ std::vector<int64_t> pyramid_formula(int64_t layers, int64_t budget, int64_t fix
     std::vector<int64_t> out;
     std::vector<double> rest;
     for (int64_t l = 0; l < layers; ++l) {
-        const double exact = most - static_cast<double>(l) * (most - least) / static_cast<double>(layers - 1);
+        const double exact =
+            most - static_cast<double>(l) * (most - least) / static_cast<double>(layers - 1);
         out.push_back(static_cast<int64_t>(exact + 1e-9));
         rest.push_back(exact - static_cast<double>(out.back()));
     }
@@ -76,14 +77,15 @@ std::vector<int64_t> pyramid_formula(int64_t layers, int64_t budget, int64_t fix
 
 } // namespace
 
-TEST_CASE(
-    "snapkv and pyramid are PyramidKV: the window counts once, whatever it is and what else is protected") {
+TEST_CASE("snapkv and pyramid are PyramidKV: the window counts once, whatever it is and what else "
+          "is protected") {
     const int64_t tokens = 200, budget = 64;
     for (const int64_t window : {1, 8, 16, 24}) {
         for (const int64_t prefix : {0, 4}) {
             for (const int64_t recent : {0, 12}) { // within the window, or around it
                 INFO("window " << window << ", prefix " << prefix << ", recent " << recent);
-                const Loaded snapkv("snapkv", {given("window", std::to_string(window))}), pyramid("pyramid");
+                const Loaded snapkv("snapkv", {given("window", std::to_string(window))}),
+                    pyramid("pyramid");
                 CacheConfig config;
                 config.policy = snapkv.policy();
                 config.allocator = pyramid.allocator();
@@ -95,7 +97,8 @@ TEST_CASE(
                 prefill(run, tokens);
                 const auto expected =
                     pyramid_formula(5, budget, prefix + std::max(window, recent), tokens, 20);
-                REQUIRE(std::accumulate(expected.begin(), expected.end(), int64_t{0}) == 5 * budget);
+                REQUIRE(std::accumulate(expected.begin(), expected.end(), int64_t{0}) ==
+                        5 * budget);
                 REQUIRE(expected.front() > expected.back());
                 for (uint32_t l = 0; l < 5; ++l) {
                     for (uint32_t h = 0; h < 2; ++h) {
@@ -142,7 +145,10 @@ TEST_CASE("What policies make the core hold is counted, and told before it is th
         {"sliding_window", {}, 0},
         {"random", {}, 0},
         {"snapkv", {given("window", "8")}, 2 * 3 * 8 * 4 * 16 * f32},
-        {"snapkv", {given("window", "8"), given("group", "none")}, 2 * 3 * 8 * 4 * 16 * f32, "adaptive"},
+        {"snapkv",
+         {given("window", "8"), given("group", "none")},
+         2 * 3 * 8 * 4 * 16 * f32,
+         "adaptive"},
         {"h2o", {}, rows * slots * f32},
         {"tova", {}, 2 * 3 * 1 * 4 * 16 * f32},
         {"keydiff", {}, rows * 100 * f32},
@@ -173,7 +179,8 @@ TEST_CASE("What policies make the core hold is counted, and told before it is th
     }
 }
 
-TEST_CASE("Moved keys' copies count with the cache, what else their rotation takes with the policy") {
+TEST_CASE(
+    "Moved keys' copies count with the cache, what else their rotation takes with the policy") {
     for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0}) {
         KvShape shape = recipe_shape(2);
         shape.head_dim = 32;
@@ -197,7 +204,8 @@ TEST_CASE("Moved keys' copies count with the cache, what else their rotation tak
     }
 }
 
-TEST_CASE("An eviction's time is all of it: what is done for all layers is spread over their records") {
+TEST_CASE(
+    "An eviction's time is all of it: what is done for all layers is spread over their records") {
     // An allocator that takes its time: before any layer is decided on.
     using Clock = std::chrono::steady_clock;
     static const keel_allocator slow = [] {
@@ -214,7 +222,8 @@ TEST_CASE("An eviction's time is all of it: what is done for all layers is sprea
             const auto until = Clock::now() + std::chrono::milliseconds(6);
             while (Clock::now() < until) {
             }
-            std::fill_n(budgets, size_t{in->layers} * in->kv_heads, static_cast<int32_t>(in->budget));
+            std::fill_n(budgets, size_t{in->layers} * in->kv_heads,
+                        static_cast<int32_t>(in->budget));
             return KEEL_OK;
         };
         return t;

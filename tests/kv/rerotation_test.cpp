@@ -43,7 +43,8 @@ struct Run {
         : rig(device, shape, frequencies()) {
         config.policy = scripted(script);
         config.rope_frequencies = frequencies();
-        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(), config);
+        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(),
+                                           config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     void step(int64_t n, StepKind kind) {
@@ -95,7 +96,8 @@ void expect_slots(Run &run, CacheManager &manager, double bound) {
 
 } // namespace
 
-TEST_CASE("Re-rotated, attention equals that computed from scratch with positions that are the slots") {
+TEST_CASE(
+    "Re-rotated, attention equals that computed from scratch with positions that are the slots") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = window_script();
@@ -110,7 +112,8 @@ TEST_CASE("Re-rotated, attention equals that computed from scratch with position
     }
 }
 
-TEST_CASE("Rounding does not pile up in re-rotated keys: a thousand evictions are no worse than one") {
+TEST_CASE(
+    "Rounding does not pile up in re-rotated keys: a thousand evictions are no worse than one") {
     for (const std::string &device : kv_devices()) {
         if (device == "copying") continue;
         for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
@@ -129,7 +132,8 @@ TEST_CASE("Rounding does not pile up in re-rotated keys: a thousand evictions ar
                 const auto stride = static_cast<size_t>(run.manager->cache().max_length());
                 double sum = 0;
                 for (size_t j = 0; j < 4; ++j) {
-                    const auto truth = run.rig.tokens().key(static_cast<int64_t>(j), 0, 1, positions[j]);
+                    const auto truth =
+                        run.rig.tokens().key(static_cast<int64_t>(j), 0, 1, positions[j]);
                     for (size_t d = 0; d < 32; ++d)
                         sum += std::pow(double{keys[(stride + j) * 32 + d]} - double{truth[d]}, 2);
                 }
@@ -185,7 +189,8 @@ TEST_CASE("Automatic positions look as far ahead as the next eviction may be") {
     run_often.step(30, StepKind::prefill_end);
     for (int i = 0; i < 100; ++i) {
         run_often.step(1, StepKind::decode);
-        REQUIRE(run_often.manager->tokens_seen() - run_often.manager->cache().positions(0, 0)[0] <= 40);
+        REQUIRE(run_often.manager->tokens_seen() - run_often.manager->cache().positions(0, 0)[0] <=
+                40);
     }
 }
 
@@ -214,7 +219,8 @@ TEST_CASE("Scattered slots close up too") {
             // Distances from the newest key follow the slots; the newest key itself stays where it was.
             const auto n = std::ssize(tokens[static_cast<size_t>(h)]);
             for (int64_t j = 0; j < n; ++j)
-                slots[static_cast<size_t>(h)].push_back(tokens[static_cast<size_t>(h)].back() - (n - 1 - j));
+                slots[static_cast<size_t>(h)].push_back(tokens[static_cast<size_t>(h)].back() -
+                                                        (n - 1 - j));
         }
         for (uint32_t l = 0; l < 2; ++l)
             CHECK(largest_difference(run.rig.attention(run.manager->cache(), l, query),
@@ -272,7 +278,8 @@ double error_of_first(Run &run, CacheManager &manager, uint32_t head, size_t n) 
 
 } // namespace
 
-TEST_CASE("Scattered quantized keys are rotated from copies of what was written: rounding does not pile up") {
+TEST_CASE("Scattered quantized keys are rotated from copies of what was written: rounding does not "
+          "pile up") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
             INFO(device << ' ' << keel_dtype_name(dtype));

@@ -85,7 +85,8 @@ void Tokens::rotate(float *row, int64_t position) const {
     }
 }
 
-std::vector<float> Tokens::key(int64_t token, uint32_t layer, uint32_t head, int64_t position) const {
+std::vector<float> Tokens::key(int64_t token, uint32_t layer, uint32_t head,
+                               int64_t position) const {
     auto row = noise(static_cast<uint64_t>(token) * 4096 + layer * 64 + head, shape_.head_dim);
     rotate(row.data(), position);
     return row;
@@ -98,7 +99,8 @@ std::vector<float> Tokens::value(int64_t token, uint32_t layer, uint32_t head) c
 std::vector<float> Tokens::query(int64_t seed, int64_t position) const {
     std::vector<float> all;
     for (uint32_t h = 0; h < shape_.heads; ++h) {
-        auto row = noise((uint64_t{1} << 50) + static_cast<uint64_t>(seed) * 64 + h, shape_.head_dim);
+        auto row =
+            noise((uint64_t{1} << 50) + static_cast<uint64_t>(seed) * 64 + h, shape_.head_dim);
         rotate(row.data(), position);
         all.insert(all.end(), row.begin(), row.end());
     }
@@ -122,7 +124,8 @@ Rig::Rig(const std::string &device, const KvShape &shape, std::vector<double> fr
     attention.kv = kv.view();
     attention.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
     attention_ = executor_->plan(KEEL_OP_ATTENTION, attention, {});
-    const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {shape.kv_heads, shape.max_slots, shape.head_dim});
+    const Tensor out =
+        Tensor::shape(KEEL_DTYPE_F32, {shape.kv_heads, shape.max_slots, shape.head_dim});
     keel_keys_args keys = {KEEL_HEADER(keel_keys_args)};
     keys.kv = kv.view();
     keys.out = out.c();
@@ -135,11 +138,14 @@ std::unique_ptr<KvCache> Rig::make_cache() {
     return std::make_unique<KvCache>(*executor_, shape_, executor_->placement());
 }
 
-void Rig::write(KvCache &cache, std::span<const int64_t> tokens, std::span<const int32_t> positions) {
+void Rig::write(KvCache &cache, std::span<const int64_t> tokens,
+                std::span<const int32_t> positions) {
     const auto m = static_cast<int64_t>(tokens.size());
     Device &device = executor_->device();
-    const Tensor k = Tensor::allocate(device, KEEL_DTYPE_F32, {m, shape_.kv_heads, shape_.head_dim});
-    const Tensor v = Tensor::allocate(device, KEEL_DTYPE_F32, {m, shape_.kv_heads, shape_.head_dim});
+    const Tensor k =
+        Tensor::allocate(device, KEEL_DTYPE_F32, {m, shape_.kv_heads, shape_.head_dim});
+    const Tensor v =
+        Tensor::allocate(device, KEEL_DTYPE_F32, {m, shape_.kv_heads, shape_.head_dim});
     const Tensor p = Tensor::allocate(device, KEEL_DTYPE_I32, {m});
     p.write(positions.data());
     for (uint32_t l = 0; l < shape_.layers; ++l) {
@@ -196,9 +202,10 @@ std::vector<float> Rig::attention(KvCache &cache, uint32_t layer, std::span<cons
 
 std::vector<float> Rig::keys(KvCache &cache, uint32_t layer) {
     const int64_t longest = std::max<int64_t>(1, cache.max_length(layer));
-    const Tensor out =
-        Tensor::allocate(executor_->device(), KEEL_DTYPE_F32, {shape_.kv_heads, longest, shape_.head_dim});
-    const std::vector<float> zeros(shape_.kv_heads * static_cast<size_t>(longest) * shape_.head_dim, 0.0f);
+    const Tensor out = Tensor::allocate(executor_->device(), KEEL_DTYPE_F32,
+                                        {shape_.kv_heads, longest, shape_.head_dim});
+    const std::vector<float> zeros(shape_.kv_heads * static_cast<size_t>(longest) * shape_.head_dim,
+                                   0.0f);
     out.write(zeros.data());
     keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
     args.kv = cache.view(layer);

@@ -57,8 +57,9 @@ class Rig {
     void feed(KvCache &cache, int64_t first, int64_t n);
     // Writes one head of one layer only, from slot 0: for building a cache with ragged heads from scratch.
     std::vector<float> attention(KvCache &cache, uint32_t layer, std::span<const float> query);
-    std::vector<float> keys(KvCache &cache,
-                            uint32_t layer); // [kv_heads, longest, head_dim] as the cache holds them
+    std::vector<float>
+    keys(KvCache &cache,
+         uint32_t layer); // [kv_heads, longest, head_dim] as the cache holds them
     std::vector<int32_t> device_positions(KvCache &cache, uint32_t layer, uint32_t head);
 
     // Attention over the listed tokens, in float64, from the tokens themselves. Lists and positions per KV head.

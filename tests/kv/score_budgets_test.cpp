@@ -82,8 +82,8 @@ Script telling(keel_granularity granularity = KEEL_KEEP_HEAD_EQUAL, int32_t stay
 
 } // namespace
 
-TEST_CASE(
-    "An allocator gets the scores of all layers and what is protected, and heads become as long as it says") {
+TEST_CASE("An allocator gets the scores of all layers and what is protected, and heads become as "
+          "long as it says") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = telling(KEEL_KEEP_HEAD_EQUAL, 4);
@@ -98,9 +98,11 @@ TEST_CASE(
                 for (uint32_t h = 0; h < 2; ++h) {
                     CHECK(in.lengths[l * 2 + h] ==
                           (calls == 1 ? 60 : std::vector<int>{11, 21, 41, 51}[l * 2 + h]));
-                    CHECK(in.scores[l][h * in.stride + 9] == static_cast<float>(1000 * l + 100 * h + 9));
+                    CHECK(in.scores[l][h * in.stride + 9] ==
+                          static_cast<float>(1000 * l + 100 * h + 9));
                     std::vector<uint8_t> mask(in.protected_masks[l] + h * in.stride,
-                                              in.protected_masks[l] + h * in.stride + in.lengths[l * 2 + h]);
+                                              in.protected_masks[l] + h * in.stride +
+                                                  in.lengths[l * 2 + h]);
                     CHECK(std::accumulate(mask.begin(), mask.end(), 0) == 7);
                     CHECK(mask[3] == 1);
                     CHECK(mask[4] == 0);
@@ -174,7 +176,8 @@ TEST_CASE("Allocators whose answer would break a promise are refused") {
     CHECK_THAT(refusal(4, 30), Contains("gave layer 0 head 0 4 slots, 5 are protected"));
 }
 
-TEST_CASE("Pairs of policy and allocator that cannot work are refused by name when the plan is made") {
+TEST_CASE(
+    "Pairs of policy and allocator that cannot work are refused by name when the plan is made") {
     const auto refusal = [](Script &script, Sharer &sharer, CacheConfig config = {}) {
         config.policy = scripted(script);
         config.budget_unit = BudgetUnit::tokens;
@@ -200,8 +203,8 @@ TEST_CASE("Pairs of policy and allocator that cannot work are refused by name wh
     CHECK_THAT(refusal(script, sharer), Contains("sharer needs 0x80"));
 }
 
-TEST_CASE(
-    "What a policy lets stay fills the budget before scores do, the newest first where it is too much") {
+TEST_CASE("What a policy lets stay fills the budget before scores do, the newest first where it is "
+          "too much") {
     const std::vector<float> scores = {9, 8, 7, 6, 5, 4, 3, 2};
     const std::vector<uint8_t> mask = {1, 0, 0, 0, 0, 0, 0, 0}, stay = {1, 0, 0, 0, 1, 0, 1, 1};
     std::vector<int32_t> order, keep;
@@ -220,7 +223,8 @@ TEST_CASE("A budget below what a policy can work with is refused with the key an
     Script script = telling();
     script.needs.least_budget = 40;
     CHECK_THAT(
-        error_text([&] { ManagerRun("reference", test_shape(), budget_of(script, 39)); }, ErrorKind::input),
+        error_text([&] { ManagerRun("reference", test_shape(), budget_of(script, 39)); },
+                   ErrorKind::input),
         Contains("policy.budget.tokens: policy scripted needs a budget of at least 40 slots") &&
             Contains("found 39"));
     CacheConfig config = budget_of(script, 0.1);
@@ -241,8 +245,8 @@ TEST_CASE("Attention that scores cannot follow is refused by the model's propert
     const auto refusal = [&] {
         return error_text([&] { ManagerRun("reference", test_shape(), config); }, ErrorKind::input);
     };
-    CHECK_THAT(refusal(),
-               Contains("policy scripted needs window_scores") && Contains("attention windows (64 tokens)"));
+    CHECK_THAT(refusal(), Contains("policy scripted needs window_scores") &&
+                              Contains("attention windows (64 tokens)"));
     config.attention_window = 96;
     ManagerRun("reference", test_shape(), config); // as wide as the context: none
     config.attention_softcap = 50;
@@ -271,7 +275,8 @@ TEST_CASE("Needs that contradict each other or themselves are refused by name") 
                    n.reduce_queries = KEEL_REDUCE_MEAN;
                }),
                Contains("mean over queries"));
-    CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_UNROTATED; }), Contains("before RoPE"));
+    CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_UNROTATED; }),
+               Contains("before RoPE"));
     CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_KEY_PROJECT; }),
                Contains("of no matrix"));
     CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_CHUNK_SCORES; }),

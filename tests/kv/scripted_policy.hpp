@@ -22,14 +22,16 @@ inline Script *&current_script() {
 inline KvPlugin<keel_policy> scripted(Script &script) {
     static const keel_policy table = [] {
         keel_policy t = {KEEL_HEADER(keel_policy)};
-        t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t, uint64_t,
-                      keel_policy_needs *needs, keel_policy_state **out) -> keel_status {
+        t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t,
+                      uint64_t, keel_policy_needs *needs, keel_policy_state **out) -> keel_status {
             ++current_script()->created;
             keel_emit(needs, &current_script()->needs, sizeof(keel_policy_needs));
             *out = reinterpret_cast<keel_policy_state *>(current_script());
             return KEEL_OK;
         };
-        t.destroy = [](keel_policy_state *state) { ++reinterpret_cast<Script *>(state)->destroyed; };
+        t.destroy = [](keel_policy_state *state) {
+            ++reinterpret_cast<Script *>(state)->destroyed;
+        };
         t.decide = [](keel_policy_state *state, const keel_policy_input *input,
                       keel_policy_decision *decision) -> keel_status {
             auto *self = reinterpret_cast<Script *>(state);

@@ -9,11 +9,13 @@ namespace keel::test {
 TappedRun::TappedRun(const std::string &device, const KvShape &s, const CacheConfig &config,
                      const Gathered &also)
     : shape(s), rig(device, s, config.rope_frequencies), paid_(size_t{s.layers} * s.kv_heads) {
-    plan = std::make_unique<CachePlan>(rig.executor(), s, rig.executor().device().host(), config, also);
+    plan = std::make_unique<CachePlan>(rig.executor(), s, rig.executor().device().host(), config,
+                                       also);
     manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     const KvTemplate kv(s);
     const Tensor q = Tensor::shape(KEEL_DTYPE_F32, {64, s.heads, s.head_dim});
-    const Tensor sums = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, s.blocks_per_head() * s.block_slots});
+    const Tensor sums =
+        Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, s.blocks_per_head() * s.block_slots});
     keel_scores scores = {KEEL_HEADER(keel_scores)};
     scores.out = sums.c();
     scores.reduce_queries = scores.reduce_group = KEEL_REDUCE_SUM;
@@ -48,7 +50,8 @@ void TappedRun::run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> 
     Device &device = rig.executor().device();
     std::vector<float> rotated, plain;
     for (size_t i = 0; i < m; ++i) {
-        const auto q = rig.tokens().query(tokens[i], positions[i]), u = rig.tokens().query(tokens[i], 0);
+        const auto q = rig.tokens().query(tokens[i], positions[i]),
+                   u = rig.tokens().query(tokens[i], 0);
         rotated.insert(rotated.end(), q.begin(), q.end());
         plain.insert(plain.end(), u.begin(), u.end());
     }
@@ -73,9 +76,9 @@ void TappedRun::run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> 
     }
 }
 
-std::vector<std::vector<double>> TappedRun::probabilities(CacheManager &of, uint32_t layer,
-                                                          std::span<const float> query,
-                                                          const std::vector<std::vector<bool>> &visible) {
+std::vector<std::vector<double>>
+TappedRun::probabilities(CacheManager &of, uint32_t layer, std::span<const float> query,
+                         const std::vector<std::vector<bool>> &visible) {
     const auto keys = rig.keys(of.cache(), layer);
     const size_t dim = shape.head_dim, group = shape.heads / shape.kv_heads;
     const auto longest = static_cast<size_t>(of.cache().max_length(layer));
@@ -115,7 +118,8 @@ void TappedRun::note_paid(const std::vector<int64_t> &tokens) {
             }
             const auto p = probabilities(*manager, l, query(token), visible);
             for (size_t h = 0; h < shape.heads; ++h) {
-                const auto positions = manager->cache().positions(l, static_cast<uint32_t>(h / group));
+                const auto positions =
+                    manager->cache().positions(l, static_cast<uint32_t>(h / group));
                 for (size_t j = 0; j < positions.size(); ++j)
                     paid_[l * shape.kv_heads + h / group][positions[j]] +=
                         p[h][j] / static_cast<double>(group);

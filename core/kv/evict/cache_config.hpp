@@ -60,20 +60,22 @@ struct CacheConfig {
     std::shared_ptr<SystemMonitor> monitor;                          // who tells; NULL: the system
     // Which layers of the model these are, where another cache holds the others: policies are told the model's numbers.
     uint32_t first_layer = 0, model_layers = 0; // 0: all of them
-    std::vector<TokenRun> pinned; // tokens that stay beside the protected prefix, wherever they come
+    std::vector<TokenRun>
+        pinned; // tokens that stay beside the protected prefix, wherever they come
     uint64_t seed = 0;
     std::string log; // path of the eviction log; empty: none
     std::shared_ptr<EvictionLog>
-        shared_log;               // of another plan of the same sequences, in the place of one of its own
-    bool log_positions = false;   // which tokens were kept, too
-    int64_t trained_context = 0;  // positions the model was trained for
-    float attention_scale = 0;    // of the logits; 0: 1 / sqrt(head_dim)
-    int64_t attention_window = 0; // the narrowest window that a layer's attention has; 0: none has one
-    float attention_softcap = 0;  // of the logits; 0: none
+        shared_log; // of another plan of the same sequences, in the place of one of its own
+    bool log_positions = false;  // which tokens were kept, too
+    int64_t trained_context = 0; // positions the model was trained for
+    float attention_scale = 0;   // of the logits; 0: 1 / sqrt(head_dim)
+    int64_t attention_window =
+        0; // the narrowest window that a layer's attention has; 0: none has one
+    float attention_softcap = 0; // of the logits; 0: none
     // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
     std::vector<double> rope_frequencies;
     std::vector<double>
-        local_rope_frequencies;          // of the layers that are true here, as many: Gemma 3's with a window
+        local_rope_frequencies; // of the layers that are true here, as many: Gemma 3's with a window
     std::vector<bool> local_rope_layers; // [layers]; empty: all layers have the same
     const std::vector<double> &rope_frequencies_of(uint32_t layer) const {
         return layer < local_rope_layers.size() && local_rope_layers[layer] ? local_rope_frequencies

@@ -30,20 +30,22 @@ CacheManager::~CacheManager() = default;
 void CacheManager::start() {
     sequence_ = plan_.next_sequence();
     start_ = Clock::now();
-    if (plan_.log() != nullptr) plan_.log()->open(); // empty, not an older run's, if nothing is ever evicted
+    if (plan_.log() != nullptr)
+        plan_.log()->open(); // empty, not an older run's, if nothing is ever evicted
     if (!plan_.keeps_all() || !plan_.gathered().empty())
         inputs_ = std::make_unique<PolicyInputs>(plan_, placement_);
     if (plan_.keeps_all()) return;
     start_extras();
     keel_policy_needs needs;
-    policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(), plan_.geometry(),
-                                            plan_.config().seed, needs);
+    policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(),
+                                            plan_.geometry(), plan_.config().seed, needs);
     if (plan_.config().allocator.table != nullptr) {
         keel_allocator_needs allocator_needs;
-        allocator_ = std::make_unique<AllocatorState>(plan_.config().allocator, plan_.host()->table(),
-                                                      plan_.geometry(), allocator_needs);
+        allocator_ = std::make_unique<AllocatorState>(
+            plan_.config().allocator, plan_.host()->table(), plan_.geometry(), allocator_needs);
     }
-    if (plan_.may_move_keys()) rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix_);
+    if (plan_.may_move_keys())
+        rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix_);
     keep_.resize(plan_.shape().layers);
     records_.reserve(plan_.shape().layers);
 }
@@ -79,25 +81,28 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     };
     if (plan_.keeps_all()) return refuse("");
     if (prompt && !plan_.acts_in_prefill()) {
-        return refuse(
-            fmt::format("; policy {} does not evict before the prompt's end, so the whole prompt has to "
-                        "fit: raise the limit, or choose a policy that acts between chunks",
-                        config.policy.name));
+        return refuse(fmt::format(
+            "; policy {} does not evict before the prompt's end, so the whole prompt has to "
+            "fit: raise the limit, or choose a policy that acts between chunks",
+            config.policy.name));
     }
     if (!prompt && plan_.prefill_only())
-        return refuse(fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
+        return refuse(
+            fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
     const int64_t capacity = plan_.capacity_slots();
     const BudgetNow budget = budget_now(seen_ + n);
     const int64_t least = config.at_insert ? protected_slots() + 1 : budget.tokens;
     const bool fires = config.at_insert || (config.at_budget && budget.tokens < capacity) ||
                        (!prompt && config.every_n && budget.tokens + *config.every_n < capacity);
     if (!fires) {
-        return refuse(config.at_budget
-                          ? "; policy.budget is no smaller than that limit: lower it, or add insert "
-                            "to policy.trigger.on"
-                          : "; add budget or insert to policy.trigger.on");
+        return refuse(
+            config.at_budget
+                ? "; policy.budget is no smaller than that limit: lower it, or add insert "
+                  "to policy.trigger.on"
+                : "; add budget or insert to policy.trigger.on");
     }
-    if (least + 1 > capacity) return refuse("; the protected tokens (policy.protect) alone fill it");
+    if (least + 1 > capacity)
+        return refuse("; the protected tokens (policy.protect) alone fill it");
     return true;
 }
 
@@ -107,10 +112,10 @@ bool CacheManager::can_replay(int64_t n, std::string *why) const {
     const int64_t room = Replay::room(plan_, *replayer_, seen_ + n);
     if (!cache_->fits(n) || cache_->fits(n + room, why)) return true;
     if (why != nullptr) {
-        *why = fmt::format(
-            "policy {} has the model repeat the prompt, which takes room for {} tokens beside it for a "
-            "while: {}",
-            plan_.config().policy.name, room, *why);
+        *why = fmt::format("policy {} has the model repeat the prompt, which takes room for {} "
+                           "tokens beside it for a "
+                           "while: {}",
+                           plan_.config().policy.name, room, *why);
     }
     return false;
 }
@@ -119,8 +124,9 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     int64_t n = std::min(left, std::max<int64_t>(preferred, 1));
     if (may_act(StepKind::prefill_chunk) && !cache_->fits(n)) {
         const int64_t capacity = plan_.capacity_slots();
-        const int64_t kept = plan_.config().at_insert ? std::min(budget_now(seen_).tokens, capacity - 1)
-                                                      : cache_->max_length();
+        const int64_t kept = plan_.config().at_insert
+                                 ? std::min(budget_now(seen_).tokens, capacity - 1)
+                                 : cache_->max_length();
         n = std::clamp<int64_t>(capacity - kept, 1, n);
     }
     if (const int64_t most = plan_.mib_slots(); most > 0 && may_act(StepKind::prefill_chunk)) {
@@ -203,7 +209,8 @@ std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
 }
 
 bool CacheManager::can_append_ahead() const {
-    if (!plan_.gathered().empty() || seen_ >= std::numeric_limits<int32_t>::max() || !cache_->has_slots(1))
+    if (!plan_.gathered().empty() || seen_ >= std::numeric_limits<int32_t>::max() ||
+        !cache_->has_slots(1))
         return false;
     if (!may_act(StepKind::decode))
         return true; // as after_step() does, which looks at memory and triggers else
@@ -232,14 +239,16 @@ std::span<const EvictionRecord> CacheManager::evict() {
 bool CacheManager::can_truncate(int64_t n, std::string *why) const {
     if (n < 0 || n > tail_) {
         if (why != nullptr)
-            *why = fmt::format("{} tokens cannot be taken back: of the last ones {} are still in the cache",
-                               n, tail_);
+            *why = fmt::format(
+                "{} tokens cannot be taken back: of the last ones {} are still in the cache", n,
+                tail_);
         return false;
     }
     if (!inputs_ || inputs_->can_truncate(n, seen_)) return true;
     if (why != nullptr) {
-        *why = fmt::format("{} tokens cannot be taken back: policy {} goes by sums that they are part of", n,
-                           plan_.config().policy.name);
+        *why = fmt::format(
+            "{} tokens cannot be taken back: policy {} goes by sums that they are part of", n,
+            plan_.config().policy.name);
     }
     return false;
 }
@@ -264,8 +273,8 @@ void CacheManager::reseed(uint64_t seed) {
         throw_error(ErrorKind::internal, "another seed for policy {} behind an eviction",
                     plan_.config().policy.name);
     keel_policy_needs needs;
-    policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(), plan_.geometry(),
-                                            seed, needs);
+    policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(),
+                                            plan_.geometry(), seed, needs);
 }
 
 void CacheManager::reset() {
@@ -285,7 +294,8 @@ void CacheManager::reset() {
 }
 
 void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
-    if (seen_ != 0) throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
+    if (seen_ != 0)
+        throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
     const int64_t prefix = std::max(tokens, plan_.config().protect_prefix);
     plan_.check_prefix(prefix, what); // under a policy that keeps all it is for forks
     set_prefix(prefix);

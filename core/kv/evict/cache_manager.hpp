@@ -151,13 +151,16 @@ class CacheManager {
 
     void start();
     void set_prefix(int64_t prefix);
-    int64_t protected_slots() const { return prefix_ + plan_.config().protect_recent + pins_.count(prefix_); }
+    int64_t protected_slots() const {
+        return prefix_ + plan_.config().protect_recent + pins_.count(prefix_);
+    }
     BudgetNow budget_now(int64_t seen) const; // what memory pressure leaves of the plan's
     void start_extras();
     void copy_extras(const CacheManager &parent);
     void load_extras(StateReader &in);
     std::span<const EvictionRecord> answer_pressure();
-    void note_append(int64_t n, int64_t there = 0); // `there`: slots that the cache has for them already
+    void note_append(int64_t n,
+                     int64_t there = 0); // `there`: slots that the cache has for them already
     void count_append(int64_t n);
     void note_compact(uint32_t layer, const KeepLists &keep);
     void note_kept(EvictionRecord &record) const;
@@ -166,8 +169,11 @@ class CacheManager {
     void load_numbers(StateReader &in);
     void check_lengths(const StateReader &in) const;
     bool may_act(StepKind kind) const;
-    bool fires_every_n() const { return plan_.config().every_n && since_every_n_ >= *plan_.config().every_n; }
-    bool is_over(const BudgetNow &budget) const; // more slots than budget and slack, all heads together
+    bool fires_every_n() const {
+        return plan_.config().every_n && since_every_n_ >= *plan_.config().every_n;
+    }
+    bool
+    is_over(const BudgetNow &budget) const; // more slots than budget and slack, all heads together
     std::span<const EvictionRecord> run_eviction(keel_trigger trigger, int64_t target);
     enum class ShareOut { evenly, by_lengths, by_scores };
     void share_out(int64_t target, ShareOut how);
@@ -203,10 +209,11 @@ class CacheManager {
     std::unique_ptr<AllocatorState> allocator_; // NULL: the same budget for all heads
     std::unique_ptr<Rerotation> rerotation_;    // NULL in absolute mode
     PinnedTokens pins_;
-    std::unique_ptr<TokenNumbers> numbers_;   // for the log; NULL: positions are numbers, or nobody asks
-    std::unique_ptr<PressureWatch> pressure_; // NULL: not watched
+    std::unique_ptr<TokenNumbers>
+        numbers_; // for the log; NULL: positions are numbers, or nobody asks
+    std::unique_ptr<PressureWatch> pressure_;             // NULL: not watched
     std::shared_ptr<const PressureFacts> pressure_facts_; // where memory is short
-    std::unique_ptr<PolicyInputs> inputs_;                // NULL where nothing is collected nor decided
+    std::unique_ptr<PolicyInputs> inputs_; // NULL where nothing is collected nor decided
     Replayer *replayer_ = nullptr;
     std::chrono::steady_clock::time_point start_;
     uint64_t sequence_ = 0;
@@ -222,7 +229,7 @@ class CacheManager {
     std::vector<int32_t> budgets_; // [layers, kv_heads]
     std::vector<KeepLists> keep_;  // [layers]
     int64_t stride_ = 0;           // of the arrays below: the longest head
-    std::vector<Answer> answers_;  // one, or with an allocator that weighs scores one for each layer
+    std::vector<Answer> answers_; // one, or with an allocator that weighs scores one for each layer
     std::vector<double> asked_microseconds_; // [layers]
     std::vector<int32_t> all_lengths_;       // [layers, kv_heads]
     std::vector<const float *> score_rows_;

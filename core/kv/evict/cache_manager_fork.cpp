@@ -10,8 +10,9 @@ CacheManager::CacheManager(CacheManager &parent, CachePlan &plan, std::unique_pt
       seen_(parent.seen_), since_every_n_(parent.since_every_n_), tail_(parent.tail_) {
     const bool is_same = &plan == &parent.plan_;
     if (!is_same)
-        prefix_ = plan.config().protect_system_prompt ? std::max(parent.prefix_, plan.config().protect_prefix)
-                                                      : plan.config().protect_prefix;
+        prefix_ = plan.config().protect_system_prompt
+                      ? std::max(parent.prefix_, plan.config().protect_prefix)
+                      : plan.config().protect_prefix;
     start();
     if (inputs_ && parent.inputs_) inputs_->copy_from(*parent.inputs_, *cache_);
     if (rerotation_ && parent.rerotation_ && parent.has_evicted())
@@ -48,14 +49,15 @@ bool CacheManager::has_evicted() const {
 void CacheManager::check_fork(const CachePlan &plan) const {
     const std::string &name = plan.config().policy.name;
     if (!(plan.shape() == plan_.shape()) || &plan.executor() != &plan_.executor())
-        throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}", name);
+        throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
+                    name);
     if (seen_ > 0) {
         if (const char *need = plan_.gathered().missing(plan.gathered()); need != nullptr) {
-            throw_error(
-                ErrorKind::input,
-                "policy {} needs {}, which was not collected while the cache was filled under policy {}; "
-                "prefill under a plan that collects it",
-                name, need, plan_.config().policy.name);
+            throw_error(ErrorKind::input,
+                        "policy {} needs {}, which was not collected while the cache was filled "
+                        "under policy {}; "
+                        "prefill under a plan that collects it",
+                        name, need, plan_.config().policy.name);
         }
     }
     if (plan.keeps_all() || !has_evicted()) {
@@ -67,12 +69,13 @@ void CacheManager::check_fork(const CachePlan &plan) const {
     }
     const bool moves = plan_.may_move_keys();
     if (moves != plan.may_move_keys() || (moves && prefix_ != plan.config().protect_prefix)) {
-        throw_error(
-            ErrorKind::input,
-            "policy.positions: policies {} and {} treat the positions of a cache that slots are gone from "
-            "differently; fork it before the first eviction, or give both the same policy.positions and "
-            "policy.protect",
-            plan_.config().policy.name, name);
+        throw_error(ErrorKind::input,
+                    "policy.positions: policies {} and {} treat the positions of a cache that "
+                    "slots are gone from "
+                    "differently; fork it before the first eviction, or give both the same "
+                    "policy.positions and "
+                    "policy.protect",
+                    plan_.config().policy.name, name);
     }
     if (!plan.config().pinned.empty()) {
         throw_error(ErrorKind::input,
@@ -93,7 +96,8 @@ void CacheManager::adopt_extras(const CacheManager &parent) {
     for (uint32_t l = 0; numbers_ && l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             const size_t row = size_t{l} * s.kv_heads + h;
-            numbers_->set(row, parent.numbers_ ? parent.numbers_->row(row) : cache_->positions(l, h));
+            numbers_->set(row,
+                          parent.numbers_ ? parent.numbers_->row(row) : cache_->positions(l, h));
         }
     }
 }

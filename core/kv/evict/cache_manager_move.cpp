@@ -6,7 +6,8 @@
 
 namespace keel {
 
-std::unique_ptr<CacheManager> CacheManager::begin_move(CachePlan &plan, keel_buffer_kind placement) {
+std::unique_ptr<CacheManager> CacheManager::begin_move(CachePlan &plan,
+                                                       keel_buffer_kind placement) {
     if (plan.shape().layers != plan_.shape().layers ||
         plan.config().policy.name != plan_.config().policy.name)
         throw_error(ErrorKind::internal, "a cache under policy {} moves to policy {}",

@@ -15,11 +15,13 @@ void CacheManager::start_extras() {
     const size_t rows = size_t{plan_.shape().layers} * plan_.shape().kv_heads;
     pins_ = PinnedTokens(rows, config.pinned);
     const bool is_logged = plan_.log() != nullptr && config.log_positions;
-    const bool replays = (plan_.needs().needs & KEEL_NEED_REPLAY) != 0; // piece by piece of the text
-    if ((is_logged || replays) && plan_.may_move_keys()) numbers_ = std::make_unique<TokenNumbers>(rows);
+    const bool replays =
+        (plan_.needs().needs & KEEL_NEED_REPLAY) != 0; // piece by piece of the text
+    if ((is_logged || replays) && plan_.may_move_keys())
+        numbers_ = std::make_unique<TokenNumbers>(rows);
     if (config.pressure) {
-        pressure_ = std::make_unique<PressureWatch>(*config.pressure,
-                                                    config.monitor ? config.monitor : system_monitor());
+        pressure_ = std::make_unique<PressureWatch>(
+            *config.pressure, config.monitor ? config.monitor : system_monitor());
     }
 }
 
@@ -33,7 +35,8 @@ void CacheManager::copy_extras(const CacheManager &parent) {
 void CacheManager::load_extras(StateReader &in) {
     const uint32_t kv_heads = plan_.shape().kv_heads;
     const auto length = [&](size_t row) {
-        return cache_->length(static_cast<uint32_t>(row / kv_heads), static_cast<uint32_t>(row % kv_heads));
+        return cache_->length(static_cast<uint32_t>(row / kv_heads),
+                              static_cast<uint32_t>(row % kv_heads));
     };
     pins_.load(in, seen_, length);
     if (!plan_.keeps_all() && protected_slots() + 1 > budget_now(seen_).tokens)
@@ -48,8 +51,9 @@ void CacheManager::load_extras(StateReader &in) {
 uint64_t CacheManager::policy_bytes() const {
     uint64_t sum = (inputs_ ? inputs_->bytes() : 0) + (rerotation_ ? rerotation_->work_bytes() : 0);
     for (const Answer &a : answers_)
-        sum += held_bytes(a.lengths) + held_bytes(a.positions) + held_bytes(a.mask) + held_bytes(a.stay) +
-               held_bytes(a.held) + held_bytes(a.scores) + held_bytes(a.listed) + held_bytes(a.counts);
+        sum += held_bytes(a.lengths) + held_bytes(a.positions) + held_bytes(a.mask) +
+               held_bytes(a.stay) + held_bytes(a.held) + held_bytes(a.scores) +
+               held_bytes(a.listed) + held_bytes(a.counts);
     return sum;
 }
 
@@ -69,15 +73,16 @@ std::vector<int32_t> CacheManager::first_slots(int64_t from, int64_t to) const {
                 const auto at = std::lower_bound(positions.begin(), positions.end(), from);
                 slot = at - positions.begin();
                 const int64_t count = std::min(to, seen_) - from;
-                const bool is_whole = !plan_.may_move_keys() && slot + count <= length &&
-                                      positions[static_cast<size_t>(slot)] == from &&
-                                      positions[static_cast<size_t>(slot + count - 1)] == from + count - 1;
+                const bool is_whole =
+                    !plan_.may_move_keys() && slot + count <= length &&
+                    positions[static_cast<size_t>(slot)] == from &&
+                    positions[static_cast<size_t>(slot + count - 1)] == from + count - 1;
                 if (!is_whole) {
-                    throw_error(
-                        ErrorKind::usage,
-                        "tokens {} to {} cannot be pinned any more: some of them were evicted; pin them "
-                        "before that",
-                        from, to - 1);
+                    throw_error(ErrorKind::usage,
+                                "tokens {} to {} cannot be pinned any more: some of them were "
+                                "evicted; pin them "
+                                "before that",
+                                from, to - 1);
                 }
             }
             first.push_back(static_cast<int32_t>(slot));
@@ -95,15 +100,17 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     const int64_t pinned = pins_.count_with(prefix_, run);
     const int64_t least = prefix_ + config.protect_recent + pinned + 1;
     // A policy's own budget grows with what is protected; a ratio does as well. Both end where the cache does.
-    const bool grows = config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
-    const int64_t room = std::min(grows ? plan_.capacity_slots() : plan_.budget(seen_, prefix_).tokens,
-                                  plan_.capacity_slots() - 1);
+    const bool grows =
+        config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
+    const int64_t room =
+        std::min(grows ? plan_.capacity_slots() : plan_.budget(seen_, prefix_).tokens,
+                 plan_.capacity_slots() - 1);
     if (least > room) {
-        throw_error(
-            ErrorKind::input,
-            "{}: {} pinned tokens, {} at the front and policy.protect.recent = {} leave no room in {} "
-            "slots; at least {} are needed: raise policy.budget, or pin less",
-            what, pinned, prefix_, config.protect_recent, room, least);
+        throw_error(ErrorKind::input,
+                    "{}: {} pinned tokens, {} at the front and policy.protect.recent = {} leave no "
+                    "room in {} "
+                    "slots; at least {} are needed: raise policy.budget, or pin less",
+                    what, pinned, prefix_, config.protect_recent, room, least);
     }
     if (from >= seen_) {
         pins_.add(run);
@@ -137,9 +144,9 @@ void CacheManager::note_kept(EvictionRecord &record) const {
     for (uint32_t h = 0; h < record.heads; ++h) {
         record.kept.push_back(cache_->length(record.layer, h));
         if (!plan_.config().log_positions) continue;
-        record.tokens_kept.push_back(token_runs(numbers_
-                                                    ? numbers_->row(size_t{record.layer} * record.heads + h)
-                                                    : cache_->positions(record.layer, h)));
+        record.tokens_kept.push_back(
+            token_runs(numbers_ ? numbers_->row(size_t{record.layer} * record.heads + h)
+                                : cache_->positions(record.layer, h)));
     }
 }
 
@@ -150,7 +157,8 @@ BudgetNow CacheManager::budget_now(int64_t seen) const {
     BudgetNow now = plan_.budget(seen, prefix_);
     const int64_t pinned = pins_.count(prefix_);
     if (config.budget_unit == BudgetUnit::none) now.tokens += pinned - plan_.pinned_slots();
-    if (config.budget_unit == BudgetUnit::ratio) now.tokens = std::max(now.tokens, protected_slots() + 1);
+    if (config.budget_unit == BudgetUnit::ratio)
+        now.tokens = std::max(now.tokens, protected_slots() + 1);
     if (!pressure_) return now;
     if (const auto cap = pressure_->cap()) {
         const int64_t least = std::max<int64_t>(protected_slots() + 1, plan_.needs().least_budget);
@@ -173,7 +181,8 @@ std::span<const EvictionRecord> CacheManager::answer_pressure() {
         records = run_eviction(KEEL_TRIGGER_PRESSURE, now.tokens);
     if (change == PressureWatch::Change::none) return records;
     if (change == PressureWatch::Change::looser) {
-        log().warn("memory is back: {}; the KV cache may hold {} slots per head again, {:.0f}% of its budget",
+        log().warn("memory is back: {}; the KV cache may hold {} slots per head again, {:.0f}% of "
+                   "its budget",
                    facts.why, now.tokens, 100 * facts.share);
         return records;
     }
@@ -182,7 +191,8 @@ std::span<const EvictionRecord> CacheManager::answer_pressure() {
     plan_.executor().device().trim();
     return_free_memory();
     const bool is_last = facts.step == plan_.config().pressure->steps.size();
-    log().warn("memory is short: {}; the KV cache goes down to {} slots per head, {:.0f}% of its budget: {} "
+    log().warn("memory is short: {}; the KV cache goes down to {} slots per head, {:.0f}% of its "
+               "budget: {} "
                "freed{}",
                facts.why, now.tokens, 100 * facts.share, format_bytes(evicted_bytes_ - freed),
                is_last ? "; this is the last step, it cannot give back more" : "");

@@ -24,7 +24,8 @@ void CacheManager::save(StateWriter &out) const {
     pins_.save(out);
     if (inputs_) inputs_->save(out, *cache_);
     const bool replays = (plan_.needs().needs & KEEL_NEED_REPLAY) != 0 && numbers_ != nullptr;
-    for (size_t row = 0; replays && row < size_t{plan_.shape().layers} * plan_.shape().kv_heads; ++row)
+    for (size_t row = 0; replays && row < size_t{plan_.shape().layers} * plan_.shape().kv_heads;
+         ++row)
         out.put_all<int32_t>(numbers_->row(row));
 }
 
@@ -51,14 +52,14 @@ void CacheManager::load_numbers(StateReader &in) {
     if ((plan_.needs().needs & KEEL_NEED_REPLAY) == 0 || !numbers_) return;
     std::vector<int32_t> numbers;
     for (size_t row = 0; row < size_t{s.layers} * s.kv_heads; ++row) {
-        const int64_t n =
-            cache_->length(static_cast<uint32_t>(row / s.kv_heads), static_cast<uint32_t>(row % s.kv_heads));
+        const int64_t n = cache_->length(static_cast<uint32_t>(row / s.kv_heads),
+                                         static_cast<uint32_t>(row % s.kv_heads));
         in.get_all<int32_t>(numbers, static_cast<uint64_t>(n), "tokens in slots");
         int64_t last = -1;
         for (const int32_t number : numbers) {
             if (number <= last || number >= seen_)
-                in.fail("tokens in slots: expected rising ones below {}, found {} after {}", seen_, number,
-                        last);
+                in.fail("tokens in slots: expected rising ones below {}, found {} after {}", seen_,
+                        number, last);
             last = number;
         }
         numbers_->set(row, numbers);
@@ -85,7 +86,8 @@ void CacheManager::load_books(StateReader &in) {
     evicted_slots_ = in.get<uint64_t>("evicted tokens");
     evicted_bytes_ = in.get<uint64_t>("evicted bytes");
     eviction_us_ = in.get<double>("microseconds of evictions");
-    if (!(eviction_us_ >= 0) || !std::isfinite(eviction_us_)) in.fail("evictions took {} us", eviction_us_);
+    if (!(eviction_us_ >= 0) || !std::isfinite(eviction_us_))
+        in.fail("evictions took {} us", eviction_us_);
 }
 
 // What steps, evictions and truncate() rely on.

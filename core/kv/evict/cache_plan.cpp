@@ -32,8 +32,8 @@ keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
 
 } // namespace
 
-keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host,
-                             std::vector<float> *projection) {
+keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
+                             const HostServices &host, std::vector<float> *projection) {
     keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
     if (config.policy.table == nullptr) {
         needs.granularity = KEEL_KEEP_TOKEN;
@@ -47,7 +47,8 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, co
         constexpr uint32_t most_columns = 4096;
         if (needs.projection == nullptr || needs.projection_cols == 0 ||
             needs.projection_cols > most_columns) {
-            throw_error(ErrorKind::plugin, "policy {} needs key_project with {} columns{}, expected 1 to {}",
+            throw_error(ErrorKind::plugin,
+                        "policy {} needs key_project with {} columns{}, expected 1 to {}",
                         config.policy.name, needs.projection_cols,
                         needs.projection == nullptr ? " of no matrix" : "", most_columns);
         }
@@ -85,7 +86,8 @@ CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<H
         EvictionSource source = {config_.policy.name};
         if (!keeps_all() && config_.allocator.table != nullptr) {
             source.allocator = config_.allocator.name;
-            source.allocator_params = params_json(config_.allocator.params, config_.allocator.n_params);
+            source.allocator_params =
+                params_json(config_.allocator.params, config_.allocator.n_params);
         }
         log_ = std::make_shared<EvictionLog>(config_.log, std::move(source));
     }
@@ -97,43 +99,51 @@ void CachePlan::check_needs() {
     if (keeps_all()) return;
     check_part();
     check_scores();
-    if (config_.protect_prefix < 0 || config_.protect_recent < 0 || protected_slots() >= (int64_t{1} << 30)) {
-        throw_error(ErrorKind::input, "policy.protect: prefix {} and recent {} are no numbers of tokens",
+    if (config_.protect_prefix < 0 || config_.protect_recent < 0 ||
+        protected_slots() >= (int64_t{1} << 30)) {
+        throw_error(ErrorKind::input,
+                    "policy.protect: prefix {} and recent {} are no numbers of tokens",
                     config_.protect_prefix, config_.protect_recent);
     }
     if (config_.every_n && *config_.every_n < 1)
         throw_error(ErrorKind::input, "policy.trigger.every_n: expected 1 or more, found {}",
                     *config_.every_n);
     if (prefill_only() && (config_.every_n || config_.at_insert)) {
-        throw_error(
-            ErrorKind::input,
-            "policy.trigger.on: policy {} acts at the end of the prompt only, so it never answers {}; remove "
-            "it, or choose a policy that goes on evicting",
-            name, config_.every_n ? "every_n" : "insert");
+        throw_error(ErrorKind::input,
+                    "policy.trigger.on: policy {} acts at the end of the prompt only, so it never "
+                    "answers {}; remove "
+                    "it, or choose a policy that goes on evicting",
+                    name, config_.every_n ? "every_n" : "insert");
     }
     if (prefill_only() && !config_.at_prefill_end) {
-        throw_error(ErrorKind::input,
-                    "policy.trigger.on: policy {} acts at the end of the prompt only; add prefill_end", name);
+        throw_error(
+            ErrorKind::input,
+            "policy.trigger.on: policy {} acts at the end of the prompt only; add prefill_end",
+            name);
     }
 }
 
-// A policy decides for each part of the layers apart, so it may not look at one layer for all of them.
+// A policy decides for each part of the layers apart, so it may not look at one layer for all of
+// them.
 void CachePlan::check_part() const {
     if (config_.model_layers == 0 || config_.model_layers == shape_.layers) return;
     const std::string &name = config_.policy.name;
     if (needs_.granularity == KEEL_KEEP_TOKEN && (needs_.needs & ~KEEL_NEED_POSITIONS) != 0) {
-        throw_error(
-            ErrorKind::input,
-            "hybrid.layers: policy {} decides for all layers by what it sees in the first, and here two "
-            "backends hold them; choose a policy that decides layer by layer, or leave the layers on "
-            "one backend",
-            name);
+        throw_error(ErrorKind::input,
+                    "hybrid.layers: policy {} decides for all layers by what it sees in the first, "
+                    "and here two "
+                    "backends hold them; choose a policy that decides layer by layer, or leave the "
+                    "layers on "
+                    "one backend",
+                    name);
     }
     if ((needs_.needs & KEEL_NEED_REPLAY) != 0) {
-        throw_error(ErrorKind::input,
-                    "hybrid.layers: policy {} has the model repeat its context, which layers on two backends "
-                    "cannot do in this version; choose another policy, or leave the layers on one backend",
-                    name);
+        throw_error(
+            ErrorKind::input,
+            "hybrid.layers: policy {} has the model repeat its context, which layers on two "
+            "backends "
+            "cannot do in this version; choose another policy, or leave the layers on one backend",
+            name);
     }
 }
 
@@ -145,13 +155,13 @@ void CachePlan::check_scores() const {
     const int64_t longest = std::max(shape_.max_slots, config_.trained_context);
     const bool is_windowed = config_.attention_window > 0 && config_.attention_window < longest;
     if (!is_windowed && config_.attention_softcap == 0) return;
-    throw_error(
-        ErrorKind::input,
-        "policy {} needs {}, which Keel does not compute for models with {}; choose a policy that reads keys "
-        "or positions",
-        config_.policy.name, need_name(composed & (0 - composed)),
-        is_windowed ? fmt::format("attention windows ({} tokens)", config_.attention_window)
-                    : std::string("soft-capped attention"));
+    throw_error(ErrorKind::input,
+                "policy {} needs {}, which Keel does not compute for models with {}; choose a "
+                "policy that reads keys "
+                "or positions",
+                config_.policy.name, need_name(composed & (0 - composed)),
+                is_windowed ? fmt::format("attention windows ({} tokens)", config_.attention_window)
+                            : std::string("soft-capped attention"));
 }
 
 void CachePlan::check_allocator() {
@@ -161,52 +171,59 @@ void CachePlan::check_allocator() {
     const std::string &name = config_.allocator.name;
     if ((needs.needs & ~KEEL_ALLOCATOR_NEED_SCORES) != 0) {
         throw_error(ErrorKind::input,
-                    "budget allocator {} needs {:#x}, which this version of Keel does not hand to allocators",
+                    "budget allocator {} needs {:#x}, which this version of Keel does not hand to "
+                    "allocators",
                     name, needs.needs & ~KEEL_ALLOCATOR_NEED_SCORES);
     }
     by_scores_ = (needs.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0;
-    if (by_scores_ && (needs_.output != KEEL_OUTPUT_SCORES || needs_.granularity == KEEL_KEEP_TOKEN)) {
+    if (by_scores_ &&
+        (needs_.output != KEEL_OUTPUT_SCORES || needs_.granularity == KEEL_KEEP_TOKEN)) {
         throw_error(ErrorKind::input,
-                    "policy.allocator: {} shares out by scores, policy {} gives {}; choose uniform", name,
-                    config_.policy.name,
-                    needs_.output != KEEL_OUTPUT_SCORES ? "keep-lists" : "one set of them for all layers");
+                    "policy.allocator: {} shares out by scores, policy {} gives {}; choose uniform",
+                    name, config_.policy.name,
+                    needs_.output != KEEL_OUTPUT_SCORES ? "keep-lists"
+                                                        : "one set of them for all layers");
     }
-    if ((needs.flags & KEEL_ALLOCATOR_COMPARES) != 0 && (needs_.flags & KEEL_POLICY_COMPARABLE) == 0) {
-        throw_error(
-            ErrorKind::input,
-            "policy.allocator: {} weighs the scores of one head against another's, and those of policy {} do "
-            "not compare across heads; set policy.allocator.params.normalize",
-            name, config_.policy.name);
+    if ((needs.flags & KEEL_ALLOCATOR_COMPARES) != 0 &&
+        (needs_.flags & KEEL_POLICY_COMPARABLE) == 0) {
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} weighs the scores of one head against another's, and "
+                    "those of policy {} do "
+                    "not compare across heads; set policy.allocator.params.normalize",
+                    name, config_.policy.name);
     }
     const bool is_part = config_.model_layers > 0 && config_.model_layers != shape_.layers;
     if (is_part && needs.flags != 0) {
         throw_error(
             ErrorKind::input,
             "policy.allocator: {} shares the budget out over layers that hybrid.layers puts on two "
-            "backends, each with a cache of its own; choose uniform, or leave the layers on one backend",
+            "backends, each with a cache of its own; choose uniform, or leave the layers on one "
+            "backend",
             name);
     }
-    constexpr uint32_t known = KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER;
+    constexpr uint32_t known =
+        KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER;
     if ((needs.flags & ~known) != 0) {
-        throw_error(ErrorKind::input,
-                    "budget allocator {} sets flags {:#x}, which this version of Keel does not know", name,
-                    needs.flags & ~known);
-    }
-    if ((needs.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && needs_.granularity == KEEL_KEEP_TOKEN) {
         throw_error(
             ErrorKind::input,
-            "policy.allocator: {} gives layers different budgets, policy {} keeps the same slots in all "
-            "of them; choose uniform",
-            name, config_.policy.name);
+            "budget allocator {} sets flags {:#x}, which this version of Keel does not know", name,
+            needs.flags & ~known);
+    }
+    if ((needs.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && needs_.granularity == KEEL_KEEP_TOKEN) {
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} gives layers different budgets, policy {} keeps the same "
+                    "slots in all "
+                    "of them; choose uniform",
+                    name, config_.policy.name);
     }
     ragged_ = (needs.flags & KEEL_ALLOCATOR_RAGGED) != 0;
     uneven_ = (needs.flags & (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_BY_LAYER)) != 0;
     if (ragged_ && needs_.granularity < KEEL_KEEP_HEAD_EQUAL) {
-        throw_error(
-            ErrorKind::input,
-            "policy.allocator: {} gives the heads of a layer different budgets, policy {} keeps the same "
-            "slots in all of them",
-            name, config_.policy.name);
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} gives the heads of a layer different budgets, policy {} "
+                    "keeps the same "
+                    "slots in all of them",
+                    name, config_.policy.name);
     }
 }
 
@@ -242,16 +259,17 @@ void CachePlan::check_budget() {
     switch (config_.budget_unit) {
     case BudgetUnit::none:
         if (needs_.own_budget == 0 && config_.slack) {
-            throw_error(
-                ErrorKind::input,
-                "policy.budget.slack: expected a budget beside it, found none; policy {} needs one of "
-                "policy.budget.tokens, .ratio and .mib",
-                config_.policy.name);
+            throw_error(ErrorKind::input,
+                        "policy.budget.slack: expected a budget beside it, found none; policy {} "
+                        "needs one of "
+                        "policy.budget.tokens, .ratio and .mib",
+                        config_.policy.name);
         }
         if (needs_.own_budget == 0) {
-            throw_error(ErrorKind::input,
-                        "policy.budget: policy {} needs one of policy.budget.tokens, .ratio and .mib",
-                        config_.policy.name);
+            throw_error(
+                ErrorKind::input,
+                "policy.budget: policy {} needs one of policy.budget.tokens, .ratio and .mib",
+                config_.policy.name);
         }
         key = fmt::format("policy.params (policy {} asks for {} slots)", config_.policy.name,
                           needs_.own_budget);
@@ -268,34 +286,37 @@ void CachePlan::check_budget() {
                         config_.budget);
         }
         key = "policy.protect";
-        fixed_ = std::max<int64_t>(least, needs_.least_budget); // the smallest that a ratio comes to
+        fixed_ =
+            std::max<int64_t>(least, needs_.least_budget); // the smallest that a ratio comes to
         break;
     case BudgetUnit::mib:
         fixed_ = mib_budget();
         break;
     }
     if (fixed_ < least) {
-        throw_error(
-            ErrorKind::input,
-            "{}: a budget of {} slots leaves no room beside policy.protect (prefix {} + recent {}{}); at "
-            "least {}",
-            key, fixed_, config_.protect_prefix, config_.protect_recent,
-            pinned_slots() > 0 ? fmt::format(" + spans {}", pinned_slots()) : "", least);
+        throw_error(ErrorKind::input,
+                    "{}: a budget of {} slots leaves no room beside policy.protect (prefix {} + "
+                    "recent {}{}); at "
+                    "least {}",
+                    key, fixed_, config_.protect_prefix, config_.protect_recent,
+                    pinned_slots() > 0 ? fmt::format(" + spans {}", pinned_slots()) : "", least);
     }
     if (fixed_ < needs_.least_budget) {
-        throw_error(ErrorKind::input,
-                    "{}: policy {} needs a budget of at least {} slots with these parameters, found {}", key,
-                    config_.policy.name, needs_.least_budget, fixed_);
-    }
-    if (config_.slack && *config_.slack < 0)
-        throw_error(ErrorKind::input, "policy.budget.slack: expected 0 or more, found {}", *config_.slack);
-    const int64_t capacity = capacity_slots();
-    if (capacity < shape_.max_slots && fixed_ >= capacity) {
         throw_error(
             ErrorKind::input,
-            "{}: a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, one of which the "
-            "next token needs",
-            key, fixed_, static_cast<double>(shape_.max_bytes) / mib, capacity);
+            "{}: policy {} needs a budget of at least {} slots with these parameters, found {}",
+            key, config_.policy.name, needs_.least_budget, fixed_);
+    }
+    if (config_.slack && *config_.slack < 0)
+        throw_error(ErrorKind::input, "policy.budget.slack: expected 0 or more, found {}",
+                    *config_.slack);
+    const int64_t capacity = capacity_slots();
+    if (capacity < shape_.max_slots && fixed_ >= capacity) {
+        throw_error(ErrorKind::input,
+                    "{}: a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, "
+                    "one of which the "
+                    "next token needs",
+                    key, fixed_, static_cast<double>(shape_.max_bytes) / mib, capacity);
     }
 }
 
@@ -307,17 +328,19 @@ void CachePlan::check_positions() {
     }
 }
 
-// Slots per head that stay, so that with what may come on top of them the blocks in use never pass the MiB.
+// Slots per head that stay, so that with what may come on top of them the blocks in use never pass
+// the MiB.
 int64_t CachePlan::mib_budget() {
     const auto row = static_cast<double>(slot_row_bytes());
     const int64_t block = shape_.block_slots;
     if (ragged_ && keeps_pristine()) {
-        throw_error(
-            ErrorKind::input,
-            "policy.budget.mib: {} keys that are rotated again keep copies as long as a layer's longest "
-            "head, which a budget in MiB does not bound under allocator {}; use policy.budget.tokens, "
-            "policy.positions: absolute, or a kv.key_dtype of f16",
-            keel_dtype_name(shape_.key_dtype), config_.allocator.name);
+        throw_error(ErrorKind::input,
+                    "policy.budget.mib: {} keys that are rotated again keep copies as long as a "
+                    "layer's longest "
+                    "head, which a budget in MiB does not bound under allocator {}; use "
+                    "policy.budget.tokens, "
+                    "policy.positions: absolute, or a kv.key_dtype of f16",
+                    keel_dtype_name(shape_.key_dtype), config_.allocator.name);
     }
     // Heads of unequal length each leave a part of a block unused.
     const bool listed = needs_.output == KEEL_OUTPUT_KEEP && needs_.granularity != KEEL_KEEP_TOKEN;
@@ -325,27 +348,31 @@ int64_t CachePlan::mib_budget() {
     const double least = uneven ? 2 : 1;
     const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * mib / row);
     if (blocks < least) {
-        throw_error(ErrorKind::input,
-                    "policy.budget.mib: {} MiB do not hold {} of {} slots for each head; at least {:.3f}",
-                    config_.budget, uneven ? "two blocks (heads may differ in length)" : "one block", block,
-                    least * row / mib);
+        throw_error(
+            ErrorKind::input,
+            "policy.budget.mib: {} MiB do not hold {} of {} slots for each head; at least {:.3f}",
+            config_.budget, uneven ? "two blocks (heads may differ in length)" : "one block", block,
+            least * row / mib);
     }
-    mib_slots_ = static_cast<int64_t>(std::min((blocks - least + 1) * static_cast<double>(block), 1e9));
+    mib_slots_ =
+        static_cast<int64_t>(std::min((blocks - least + 1) * static_cast<double>(block), 1e9));
     // What comes before the trigger fires, and within a step.
     const bool in_prompt = acts_in_prefill() && config_.at_budget;
     int64_t step = 0;
     if (!prefill_only())
-        step = in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens(executor_, shape_)) : 1;
+        step =
+            in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens(executor_, shape_)) : 1;
     const int64_t room = mib_slots_ - step;
     int64_t tokens = room;
     if (!prefill_only() && config_.at_budget) {
-        tokens = config_.slack ? room - *config_.slack : room * 8 / 9; // slack is an eighth of what stays
+        tokens = config_.slack ? room - *config_.slack
+                               : room * 8 / 9; // slack is an eighth of what stays
     } else if (!prefill_only() && config_.every_n) {
         tokens = room - *config_.every_n;
     }
-    budget_key_ =
-        fmt::format("policy.budget.mib (room for {} slots, of which {} for slack and a step's tokens)",
-                    mib_slots_, mib_slots_ - tokens);
+    budget_key_ = fmt::format(
+        "policy.budget.mib (room for {} slots, of which {} for slack and a step's tokens)",
+        mib_slots_, mib_slots_ - tokens);
     return std::max<int64_t>(tokens, 0);
 }
 
@@ -354,8 +381,9 @@ BudgetNow CachePlan::budget(int64_t seen, int64_t prefix) const {
     now.tokens = fixed_;
     if (config_.budget_unit == BudgetUnit::none) now.tokens += prefix - config_.protect_prefix;
     if (config_.budget_unit == BudgetUnit::ratio) {
-        now.tokens = std::max(std::max<int64_t>(prefix + config_.protect_recent + 1, needs_.least_budget),
-                              static_cast<int64_t>(std::floor(config_.budget * static_cast<double>(seen))));
+        now.tokens =
+            std::max(std::max<int64_t>(prefix + config_.protect_recent + 1, needs_.least_budget),
+                     static_cast<int64_t>(std::floor(config_.budget * static_cast<double>(seen))));
     }
     now.slack = config_.slack.value_or(now.tokens / 8);
     // Slack has to leave room for one token, or the trigger would come too late.
@@ -375,10 +403,10 @@ void CachePlan::check_prefix(int64_t prefix, std::string_view what) const {
                     budget_key_, tokens, what, prefix, config_.protect_recent, least);
     }
     if (least + 1 > capacity_slots()) {
-        throw_error(
-            ErrorKind::input,
-            "model.context: {} of {} tokens fills the {} slots that model.context and kv.max_mib leave", what,
-            prefix, capacity_slots());
+        throw_error(ErrorKind::input,
+                    "model.context: {} of {} tokens fills the {} slots that model.context and "
+                    "kv.max_mib leave",
+                    what, prefix, capacity_slots());
     }
 }
 
@@ -428,8 +456,9 @@ void CachePlan::plan_rerotation() {
         rerotate_ = executor_.plan(KEEL_OP_KV_REROTATE, turn, {.role = Role::kv_rerotation});
     }
     // How long a system prompt is comes to light when a conversation begins.
-    const int64_t prefix =
-        keeps_pristine() || config_.protect_system_prompt ? shape_.max_slots : config_.protect_prefix;
+    const int64_t prefix = keeps_pristine() || config_.protect_system_prompt
+                               ? shape_.max_slots
+                               : config_.protect_prefix;
     if (prefix == 0) return;
     const Tensor copy = Tensor::shape(KEEL_DTYPE_F32, {shape_.kv_heads, prefix, shape_.head_dim});
     turn.features = KEEL_REROTATE_SOURCE;

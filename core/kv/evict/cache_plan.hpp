@@ -16,15 +16,16 @@ namespace keel {
 
 // Slots that may stay and the room above them, per head.
 struct BudgetNow {
-    int64_t tokens = 0; // after an eviction no head's share is above, on average; protected slots included
-    int64_t slack = 0;  // more that may come before the budget trigger fires
+    int64_t tokens =
+        0; // after an eviction no head's share is above, on average; protected slots included
+    int64_t slack = 0; // more that may come before the budget trigger fires
 };
 
 // What a policy says about itself when it is made for such a model, checked no further: it is known before anything is planned. Needs'
 // pointers are none; the matrix of KEEL_NEED_KEY_PROJECT goes to `projection`. Without a policy (table NULL) all is kept. Throws
 // Error(plugin) with the policy's own message if it cannot be set up.
-keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape, const HostServices &host,
-                             std::vector<float> *projection = nullptr);
+keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
+                             const HostServices &host, std::vector<float> *projection = nullptr);
 
 // What all sequences of a pipeline share of cache management: the checked config, what the policy says it needs, the planned ops. Made
 // when the pipeline is built, after the graph was planned and before buffers are made (fallbacks decide where those lie).
@@ -51,8 +52,12 @@ class CachePlan {
     bool acts_in_prefill() const { return (needs_.flags & KEEL_POLICY_BLOCKWISE) != 0; }
     bool prefill_only() const { return (needs_.flags & KEEL_POLICY_PREFILL_ONLY) != 0; }
     // Are quantized keys rotated again? Then a copy of those that move is kept, see PristineKeys.
-    bool keeps_pristine() const { return may_move_keys() && keel_dtype_block(shape_.key_dtype) > 1; }
-    bool may_move_keys() const { return !keeps_all() && config_.positions != KvPositions::absolute; }
+    bool keeps_pristine() const {
+        return may_move_keys() && keel_dtype_block(shape_.key_dtype) > 1;
+    }
+    bool may_move_keys() const {
+        return !keeps_all() && config_.positions != KvPositions::absolute;
+    }
     // The budget when `seen` tokens were seen (they matter for a ratio) of a sequence whose first `prefix` slots are protected, which are
     // at least CacheConfig::protect_prefix. Not for a policy that keeps all.
     BudgetNow budget(int64_t seen, int64_t prefix) const;
@@ -83,13 +88,13 @@ class CachePlan {
     // For CacheManager.
     PlannedOp *gather() const { return gather_.get(); }
     const InputOps &inputs() const { return inputs_; }
-    std::span<const float> projection() const { return projection_; }   // [head_dim, projection_cols]
-    PlannedOp *capture() const { return capture_.get(); }               // key_project of the protected prefix
-    PlannedOp *rerotate() const { return rerotate_.get(); }             // in place
-    PlannedOp *restore() const { return restore_.get(); }               // from the captured prefix
+    std::span<const float> projection() const { return projection_; } // [head_dim, projection_cols]
+    PlannedOp *capture() const { return capture_.get(); }   // key_project of the protected prefix
+    PlannedOp *rerotate() const { return rerotate_.get(); } // in place
+    PlannedOp *restore() const { return restore_.get(); }   // from the captured prefix
     PlannedOp *read_pristine() const { return read_pristine_.get(); }   // rows of a copy, by number
     PlannedOp *write_pristine() const { return write_pristine_.get(); } // f32 to the K dtype
-    static constexpr int64_t rerotate_rows = 256;                       // distinct rotations of a call
+    static constexpr int64_t rerotate_rows = 256; // distinct rotations of a call
 
   private:
     void check_needs();

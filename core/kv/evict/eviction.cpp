@@ -138,15 +138,15 @@ void CacheManager::share_out(int64_t target, ShareOut how) {
     if (!allocator_ || how == ShareOut::evenly) return;
     all_lengths_.resize(rows);
     for (size_t i = 0; i < rows; ++i) {
-        all_lengths_[i] = static_cast<int32_t>(
-            cache_->length(static_cast<uint32_t>(i / s.kv_heads), static_cast<uint32_t>(i % s.kv_heads)));
+        all_lengths_[i] = static_cast<int32_t>(cache_->length(
+            static_cast<uint32_t>(i / s.kv_heads), static_cast<uint32_t>(i % s.kv_heads)));
     }
     keel_allocator_input input = {KEEL_HEADER(keel_allocator_input)};
     input.layers = s.layers;
     input.kv_heads = s.kv_heads;
     input.budget = budgets_[0];
-    input.protected_slots =
-        std::min<int64_t>(input.budget, std::max<int64_t>(protected_slots(), plan_.needs().least_budget));
+    input.protected_slots = std::min<int64_t>(
+        input.budget, std::max<int64_t>(protected_slots(), plan_.needs().least_budget));
     input.fixed_slots = std::min<int64_t>(input.budget, fixed_slots());
     input.lengths = all_lengths_.data();
     if (how == ShareOut::by_scores) add_scores(input);
@@ -159,12 +159,13 @@ void CacheManager::share_out(int64_t target, ShareOut how) {
                 ? i > 0
                 : same_layer && (granularity == KEEL_KEEP_LAYER || !plan_.has_ragged_budgets());
         if (must_agree && budgets_[i] != budgets_[i - 1]) {
-            throw_error(
-                ErrorKind::plugin,
-                "{}budget allocator {} gave layer {} head {} {} slots and the one before {}; policy {} keeps "
-                "as many in both",
-                plan_.config().allocator.places.prefix(""), plan_.config().allocator.name, i / s.kv_heads,
-                i % s.kv_heads, budgets_[i], budgets_[i - 1], plan_.config().policy.name);
+            throw_error(ErrorKind::plugin,
+                        "{}budget allocator {} gave layer {} head {} {} slots and the one before "
+                        "{}; policy {} keeps "
+                        "as many in both",
+                        plan_.config().allocator.places.prefix(""), plan_.config().allocator.name,
+                        i / s.kv_heads, i % s.kv_heads, budgets_[i], budgets_[i - 1],
+                        plan_.config().policy.name);
         }
     }
 }
@@ -196,10 +197,12 @@ void CacheManager::add_scores(keel_allocator_input &input) {
         answer.held = answer.mask;
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             int64_t held = 0;
-            for (size_t j = h * width; j < h * width + static_cast<size_t>(answer.lengths[h]); ++j) {
+            for (size_t j = h * width; j < h * width + static_cast<size_t>(answer.lengths[h]);
+                 ++j) {
                 if (std::isnan(answer.scores[j])) {
                     throw_error(ErrorKind::plugin, "{}: the score of slot {} is NaN",
-                                name_of(static_cast<uint32_t>(&answer - answers_.data()), h), j - h * width);
+                                name_of(static_cast<uint32_t>(&answer - answers_.data()), h),
+                                j - h * width);
                 }
                 answer.held[j] = answer.held[j] | answer.stay[j];
                 held += answer.held[j];
@@ -251,10 +254,12 @@ void CacheManager::protect(uint32_t layer, Answer &answer) {
         const int64_t length = cache_->length(layer, h);
         const auto row = static_cast<std::ptrdiff_t>(h * static_cast<size_t>(stride_));
         const auto positions = cache_->positions(layer, h);
-        if (wants_positions) std::copy(positions.begin(), positions.end(), answer.positions.begin() + row);
+        if (wants_positions)
+            std::copy(positions.begin(), positions.end(), answer.positions.begin() + row);
         const auto mask = answer.mask.begin() + row;
         std::fill(mask, mask + std::min(length, prefix_), uint8_t{1});
-        std::fill(mask + std::max<int64_t>(0, length - config.protect_recent), mask + length, uint8_t{1});
+        std::fill(mask + std::max<int64_t>(0, length - config.protect_recent), mask + length,
+                  uint8_t{1});
         pins_.mark(size_t{layer} * s.kv_heads + h, length, &*mask);
         answer.lengths[h] = static_cast<int32_t>(length);
     }
@@ -322,8 +327,8 @@ void CacheManager::read_decision(uint32_t layer, EvictionRecord &record) {
         }
         const int32_t count = answer.counts[h];
         if (count < 0 || count > head.length) {
-            throw_error(ErrorKind::plugin, "{}: a keep-list of {} slots, the head has {}", who.text(), count,
-                        head.length);
+            throw_error(ErrorKind::plugin, "{}: a keep-list of {} slots, the head has {}",
+                        who.text(), count, head.length);
         }
         keep_listed(head, {answer.listed.data() + row, static_cast<size_t>(count)}, who, keep[h]);
     }
@@ -338,7 +343,8 @@ void CacheManager::read_decision(uint32_t layer, EvictionRecord &record) {
 void CacheManager::equalize(uint32_t layer, KeepLists &keep) {
     const int64_t count = shortest_kept(keep);
     for (uint32_t h = 0; h < keep.size(); ++h) {
-        const HeadBudget head = {answer(layer).lengths[h], budgets_[size_t{layer} * keep.size() + h],
+        const HeadBudget head = {answer(layer).lengths[h],
+                                 budgets_[size_t{layer} * keep.size() + h],
                                  answer(layer).mask.data() + h * static_cast<size_t>(stride_)};
         cut_oldest(head, count, keep[h]);
     }
@@ -409,7 +415,8 @@ void CacheManager::note_tail(uint32_t layer, const KeepLists &keep) {
     for (uint32_t h = 0; h < keep.size(); ++h) {
         const int64_t length = cache_->length(layer, h), kept = std::ssize(keep[h]);
         int64_t run = 0;
-        while (run < kept && run < tail_ && keep[h][static_cast<size_t>(kept - 1 - run)] == length - 1 - run)
+        while (run < kept && run < tail_ &&
+               keep[h][static_cast<size_t>(kept - 1 - run)] == length - 1 - run)
             ++run;
         tail_ = std::min(tail_, run);
     }

@@ -52,8 +52,9 @@ std::string utc(std::chrono::system_clock::time_point when) {
     const auto seconds = static_cast<std::time_t>(ms / 1000);
     std::tm parts{};
     if (::gmtime_r(&seconds, &parts) == nullptr) return {};
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                       parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, ms % 1000);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900,
+                       parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                       ms % 1000);
 }
 
 [[noreturn]] void refuse(const std::string &path, std::string_view why) {
@@ -99,7 +100,8 @@ std::string claim(const fs::path &path) {
     const std::lock_guard lock(claims().mutex);
     if (!claims().paths.insert(key).second) {
         throw_error(ErrorKind::input,
-                    "policy.log: {} is the log of another pipeline of this process; give each a file of its "
+                    "policy.log: {} is the log of another pipeline of this process; give each a "
+                    "file of its "
                     "own (policy.log=null: none)",
                     path.string());
     }
@@ -131,7 +133,8 @@ void EvictionRecord::summarize(std::span<const float> scores, std::span<const in
                                int64_t stride, uint32_t n_heads) {
     std::vector<float> all;
     for (uint32_t h = 0; h < n_heads; ++h) {
-        const auto row = scores.subspan(static_cast<size_t>(h * stride), static_cast<size_t>(lengths[h]));
+        const auto row =
+            scores.subspan(static_cast<size_t>(h * stride), static_cast<size_t>(lengths[h]));
         all.insert(all.end(), row.begin(), row.end());
     }
     if (all.empty()) return;
@@ -178,8 +181,9 @@ std::string params_json(const keel_param *const *params, uint32_t n) {
 
 std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
     std::string line = fmt::format(
-        R"({{"sequence":{},"tokens":{},"time":"{}","seconds":{:.6f},"trigger":"{}","policy":{})", r.sequence,
-        r.tokens, utc(r.when), r.seconds, trigger_name(r.trigger), quoted(source.policy));
+        R"({{"sequence":{},"tokens":{},"time":"{}","seconds":{:.6f},"trigger":"{}","policy":{})",
+        r.sequence, r.tokens, utc(r.when), r.seconds, trigger_name(r.trigger),
+        quoted(source.policy));
     if (!source.allocator.empty()) {
         line += fmt::format(R"(,"allocator":{{"plugin":{},"params":{}}})", quoted(source.allocator),
                             source.allocator_params.empty() ? "{}" : source.allocator_params);
@@ -240,7 +244,8 @@ void EvictionLog::write(const EvictionRecord &record) {
     const std::string line = to_json(record, source_) + '\n';
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
         std::fflush(file_.get()) != 0) {
-        throw_error(ErrorKind::resource, "policy.log: {} cannot be written: {}", path_, std::strerror(errno));
+        throw_error(ErrorKind::resource, "policy.log: {} cannot be written: {}", path_,
+                    std::strerror(errno));
     }
 }
 

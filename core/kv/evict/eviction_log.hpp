@@ -31,7 +31,7 @@ struct EvictionRecord {
     keel_trigger trigger = KEEL_TRIGGER_BUDGET;
     uint32_t layer = 0, heads = 0; // heads: KV heads
     int64_t held_max = 0;          // slots of the longest head before
-    int64_t budget = 0;            // slots per head that might stay, on average over all layers and heads
+    int64_t budget = 0; // slots per head that might stay, on average over all layers and heads
     int64_t kept_min = 0, kept_max = 0; // slots per head after
     int64_t evicted = 0,
             evicted_max = 0;  // slots that went: of all heads together, of the head that lost most
@@ -43,8 +43,9 @@ struct EvictionRecord {
     std::shared_ptr<const PressureFacts>
         pressure; // why, where memory is short; NULL: it is not, or nobody looks
     // Filled in where there is a log.
-    std::vector<int64_t> kept;                      // [heads] slots after
-    std::vector<std::vector<TokenRun>> tokens_kept; // [heads] which tokens these are; empty: not asked for
+    std::vector<int64_t> kept; // [heads] slots after
+    std::vector<std::vector<TokenRun>>
+        tokens_kept; // [heads] which tokens these are; empty: not asked for
     bool has_scores = false;
     float score_min = 0, score_p25 = 0, score_median = 0, score_p75 = 0,
           score_max = 0; // all heads, protected slots included
@@ -79,8 +80,8 @@ class EvictionLog {
     EvictionLog &operator=(const EvictionLog &) = delete;
 
     void open(); // empties the file, the first time; throws Error(input) if it cannot
-    void
-    write(const EvictionRecord &record); // opens it if need be; throws Error(resource) when the disk is full
+    void write(const EvictionRecord
+                   &record); // opens it if need be; throws Error(resource) when the disk is full
 
   private:
     struct Close {

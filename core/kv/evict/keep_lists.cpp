@@ -7,8 +7,8 @@
 
 namespace keel {
 
-void keep_best(const HeadBudget &head, const float *scores, const Who &who, std::vector<int32_t> &order,
-               std::vector<int32_t> &keep) {
+void keep_best(const HeadBudget &head, const float *scores, const Who &who,
+               std::vector<int32_t> &order, std::vector<int32_t> &keep) {
     order.clear();
     int64_t held = 0;
     for (int32_t slot = 0; slot < head.length; ++slot) {
@@ -20,8 +20,11 @@ void keep_best(const HeadBudget &head, const float *scores, const Who &who, std:
             order.push_back(slot);
         }
     }
-    const auto stays = [&head](int32_t slot) { return head.stays != nullptr && head.stays[slot] != 0; };
-    const auto room = static_cast<size_t>(std::clamp<int64_t>(head.budget - held, 0, std::ssize(order)));
+    const auto stays = [&head](int32_t slot) {
+        return head.stays != nullptr && head.stays[slot] != 0;
+    };
+    const auto room =
+        static_cast<size_t>(std::clamp<int64_t>(head.budget - held, 0, std::ssize(order)));
     const auto better = [scores](int32_t a, int32_t b) {
         return scores[a] != scores[b] ? scores[a] > scores[b] : a > b;
     };
@@ -45,13 +48,13 @@ void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const 
     int64_t last = -1;
     for (const int32_t slot : listed) {
         if (slot < 0 || slot >= head.length) {
-            throw_error(ErrorKind::plugin, "{}: the keep-list names slot {}, slots are 0 to {}", who.text(),
-                        slot, head.length - 1);
+            throw_error(ErrorKind::plugin, "{}: the keep-list names slot {}, slots are 0 to {}",
+                        who.text(), slot, head.length - 1);
         }
         if (slot <= last) {
             throw_error(ErrorKind::plugin,
-                        "{}: the keep-list is not strictly rising: slot {} comes after slot {}", who.text(),
-                        slot, last);
+                        "{}: the keep-list is not strictly rising: slot {} comes after slot {}",
+                        who.text(), slot, last);
         }
         last = slot;
     }

@@ -9,7 +9,8 @@ constexpr int64_t most_spans = 100'000; // of a saved sequence
 
 // Tokens of all runs together that are not among the first `prefix`.
 int64_t count_union(std::vector<TokenRun> runs, int64_t prefix) {
-    std::sort(runs.begin(), runs.end(), [](const TokenRun &a, const TokenRun &b) { return a.from < b.from; });
+    std::sort(runs.begin(), runs.end(),
+              [](const TokenRun &a, const TokenRun &b) { return a.from < b.from; });
     int64_t count = 0, end = prefix;
     for (const TokenRun &run : runs) {
         count += std::max<int64_t>(0, run.to - std::max<int64_t>(end, run.from));
@@ -48,9 +49,11 @@ PinnedTokens PinnedTokens::to_come() const {
     return copy;
 }
 
-void PinnedTokens::note_append(int64_t seen, int64_t n, const std::function<int64_t(size_t row)> &length) {
+void PinnedTokens::note_append(int64_t seen, int64_t n,
+                               const std::function<int64_t(size_t row)> &length) {
     for (Span &span : spans_) {
-        if (!span.first.empty() || span.tokens.from < seen || span.tokens.from >= seen + n) continue;
+        if (!span.first.empty() || span.tokens.from < seen || span.tokens.from >= seen + n)
+            continue;
         span.first.resize(rows_);
         for (size_t row = 0; row < rows_; ++row)
             span.first[row] = static_cast<int32_t>(length(row) + span.tokens.from - seen);
@@ -69,8 +72,8 @@ void PinnedTokens::mark(size_t row, int64_t length, uint8_t *mask) const {
 void PinnedTokens::note_compact(size_t row, std::span<const int32_t> keep) {
     for (Span &span : spans_) {
         if (span.first.empty()) continue;
-        span.first[row] =
-            static_cast<int32_t>(std::lower_bound(keep.begin(), keep.end(), span.first[row]) - keep.begin());
+        span.first[row] = static_cast<int32_t>(
+            std::lower_bound(keep.begin(), keep.end(), span.first[row]) - keep.begin());
     }
 }
 
@@ -100,7 +103,8 @@ void PinnedTokens::save(StateWriter &out) const {
     }
 }
 
-void PinnedTokens::load(StateReader &in, int64_t seen, const std::function<int64_t(size_t row)> &length) {
+void PinnedTokens::load(StateReader &in, int64_t seen,
+                        const std::function<int64_t(size_t row)> &length) {
     constexpr int64_t most = int64_t{1} << 30;
     spans_.clear();
     counted_for_ = -1;
@@ -109,10 +113,12 @@ void PinnedTokens::load(StateReader &in, int64_t seen, const std::function<int64
     for (int64_t i = 0; i < count; ++i) {
         Span span;
         span.tokens.from = static_cast<int32_t>(in.get_count("a pinned span", 0, most));
-        span.tokens.to = static_cast<int32_t>(in.get_count("a pinned span", span.tokens.from + 1, most));
+        span.tokens.to =
+            static_cast<int32_t>(in.get_count("a pinned span", span.tokens.from + 1, most));
         span.always = in.get<uint32_t>("a pinned span") != 0;
         const bool is_there = in.get<uint32_t>("a pinned span") != 0;
-        if (is_there != (span.tokens.from < seen)) in.fail("a pinned span that is there before its tokens");
+        if (is_there != (span.tokens.from < seen))
+            in.fail("a pinned span that is there before its tokens");
         if (is_there) in.get_all<int32_t>(span.first, rows_, "a pinned span");
         for (size_t row = 0; row < span.first.size(); ++row) {
             const int64_t tokens = std::min<int64_t>(seen, span.tokens.to) - span.tokens.from;

@@ -39,8 +39,9 @@ class PinnedTokens {
     void note_compact(size_t row, std::span<const int32_t> keep);
     // Tokens from number `seen` on were taken back: spans that reach behind it go, but for those of every sequence.
     void truncate(int64_t seen);
-    void clear();                 // but for those of every sequence, which are to come again
-    PinnedTokens to_come() const; // the same spans, of a sequence that is read anew from its first token
+    void clear(); // but for those of every sequence, which are to come again
+    PinnedTokens
+    to_come() const; // the same spans, of a sequence that is read anew from its first token
 
     void save(StateWriter &out) const;
     void load(StateReader &in, int64_t seen, const std::function<int64_t(size_t row)> &length);

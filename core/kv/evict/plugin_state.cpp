@@ -21,8 +21,8 @@ PolicyState::PolicyState(const KvPlugin<keel_policy> &plugin, const keel_host *h
 }
 
 PolicyState::PolicyState(const PolicyState &parent, keel_policy_state *state)
-    : plugin_(parent.plugin_), host_(parent.host_), geometry_(parent.geometry_), seed_(parent.seed_),
-      state_(state) {}
+    : plugin_(parent.plugin_), host_(parent.host_), geometry_(parent.geometry_),
+      seed_(parent.seed_), state_(state) {}
 
 PolicyState::~PolicyState() {
     plugin_.table->destroy(state_);
@@ -33,15 +33,16 @@ void PolicyState::create(keel_policy_needs &needs) {
     HostServices::drop_error();
     keel_policy_state *state = nullptr;
     const auto lock = lock_plugin_init();
-    const keel_status status =
-        plugin_.table->create(host_, &geometry_, plugin_.params, plugin_.n_params, seed_, &needs, &state);
+    const keel_status status = plugin_.table->create(host_, &geometry_, plugin_.params,
+                                                     plugin_.n_params, seed_, &needs, &state);
     if (status != KEEL_OK) fail(status, "could not be set up");
     state_ = state;
 }
 
 void PolicyState::fail(keel_status status, const std::string &what) const {
     const std::string why = reason(status);
-    throw_error(ErrorKind::plugin, "{}policy {} {}: {}", plugin_.places.prefix(why), plugin_.name, what, why);
+    throw_error(ErrorKind::plugin, "{}policy {} {}: {}", plugin_.places.prefix(why), plugin_.name,
+                what, why);
 }
 
 void PolicyState::decide(const keel_policy_input &input, keel_policy_decision &decision) {
@@ -84,9 +85,10 @@ std::unique_ptr<PolicyState> PolicyState::fork() const {
 
 void PolicyState::check_savable(const KvPlugin<keel_policy> &plugin) {
     if (plugin.table->save != nullptr || plugin.table->fork == nullptr) return;
-    throw_error(ErrorKind::plugin,
-                "{}policy {} has a state of its own and cannot save it; sessions under it are not saved",
-                plugin.places.prefix(""), plugin.name);
+    throw_error(
+        ErrorKind::plugin,
+        "{}policy {} has a state of its own and cannot save it; sessions under it are not saved",
+        plugin.places.prefix(""), plugin.name);
 }
 
 void PolicyState::save(StateWriter &out) const {
@@ -108,7 +110,8 @@ void PolicyState::save(StateWriter &out) const {
     status = plugin_.table->save(state_, state.data(), &written);
     if (status != KEEL_OK) fail(status, "could not save its state");
     if (written > size) {
-        throw_error(ErrorKind::plugin, "{}policy {} asked for {} bytes to save its state and wrote {}",
+        throw_error(ErrorKind::plugin,
+                    "{}policy {} asked for {} bytes to save its state and wrote {}",
                     plugin_.places.prefix(""), plugin_.name, size, written);
     }
     out.put(written);
@@ -119,7 +122,8 @@ void PolicyState::load(StateReader &in) {
     const auto size = in.get<uint64_t>("the policy's state");
     const auto state = in.take(size, "the policy's state");
     if (plugin_.table->load == nullptr) {
-        if (size != 0) in.fail("{} bytes of state for policy {}, which takes none", size, plugin_.name);
+        if (size != 0)
+            in.fail("{} bytes of state for policy {}, which takes none", size, plugin_.name);
         return;
     }
     if (size == 0 && plugin_.table->save == nullptr) return;
@@ -155,22 +159,23 @@ void AllocatorState::allocate(const keel_allocator_input &input, std::span<int32
     const keel_status status = plugin_.table->allocate(state_, &input, budgets.data());
     if (status != KEEL_OK) {
         const std::string why = reason(status);
-        throw_error(ErrorKind::plugin, "{}budget allocator {} failed: {}", plugin_.places.prefix(why),
-                    plugin_.name, why);
+        throw_error(ErrorKind::plugin, "{}budget allocator {} failed: {}",
+                    plugin_.places.prefix(why), plugin_.name, why);
     }
     int64_t sum = 0;
     for (size_t i = 0; i < budgets.size(); ++i) {
         if (budgets[i] < input.protected_slots) {
             throw_error(ErrorKind::plugin,
                         "{}budget allocator {} gave layer {} head {} {} slots, {} are protected",
-                        plugin_.places.prefix(""), plugin_.name, i / input.kv_heads, i % input.kv_heads,
-                        budgets[i], input.protected_slots);
+                        plugin_.places.prefix(""), plugin_.name, i / input.kv_heads,
+                        i % input.kv_heads, budgets[i], input.protected_slots);
         }
         sum += budgets[i];
     }
     const int64_t allowed = input.budget * static_cast<int64_t>(budgets.size());
     if (sum > allowed) {
-        throw_error(ErrorKind::plugin, "{}budget allocator {} shared out {} slots, the budget has {}",
+        throw_error(ErrorKind::plugin,
+                    "{}budget allocator {} shared out {} slots, the budget has {}",
                     plugin_.places.prefix(""), plugin_.name, sum, allowed);
     }
 }

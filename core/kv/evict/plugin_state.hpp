@@ -17,8 +17,8 @@ namespace keel {
 class PolicyState {
   public:
     // `needs` is filled in. Host, plugin and geometry outlive this.
-    PolicyState(const KvPlugin<keel_policy> &plugin, const keel_host *host, const keel_geometry &geometry,
-                uint64_t seed, keel_policy_needs &needs);
+    PolicyState(const KvPlugin<keel_policy> &plugin, const keel_host *host,
+                const keel_geometry &geometry, uint64_t seed, keel_policy_needs &needs);
     ~PolicyState();
     PolicyState(const PolicyState &) = delete;
     PolicyState &operator=(const PolicyState &) = delete;

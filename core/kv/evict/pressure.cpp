@@ -14,7 +14,8 @@ constexpr uint64_t most_low = uint64_t{256} << 20;
 } // namespace
 
 PressureWatch::PressureWatch(const PressureConfig &config, std::shared_ptr<SystemMonitor> monitor)
-    : config_(config), monitor_(std::move(monitor)), next_(std::chrono::steady_clock::time_point::min()) {}
+    : config_(config), monitor_(std::move(monitor)),
+      next_(std::chrono::steady_clock::time_point::min()) {}
 
 PressureWatch::Change PressureWatch::poll(int64_t tokens, int64_t budget) {
     const auto now = std::chrono::steady_clock::now();
@@ -34,8 +35,9 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
     const bool stalls = config_.stalled && reading.stalled && *reading.stalled >= *config_.stalled;
     const bool is_low = (known && memory.available < low) || stalls;
     const bool is_critical = known && memory.available < critical;
-    const bool is_gone = (!known || memory.available >= low + low / 2) &&
-                         !(config_.stalled && reading.stalled && *reading.stalled >= *config_.stalled / 2);
+    const bool is_gone =
+        (!known || memory.available >= low + low / 2) &&
+        !(config_.stalled && reading.stalled && *reading.stalled >= *config_.stalled / 2);
     const auto last = static_cast<uint64_t>(config_.steps.size());
     // A sequence that was cut back has waited long enough.
     const bool rested = facts_.step == 0 || tokens < since_ || tokens - since_ >= config_.cooldown;
@@ -57,19 +59,21 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
     facts_.low = low;
     facts_.limited_by = memory.limited_by;
     facts_.stalled = reading.stalled;
-    facts_.why =
-        fmt::format("{} of memory available ({}), {} {}", format_bytes(memory.available), memory.limited_by,
-                    memory.available < low ? "below" : "of at least", format_bytes(low));
+    facts_.why = fmt::format("{} of memory available ({}), {} {}", format_bytes(memory.available),
+                             memory.limited_by, memory.available < low ? "below" : "of at least",
+                             format_bytes(low));
     if (stalls) {
-        facts_.why = fmt::format("tasks waited for memory {:.1f}% of the last 10 s ({}), {:.1f}% or more",
-                                 *reading.stalled, reading.stalled_where, *config_.stalled);
+        facts_.why =
+            fmt::format("tasks waited for memory {:.1f}% of the last 10 s ({}), {:.1f}% or more",
+                        *reading.stalled, reading.stalled_where, *config_.stalled);
     }
     return change;
 }
 
 std::optional<int64_t> PressureWatch::cap() const {
     if (facts_.step == 0) return std::nullopt;
-    return std::max<int64_t>(1, static_cast<int64_t>(std::floor(static_cast<double>(base_) * facts_.share)));
+    return std::max<int64_t>(
+        1, static_cast<int64_t>(std::floor(static_cast<double>(base_) * facts_.share)));
 }
 
 void PressureWatch::restart() {

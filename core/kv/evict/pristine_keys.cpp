@@ -17,8 +17,8 @@ PristineKeys::~PristineKeys() {
         resize(layer, 0);
 }
 
-bool PristineKeys::fits(const CachePlan &plan, const KvCache &cache, std::span<const KeepLists> keep,
-                        std::string *why) {
+bool PristineKeys::fits(const CachePlan &plan, const KvCache &cache,
+                        std::span<const KeepLists> keep, std::string *why) {
     const KvShape &s = plan.shape();
     if (s.max_bytes == 0) return true;
     uint64_t wanted = cache.arena().bytes_in_use() - cache.bytes_in_use();
@@ -33,7 +33,8 @@ bool PristineKeys::fits(const CachePlan &plan, const KvCache &cache, std::span<c
     if (wanted <= s.max_bytes) return true;
     if (why != nullptr) {
         *why = fmt::format(
-            "rotating {} keys again keeps a copy of them as they were, {:.6g} MiB with the cache itself, "
+            "rotating {} keys again keeps a copy of them as they were, {:.6g} MiB with the cache "
+            "itself, "
             "which would pass kv.max_mib = {:.6g}; raise that key, lower policy.budget, or use "
             "policy.positions: absolute",
             keel_dtype_name(s.key_dtype), static_cast<double>(wanted) / 1048576,
@@ -75,8 +76,8 @@ void PristineKeys::gather(uint32_t layer, uint32_t head, int64_t slots) {
     const Tensor ids = ids_.rows(0, n);
     ids.write(sources.data());
     const Layer &from = layers_[layer];
-    const Tensor codes =
-        from.codes.reshape({s.kv_heads * from.slots, s.head_dim}).rows(head * from.slots, from.slots);
+    const Tensor codes = from.codes.reshape({s.kv_heads * from.slots, s.head_dim})
+                             .rows(head * from.slots, from.slots);
     const Tensor out = rows_.reshape({s.kv_heads * slots, s.head_dim}).rows(head * slots, n);
     keel_embed_args args = {KEEL_HEADER(keel_embed_args)};
     args.ids = ids.c();
@@ -86,7 +87,8 @@ void PristineKeys::gather(uint32_t layer, uint32_t head, int64_t slots) {
     plan_.executor().run(*plan_.read_pristine(), args);
 }
 
-const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer, std::span<const int64_t> ends) {
+const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
+                                 std::span<const int64_t> ends) {
     const KvShape &s = plan_.shape();
     Executor &executor = plan_.executor();
     int64_t slots = 0, fresh = s.max_slots;
@@ -97,10 +99,11 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer, std::span
     const auto elements = static_cast<uint64_t>(s.kv_heads * slots * s.head_dim);
     if (room_.empty() || room_.buffer()->size() < elements * sizeof(float)) {
         room_ = {};
-        room_ =
-            Tensor::allocate(executor.device(), KEEL_DTYPE_F32, {static_cast<int64_t>(elements)}, placement_);
+        room_ = Tensor::allocate(executor.device(), KEEL_DTYPE_F32,
+                                 {static_cast<int64_t>(elements)}, placement_);
     }
-    if (ids_.empty()) ids_ = Tensor::allocate(executor.device(), KEEL_DTYPE_I32, {s.max_slots}, placement_);
+    if (ids_.empty())
+        ids_ = Tensor::allocate(executor.device(), KEEL_DTYPE_I32, {s.max_slots}, placement_);
     rows_ = Tensor(room_.buffer(), 0, KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
     if (fresh <
         slots) { // what moves for the first time is itself the original; the others' rows are written over below
@@ -123,10 +126,11 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer, std::span
     Layer &to = layers_[layer];
     resize(to, slots);
     const uint64_t bytes = s.kv_heads * static_cast<uint64_t>(slots) * row_bytes();
-    if (to.codes.empty() || to.codes.buffer()->size() < bytes || to.codes.buffer()->size() > 2 * bytes) {
+    if (to.codes.empty() || to.codes.buffer()->size() < bytes ||
+        to.codes.buffer()->size() > 2 * bytes) {
         to.codes = {};
-        to.codes =
-            Tensor::allocate(executor.device(), s.key_dtype, {s.kv_heads, slots, s.head_dim}, placement_);
+        to.codes = Tensor::allocate(executor.device(), s.key_dtype, {s.kv_heads, slots, s.head_dim},
+                                    placement_);
     } else {
         to.codes = Tensor(to.codes.buffer(), 0, s.key_dtype, {s.kv_heads, slots, s.head_dim});
     }
@@ -172,13 +176,15 @@ void PristineKeys::save(StateWriter &out) const {
     const KvShape &s = plan_.shape();
     for (uint32_t l = 0; l < s.layers; ++l) {
         const Layer &from = layers_[l];
-        const auto codes = from.slots == 0 ? std::vector<std::byte>{} : from.codes.read<std::byte>();
+        const auto codes =
+            from.slots == 0 ? std::vector<std::byte>{} : from.codes.read<std::byte>();
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             out.put(held(l, h));
             out.put_all<int32_t>(origins_[row(l, h)]);
             for (const int32_t source : sources_[row(l, h)]) {
                 const auto at =
-                    (h * static_cast<uint64_t>(from.slots) + static_cast<uint64_t>(source)) * row_bytes();
+                    (h * static_cast<uint64_t>(from.slots) + static_cast<uint64_t>(source)) *
+                    row_bytes();
                 out.write(codes.data() + at, static_cast<size_t>(row_bytes()));
             }
         }
@@ -193,23 +199,25 @@ void PristineKeys::load(StateReader &in, const KvCache &cache) {
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             auto &origins = origins_[row(l, h)];
             const int64_t n = in.get_count("keys that were rotated", 0, cache.length(l, h));
-            in.get_all<int32_t>(origins, static_cast<uint64_t>(n), "positions of keys that were rotated");
-            rows.push_back(in.take(static_cast<uint64_t>(n) * row_bytes(), "keys before they were rotated"));
+            in.get_all<int32_t>(origins, static_cast<uint64_t>(n),
+                                "positions of keys that were rotated");
+            rows.push_back(
+                in.take(static_cast<uint64_t>(n) * row_bytes(), "keys before they were rotated"));
             sources_[row(l, h)].resize(origins.size());
             std::iota(sources_[row(l, h)].begin(), sources_[row(l, h)].end(), 0);
             slots = std::max(slots, n);
         }
         const uint64_t bytes = s.kv_heads * static_cast<uint64_t>(slots) * row_bytes();
         if (s.max_bytes != 0 && arena_.bytes_in_use() + bytes > s.max_bytes)
-            in.fail(
-                "with the keys as they were before they were rotated the session is larger than kv.max_mib");
+            in.fail("with the keys as they were before they were rotated the session is larger "
+                    "than kv.max_mib");
         resize(layers_[l], slots);
         if (slots == 0) continue;
         std::vector<std::byte> codes(static_cast<size_t>(bytes));
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             std::copy(rows[h].begin(), rows[h].end(),
-                      codes.begin() +
-                          static_cast<std::ptrdiff_t>(h * static_cast<uint64_t>(slots) * row_bytes()));
+                      codes.begin() + static_cast<std::ptrdiff_t>(h * static_cast<uint64_t>(slots) *
+                                                                  row_bytes()));
         }
         layers_[l].codes = Tensor::allocate(plan_.executor().device(), s.key_dtype,
                                             {s.kv_heads, slots, s.head_dim}, placement_);

@@ -36,7 +36,9 @@ class PristineKeys {
         return origins_[row(layer, head)][static_cast<size_t>(slot)];
     }
     uint64_t bytes() const;
-    uint64_t work_bytes() const { return held_bytes(room_) + held_bytes(ids_); } // of rows on their way
+    uint64_t work_bytes() const {
+        return held_bytes(room_) + held_bytes(ids_);
+    } // of rows on their way
     void truncate(const KvCache &cache);
     void copy_from(const PristineKeys &other);
     void save(StateWriter &out) const;
@@ -47,8 +49,12 @@ class PristineKeys {
         Tensor codes;      // the K dtype, [kv_heads, slots, head_dim]
         int64_t slots = 0; // 0: nothing is held
     };
-    size_t row(uint32_t layer, uint32_t head) const { return size_t{layer} * plan_.shape().kv_heads + head; }
-    int64_t held(uint32_t layer, uint32_t head) const { return std::ssize(origins_[row(layer, head)]); }
+    size_t row(uint32_t layer, uint32_t head) const {
+        return size_t{layer} * plan_.shape().kv_heads + head;
+    }
+    int64_t held(uint32_t layer, uint32_t head) const {
+        return std::ssize(origins_[row(layer, head)]);
+    }
     uint64_t row_bytes() const {
         return keel_dtype_row_bytes(plan_.shape().key_dtype, plan_.shape().head_dim);
     }

@@ -9,8 +9,8 @@
 namespace keel {
 
 Rerotation::Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix)
-    : plan_(plan), placement_(placement), protected_(prefix), prefix_(plan.keeps_pristine() ? 0 : prefix),
-      captured_(plan.shape().layers, 0) {
+    : plan_(plan), placement_(placement), protected_(prefix),
+      prefix_(plan.keeps_pristine() ? 0 : prefix), captured_(plan.shape().layers, 0) {
     const size_t rows = size_t{plan.shape().layers} * plan.shape().kv_heads;
     origin_.assign(rows * static_cast<size_t>(prefix_), 0);
 }
@@ -26,8 +26,9 @@ void Rerotation::make_buffers() {
     row_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
     new_positions_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
     if (prefix_ > 0) {
-        pristine_ = Tensor::allocate(device, KEEL_DTYPE_F32,
-                                     {int64_t{s.layers} * s.kv_heads, prefix_, s.head_dim}, placement_);
+        pristine_ =
+            Tensor::allocate(device, KEEL_DTYPE_F32,
+                             {int64_t{s.layers} * s.kv_heads, prefix_, s.head_dim}, placement_);
     }
     host_cos_.resize(static_cast<size_t>(CachePlan::rerotate_rows * half));
     host_sin_.resize(host_cos_.size());
@@ -51,7 +52,8 @@ void Rerotation::capture(KvCache &cache, uint32_t layer) {
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const size_t at = (size_t{layer} * s.kv_heads + h) * static_cast<size_t>(prefix_);
         for (int64_t j = captured; j < length; ++j)
-            origin_[at + static_cast<size_t>(j)] = cache.positions(layer, h)[static_cast<size_t>(j)];
+            origin_[at + static_cast<size_t>(j)] =
+                cache.positions(layer, h)[static_cast<size_t>(j)];
     }
     captured = length;
 }
@@ -76,10 +78,10 @@ int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
         capture(cache, layer);
         const Tensor whole = pristine_.rows(int64_t{layer} * s.kv_heads, s.kv_heads);
         const size_t first = size_t{layer} * s.kv_heads * static_cast<size_t>(prefix_);
-        const Source source = {
-            *whole.c(), [this, first](uint32_t head, int64_t slot) {
-                return origin_[first + head * static_cast<size_t>(prefix_) + static_cast<size_t>(slot)];
-            }};
+        const Source source = {*whole.c(), [this, first](uint32_t head, int64_t slot) {
+                                   return origin_[first + head * static_cast<size_t>(prefix_) +
+                                                  static_cast<size_t>(slot)];
+                               }};
         moved += move(cache, layer, 0, std::min(prefix_, moved_end), &source);
     }
     if (moved_end > prefix_) moved += move(cache, layer, prefix_, moved_end, nullptr);
@@ -115,12 +117,14 @@ uint64_t Rerotation::work_bytes() const {
            (copies_ ? copies_->work_bytes() : 0);
 }
 
-bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const {
+bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep,
+                          std::string *why) const {
     return !plan_.keeps_pristine() || PristineKeys::fits(plan_, cache, keep, why);
 }
 
 // Turns slots begin..end-1 to where they belong, `rerotate_rows` different turns at a time.
-int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, const Source *source) {
+int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end,
+                         const Source *source) {
     const KvShape &s = plan_.shape();
     const auto width = static_cast<size_t>(end);
     const size_t cells = s.kv_heads * width;
@@ -162,7 +166,8 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
     return moved;
 }
 
-void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end, const Source *source) {
+void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end,
+                          const Source *source) {
     const KvShape &s = plan_.shape();
     write_tables(layer);
     const Tensor row(row_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
@@ -250,7 +255,8 @@ void Rerotation::save(StateWriter &out) const {
         return;
     }
     const KvShape &s = plan_.shape();
-    const std::vector<float> rows = pristine_.empty() ? std::vector<float>{} : pristine_.read<float>();
+    const std::vector<float> rows =
+        pristine_.empty() ? std::vector<float>{} : pristine_.read<float>();
     for (uint32_t l = 0; l < s.layers; ++l) {
         const auto captured = static_cast<size_t>(captured_[l]);
         out.put(captured_[l]);
@@ -279,15 +285,18 @@ void Rerotation::load(StateReader &in, KvCache &cache) {
         int64_t most = prefix_;
         for (uint32_t h = 0; h < s.kv_heads; ++h)
             most = std::min(most, cache.length(l, h));
-        const auto captured = static_cast<size_t>(in.get_count("protected keys of a layer", 0, most));
+        const auto captured =
+            static_cast<size_t>(in.get_count("protected keys of a layer", 0, most));
         for (uint32_t h = 0; h < s.kv_heads && captured > 0; ++h) {
             make_buffers();
             rows.resize(origin_.size() * s.head_dim);
             const size_t at = (size_t{l} * s.kv_heads + h) * static_cast<size_t>(prefix_);
             in.get_all<int32_t>(origins, captured, "positions of protected keys");
             in.get_all<float>(read, uint64_t{captured} * s.head_dim, "protected keys");
-            std::copy(origins.begin(), origins.end(), origin_.begin() + static_cast<std::ptrdiff_t>(at));
-            std::copy(read.begin(), read.end(), rows.begin() + static_cast<std::ptrdiff_t>(at * s.head_dim));
+            std::copy(origins.begin(), origins.end(),
+                      origin_.begin() + static_cast<std::ptrdiff_t>(at));
+            std::copy(read.begin(), read.end(),
+                      rows.begin() + static_cast<std::ptrdiff_t>(at * s.head_dim));
         }
         captured_[l] = static_cast<int64_t>(captured);
     }

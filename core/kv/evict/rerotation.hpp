@@ -40,13 +40,15 @@ class Rerotation {
     std::unique_ptr<Rerotation> fork(CachePlan &plan, KvCache &cache) const;
     // What another one of the same sequence on another device keeps, if its keys are of the same type; else nothing is copied, and a key
     // that moves again is rotated from what the cache holds by then. `cache`: this one's.
-    std::unique_ptr<Rerotation> take_over(CachePlan &plan, KvCache &cache, keel_buffer_kind placement) const;
+    std::unique_ptr<Rerotation> take_over(CachePlan &plan, KvCache &cache,
+                                          keel_buffer_kind placement) const;
     // Writes the pristine copy of the protected prefix, and takes it in again; `cache` holds the sequence by then.
     void save(StateWriter &out) const;
     void load(StateReader &in, KvCache &cache);
 
   private:
-    std::unique_ptr<Rerotation> copy_to(CachePlan &plan, KvCache &cache, keel_buffer_kind placement) const;
+    std::unique_ptr<Rerotation> copy_to(CachePlan &plan, KvCache &cache,
+                                        keel_buffer_kind placement) const;
     void capture(KvCache &cache, uint32_t layer);
     // Where keys come from that are not rotated in place: f32 [kv_heads, n, head_dim] for slots 0..n-1, and the position that each was
     // first written for.
@@ -64,13 +66,14 @@ class Rerotation {
     keel_buffer_kind placement_;
     std::unique_ptr<PristineKeys> copies_; // of quantized keys; made when the first one moves
     int64_t protected_;                    // slots at the front that stay
-    int64_t prefix_;                       // 0 where keys are quantized: the prefix is among the copies
-    Tensor pristine_;               // f32 [layers * kv_heads, prefix, head_dim]; made at the first move
+    int64_t prefix_;  // 0 where keys are quantized: the prefix is among the copies
+    Tensor pristine_; // f32 [layers * kv_heads, prefix, head_dim]; made at the first move
     std::vector<int64_t> captured_; // [layers] slots of pristine_ that hold something
-    std::vector<int32_t> origin_;   // [layers, kv_heads, prefix] position that a pristine key is rotated for
-    Tensor cos_, sin_;              // f32 [rerotate_rows, rot / 2]
-    Tensor row_, new_positions_;    // i32 [kv_heads, slots]
-    std::vector<int64_t> turns_;    // of the call in the making: row r turns by so many positions
+    std::vector<int32_t>
+        origin_;       // [layers, kv_heads, prefix] position that a pristine key is rotated for
+    Tensor cos_, sin_; // f32 [rerotate_rows, rot / 2]
+    Tensor row_, new_positions_; // i32 [kv_heads, slots]
+    std::vector<int64_t> turns_; // of the call in the making: row r turns by so many positions
     std::vector<int32_t> host_row_, host_positions_;
     std::vector<float> host_cos_, host_sin_;
 };

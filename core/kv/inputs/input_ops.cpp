@@ -17,8 +17,9 @@ struct Planner {
     keel_dtype activation;
 
     Planner(Executor &ex, const KvShape &shape, const keel_policy_needs &n)
-        : executor(ex), s(shape), needs(n), kv(shape), slots(shape.blocks_per_head() * shape.block_slots),
-          steps(step_tokens(ex, shape)), activation(ex.device().info().activation_dtype) {}
+        : executor(ex), s(shape), needs(n), kv(shape),
+          slots(shape.blocks_per_head() * shape.block_slots), steps(step_tokens(ex, shape)),
+          activation(ex.device().info().activation_dtype) {}
 
     bool has(uint64_t bit) const { return (needs.needs & bit) != 0; }
 
@@ -37,11 +38,13 @@ struct Planner {
     // A step's queries as they lie in the fused projection.
     Tensor step_queries(int64_t m, int64_t heads) const {
         const int64_t dim = s.head_dim, width = (int64_t{s.heads} + 2 * int64_t{s.kv_heads}) * dim;
-        return Tensor::shape(activation, {m, width}).columns(0, heads * dim).reshape({m, heads, dim});
+        return Tensor::shape(activation, {m, width})
+            .columns(0, heads * dim)
+            .reshape({m, heads, dim});
     }
 
-    OpHandle scores(const Tensor &q, const keel_kv_view *view, uint64_t features, keel_reduce queries,
-                    keel_reduce group, bool accumulate, Role role) const {
+    OpHandle scores(const Tensor &q, const keel_kv_view *view, uint64_t features,
+                    keel_reduce queries, keel_reduce group, bool accumulate, Role role) const {
         const int64_t rows = group == KEEL_REDUCE_NONE ? q.dim(1) : view->kv_heads;
         const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {rows, slots});
         const Tensor ranges = Tensor::shape(KEEL_DTYPE_I32, {InputOps::most_ranges, 2});
@@ -71,15 +74,16 @@ struct Planner {
         const Tensor per_slot = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots});
         const Tensor per_head = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, s.head_dim});
         if (has(KEEL_NEED_KEY_NORMS))
-            ops.key_norms = keys(KEEL_OP_KEY_PROJECT, KEEL_KEYS_NORMS, per_slot, Role::kv_key_norms);
+            ops.key_norms =
+                keys(KEEL_OP_KEY_PROJECT, KEEL_KEYS_NORMS, per_slot, Role::kv_key_norms);
         if (has(KEEL_NEED_VALUE_NORMS))
             ops.value_norms = keys(KEEL_OP_VALUE_NORMS, 0, per_slot, Role::kv_value_norms);
         if (has(KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR))
             ops.key_sum = keys(KEEL_OP_KEY_SUM, KEEL_KEYS_NORMALIZED, per_head, Role::kv_key_sum);
         if (has(KEEL_NEED_KEY_ANCHOR)) {
             const Tensor anchors = Tensor::shape(KEEL_DTYPE_F32, {1, s.kv_heads, s.head_dim});
-            ops.key_anchor = scores(anchors, kv.view(), KEEL_SCORES_LOGITS, KEEL_REDUCE_SUM, KEEL_REDUCE_SUM,
-                                    false, Role::kv_key_anchors);
+            ops.key_anchor = scores(anchors, kv.view(), KEEL_SCORES_LOGITS, KEEL_REDUCE_SUM,
+                                    KEEL_REDUCE_SUM, false, Role::kv_key_anchors);
         }
         const uint64_t turned = has(KEEL_NEED_UNROTATED) ? KEEL_KEYS_UNROTATED : 0;
         if (has(KEEL_NEED_KEY_PROJECT)) {
@@ -91,7 +95,8 @@ struct Planner {
         }
         if (has(KEEL_NEED_KEYS)) {
             const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
-            ops.keys = keys(KEEL_OP_KEY_PROJECT, turned, out, Role::kv_keys, turned != 0 ? tables : nullptr);
+            ops.keys = keys(KEEL_OP_KEY_PROJECT, turned, out, Role::kv_keys,
+                            turned != 0 ? tables : nullptr);
         }
         if (has(KEEL_NEED_WINDOW_SCORES)) {
             const Tensor q = Tensor::shape(activation, {needs.window, s.heads, s.head_dim});
@@ -104,39 +109,43 @@ struct Planner {
         const int64_t dim = s.head_dim, row = int64_t{s.heads} * dim;
         if (g.window > 0) {
             const int64_t kept = std::min<int64_t>(g.window, steps);
-            ops.keep_queries = copy(step_queries(kept, s.heads),
-                                    Tensor::shape(activation, {kept, s.heads, dim}), Role::kv_keep_queries);
+            ops.keep_queries =
+                copy(step_queries(kept, s.heads), Tensor::shape(activation, {kept, s.heads, dim}),
+                     Role::kv_keep_queries);
             const Tensor all = Tensor::shape(activation, {s.layers, 2 * int64_t{g.window} * row});
             const int64_t moved = std::max<int64_t>(1, int64_t{g.window} - 1) * row;
-            ops.shift_queries =
-                copy(all.columns(all.dim(1) - moved, moved), all.columns(0, moved), Role::kv_shift_queries);
+            ops.shift_queries = copy(all.columns(all.dim(1) - moved, moved), all.columns(0, moved),
+                                     Role::kv_shift_queries);
             if (executor.can_record())
-                ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}), all.columns(0, row),
-                                         Role::kv_place_queries);
+                ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}),
+                                         all.columns(0, row), Role::kv_place_queries);
         }
         if (g.stats) {
-            const Tensor q =
-                Tensor::shape(KEEL_DTYPE_F32, {std::max(steps, InputOps::stats_rows), s.heads, dim});
+            const Tensor q = Tensor::shape(KEEL_DTYPE_F32,
+                                           {std::max(steps, InputOps::stats_rows), s.heads, dim});
             const Tensor sum = Tensor::shape(KEEL_DTYPE_F32, {s.heads, dim});
             const Tensor second = Tensor::shape(KEEL_DTYPE_F32, {s.heads, dim, dim});
             keel_query_stats_args args = {KEEL_HEADER(keel_query_stats_args)};
             args.q = q.c();
             args.sum = sum.c();
             args.second = second.c();
-            ops.query_stats = executor.plan(KEEL_OP_QUERY_STATS, args, {.role = Role::kv_query_statistics});
+            ops.query_stats =
+                executor.plan(KEEL_OP_QUERY_STATS, args, {.role = Role::kv_query_statistics});
         }
         if (g.running || g.chunks) {
-            const Tensor all = Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
+            const Tensor all =
+                Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
             const Tensor some = all.columns(0, std::min(slots, InputOps::clear_slots));
             keel_move_args args = {KEEL_HEADER(keel_move_args)};
             args.out = some.c();
             ops.clear_sums = executor.plan(KEEL_OP_ZERO, args, {.role = Role::kv_clear_sums});
         }
         if (g.running || g.chunks || has(KEEL_NEED_REPLAY)) {
-            const Tensor all = Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
+            const Tensor all =
+                Tensor::shape(KEEL_DTYPE_F32, {int64_t{s.layers} * s.kv_heads, slots});
             ops.read_sums =
-                copy(all.columns(0, s.max_slots), Tensor::shape(KEEL_DTYPE_F32, {all.dim(0), s.max_slots}),
-                     Role::kv_read_sums);
+                copy(all.columns(0, s.max_slots),
+                     Tensor::shape(KEEL_DTYPE_F32, {all.dim(0), s.max_slots}), Role::kv_read_sums);
         }
         if (g.chunks || has(KEEL_NEED_REPLAY)) plan_pieces(ops, g);
     }
@@ -157,8 +166,10 @@ struct Planner {
         head.lengths = length.c();
         head.positions = positions.c();
         const Role role = g.chunks ? Role::kv_piece_scores : Role::kv_replay_scores;
-        ops.piece_scores = scores(step_queries(m, s.heads), kv.view(), features, queries, group, true, role);
-        ops.head_scores = scores(step_queries(m, group_heads), &head, features, queries, group, true, role);
+        ops.piece_scores =
+            scores(step_queries(m, s.heads), kv.view(), features, queries, group, true, role);
+        ops.head_scores =
+            scores(step_queries(m, group_heads), &head, features, queries, group, true, role);
     }
 };
 
@@ -179,9 +190,10 @@ InputOps InputOps::plan(Executor &executor, const KvShape &shape, const keel_pol
 
 std::vector<const PlannedOp *> InputOps::list() const {
     std::vector<const PlannedOp *> out;
-    for (const OpHandle *op : {&key_norms, &value_norms, &key_sum, &key_anchor, &key_project, &keys,
-                               &window_scores, &read_sums, &keep_queries, &shift_queries, &place_queries,
-                               &query_stats, &piece_scores, &head_scores, &clear_sums}) {
+    for (const OpHandle *op :
+         {&key_norms, &value_norms, &key_sum, &key_anchor, &key_project, &keys, &window_scores,
+          &read_sums, &keep_queries, &shift_queries, &place_queries, &query_stats, &piece_scores,
+          &head_scores, &clear_sums}) {
         if (*op) out.push_back(op->get());
     }
     return out;

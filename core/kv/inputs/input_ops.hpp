@@ -19,15 +19,16 @@ struct InputOps {
     OpHandle key_anchor;        // attention_scores of one query per KV head, logits
     OpHandle key_project, keys; // times the policy's matrix; as they are
     OpHandle window_scores;     // attention_scores of the last queries
-    OpHandle read_sums;         // copies the part of the sums that is in use, so that one read gets it
+    OpHandle read_sums; // copies the part of the sums that is in use, so that one read gets it
     // In steps.
     OpHandle keep_queries;  // copies the last queries of a prefill step
     OpHandle shift_queries; // moves queries to the front, all layers at once
     OpHandle place_queries; // and a decode step's to their place; only where steps are recorded
     OpHandle query_stats;
-    OpHandle piece_scores; // attention_scores over slot ranges, of a step's queries: chunk scores, replay
-    OpHandle head_scores;  // the same of one KV head, where heads differ in length
-    OpHandle clear_sums;   // zeroes
+    OpHandle
+        piece_scores; // attention_scores over slot ranges, of a step's queries: chunk scores, replay
+    OpHandle head_scores; // the same of one KV head, where heads differ in length
+    OpHandle clear_sums;  // zeroes
 
     std::vector<const PlannedOp *> list() const;
 

@@ -19,7 +19,8 @@ const keel_kv_view *KeyTurns::prepare(const KvCache &cache, uint32_t layer) {
     std::sort(wanted_.begin(), wanted_.end());
     wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
     const auto half = static_cast<int64_t>(frequencies.size());
-    if (wanted_ != distinct_ || frequencies_ != &frequencies) { // layers hold the same ones, as a rule
+    if (wanted_ != distinct_ ||
+        frequencies_ != &frequencies) { // layers hold the same ones, as a rule
         distinct_ = wanted_;
         frequencies_ = &frequencies;
         const auto n = std::max<int64_t>(1, std::ssize(distinct_));
@@ -44,7 +45,8 @@ const keel_kv_view *KeyTurns::prepare(const KvCache &cache, uint32_t layer) {
         tables_.rot = static_cast<uint32_t>(2 * half);
     }
     const int64_t slots = s.blocks_per_head() * s.block_slots;
-    if (rows_.empty()) rows_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
+    if (rows_.empty())
+        rows_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
     std::vector<int32_t> rows(s.kv_heads * static_cast<size_t>(slots), 0);
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         auto at = distinct_.begin(); // positions of a head rise

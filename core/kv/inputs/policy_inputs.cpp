@@ -8,21 +8,24 @@
 
 namespace keel {
 
-PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement) : plan_(plan), placement_(placement) {
+PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement)
+    : plan_(plan), placement_(placement) {
     const KvShape &s = plan.shape();
     const Gathered &g = plan.gathered();
     const InputOps &ops = plan.inputs();
     Executor &ex = plan.executor();
     if (g.window > 0) {
         ring_ = std::make_unique<QueryRing>(ex, ops.shift_queries.get(), ops.place_queries.get(),
-                                            ex.device().info().activation_dtype, s.layers, g.window, s.heads,
-                                            s.head_dim, placement);
+                                            ex.device().info().activation_dtype, s.layers, g.window,
+                                            s.heads, s.head_dim, placement);
     }
     if (g.stats)
-        stats_ = std::make_unique<QueryStats>(ex, s, ops.query_stats.get(), g.stats->skip, placement);
+        stats_ =
+            std::make_unique<QueryStats>(ex, s, ops.query_stats.get(), g.stats->skip, placement);
     sides_.resize(s.layers);
     const auto make_sums = [&](std::unique_ptr<SlotSums> &sums) {
-        sums = std::make_unique<SlotSums>(ex, s, ops.clear_sums.get(), ops.read_sums.get(), placement);
+        sums =
+            std::make_unique<SlotSums>(ex, s, ops.clear_sums.get(), ops.read_sums.get(), placement);
         for (uint32_t l = 0; l < s.layers; ++l)
             sides_[l].push_back(sums->layer(l));
     };
@@ -105,8 +108,8 @@ Tensor PolicyInputs::room(Array &array, int64_t rows, int64_t columns) {
     const uint64_t bytes = static_cast<uint64_t>(rows * columns) * sizeof(float);
     if (array.device.empty() || array.device.buffer()->size() < bytes) {
         array.device = {};
-        array.device =
-            Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {rows * columns}, placement_);
+        array.device = Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {rows * columns},
+                                        placement_);
     }
     return {array.device.buffer(), 0, KEEL_DTYPE_F32, {rows, columns}};
 }
@@ -116,8 +119,8 @@ void PolicyInputs::read(Array &array, int64_t rows, int64_t columns) {
     room(array, rows, columns).read(array.host.data());
 }
 
-void PolicyInputs::queue_keys(PlannedOp *op, uint64_t features, const KvCache &cache, uint32_t layer,
-                              const Tensor &out) {
+void PolicyInputs::queue_keys(PlannedOp *op, uint64_t features, const KvCache &cache,
+                              uint32_t layer, const Tensor &out) {
     keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
     args.features = features;
     args.kv = cache.view(layer);
@@ -172,7 +175,8 @@ void PolicyInputs::queue_layer(const KvCache &cache, uint32_t layer) {
     const auto slots_of = [&](Array &array) {
         return room(array, layers_ * heads, stride_).rows(layer * heads, heads);
     };
-    if (ops.key_norms) queue_keys(ops.key_norms.get(), KEEL_KEYS_NORMS, cache, layer, slots_of(key_norms_));
+    if (ops.key_norms)
+        queue_keys(ops.key_norms.get(), KEEL_KEYS_NORMS, cache, layer, slots_of(key_norms_));
     if (ops.value_norms) queue_keys(ops.value_norms.get(), 0, cache, layer, slots_of(value_norms_));
     if (ops.key_sum) {
         const Tensor sums = room(key_sum_, layers_ * heads, s.head_dim).rows(layer * heads, heads);
@@ -192,14 +196,16 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
     seen_ = seen;
     if (ring_) ring_->settle();
     // A query's own token and those after it have to be there: what it sees is told by its distance from the end.
-    queries_ = ops.window_scores ? std::min({int64_t{plan_.needs().window}, ring_->held(), tail}) : 0;
+    queries_ =
+        ops.window_scores ? std::min({int64_t{plan_.needs().window}, ring_->held(), tail}) : 0;
     for (uint32_t l = 0; l < layers; ++l)
         queue_layer(cache, l);
     if (needs(KEEL_NEED_RUNNING_SCORES)) running_->copy_to(room(scores_, heads, stride));
     if (needs(KEEL_NEED_CHUNK_SCORES)) chunks_->copy_to(room(chunk_scores_, heads, stride));
     if (needs(KEEL_NEED_QUERY_STATS)) stats_->settle();
     if (needs(KEEL_NEED_REPLAY)) {
-        const Tensor from = replay_.rows(0, heads).columns(0, stride), to = room(scores_, heads, stride);
+        const Tensor from = replay_.rows(0, heads).columns(0, stride),
+                     to = room(scores_, heads, stride);
         keel_move_args args = {KEEL_HEADER(keel_move_args)};
         args.x = from.c();
         args.out = to.c();
@@ -232,10 +238,11 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
 }
 
 // Keys take more memory than anything else here: one layer's at a time.
-const float *PolicyInputs::read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer, int64_t columns,
-                                     const Tensor &matrix, Array &array) {
+const float *PolicyInputs::read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer,
+                                     int64_t columns, const Tensor &matrix, Array &array) {
     const int64_t heads = plan_.shape().kv_heads;
-    const Tensor flat = room(array, heads, stride_ * columns), out = flat.reshape({heads, stride_, columns});
+    const Tensor flat = room(array, heads, stride_ * columns),
+                 out = flat.reshape({heads, stride_, columns});
     keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
     args.kv = cache.view(layer);
     if (needs(KEEL_NEED_UNROTATED)) {
@@ -282,10 +289,12 @@ void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input 
     if (!needs(KEEL_NEED_KEY_PROJECT)) return;
     const int64_t columns = plan_.needs().projection_cols;
     if (projection_.empty()) {
-        projection_ = Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {dim, columns}, placement_);
+        projection_ =
+            Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {dim, columns}, placement_);
         projection_.write(plan_.projection().data());
     }
-    input.key_project = read_keys(ops.key_project.get(), cache, layer, columns, projection_, key_project_);
+    input.key_project =
+        read_keys(ops.key_project.get(), cache, layer, columns, projection_, key_project_);
 }
 
 std::span<const Tensor> PolicyInputs::sides(uint32_t layer) const {
@@ -307,8 +316,8 @@ void PolicyInputs::release() {
 
 uint64_t PolicyInputs::bytes() const {
     uint64_t sum = held_bytes(replay_) + held_bytes(projection_) + held_bytes(ranges_);
-    for (const Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_, &query_sum_,
-                               &query_second_, &chunk_scores_, &keys_, &key_project_})
+    for (const Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_,
+                               &query_sum_, &query_second_, &chunk_scores_, &keys_, &key_project_})
         sum += held_bytes(array->device) + held_bytes(array->host);
     if (ring_) sum += ring_->bytes();
     if (running_) sum += running_->bytes();
@@ -320,9 +329,11 @@ uint64_t PolicyInputs::bytes() const {
 
 const Tensor &PolicyInputs::replay_scores() {
     const KvShape &s = plan_.shape();
-    const int64_t rows = int64_t{s.layers} * s.kv_heads, slots = s.blocks_per_head() * s.block_slots;
+    const int64_t rows = int64_t{s.layers} * s.kv_heads,
+                  slots = s.blocks_per_head() * s.block_slots;
     if (replay_.empty())
-        replay_ = Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {rows, slots}, placement_);
+        replay_ =
+            Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {rows, slots}, placement_);
     replay_.write(std::vector<float>(static_cast<size_t>(rows * slots)).data());
     return replay_;
 }

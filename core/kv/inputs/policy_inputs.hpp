@@ -56,7 +56,8 @@ class PolicyInputs final : public StepTap {
     // ---- a sequence's life ----
     // Can the last n of `seen` tokens be taken back?
     bool can_truncate(int64_t n, int64_t seen) const;
-    void truncate(const KvCache &cache, int64_t n, int64_t seen); // `seen`: before; the cache was cut already
+    void truncate(const KvCache &cache, int64_t n,
+                  int64_t seen); // `seen`: before; the cache was cut already
     void reset();
     // Takes over what another one of the same shape collected that serves this one's plan (CachePlan::gathered).
     void copy_from(PolicyInputs &other, const KvCache &cache);
@@ -104,7 +105,8 @@ class PolicyInputs final : public StepTap {
     // Of the eviction in the making.
     uint32_t layers_ = 0;
     int64_t stride_ = 0, queries_ = 0, seen_ = 0;
-    Array key_norms_, value_norms_, scores_, key_sum_, key_anchor_, query_sum_, query_second_, chunk_scores_;
+    Array key_norms_, value_norms_, scores_, key_sum_, key_anchor_, query_sum_, query_second_,
+        chunk_scores_;
     Array keys_, key_project_; // of one layer
     Tensor replay_, projection_, ranges_;
     std::unique_ptr<KeyTurns> turns_; // for keys before RoPE

@@ -30,9 +30,11 @@ constexpr NamedNeed named_needs[] = {
 constexpr uint64_t served_needs =
     KEEL_NEED_POSITIONS | KEEL_NEED_KEY_NORMS | KEEL_NEED_VALUE_NORMS | KEEL_NEED_WINDOW_SCORES |
     KEEL_NEED_RUNNING_SCORES | KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_PROJECT | KEEL_NEED_QUERY_STATS |
-    KEEL_NEED_REPLAY | KEEL_NEED_KEYS | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_UNROTATED;
-constexpr uint32_t known_flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ONLY | KEEL_POLICY_BLOCKWISE |
-                                 KEEL_POLICY_BETWEEN_LAYERS | KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_SEEDED;
+    KEEL_NEED_REPLAY | KEEL_NEED_KEYS | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_CHUNK_SCORES |
+    KEEL_NEED_UNROTATED;
+constexpr uint32_t known_flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ONLY |
+                                 KEEL_POLICY_BLOCKWISE | KEEL_POLICY_BETWEEN_LAYERS |
+                                 KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_SEEDED;
 constexpr uint32_t most_window = 4096;
 
 // The checks of one policy, so that each names it.
@@ -44,8 +46,9 @@ struct Checker {
 
     template <typename... Args>
     [[noreturn]] void broken(fmt::format_string<Args...> format, Args &&...args) const {
-        throw Error(ErrorKind::plugin,
-                    fmt::format("policy {} {}", policy, fmt::format(format, std::forward<Args>(args)...)));
+        throw Error(
+            ErrorKind::plugin,
+            fmt::format("policy {} {}", policy, fmt::format(format, std::forward<Args>(args)...)));
     }
 
     void form() const {
@@ -62,20 +65,25 @@ struct Checker {
             broken("needs {} and another kind of scores; there is room for one in input.scores",
                    need_name(sources & (0 - sources)));
         if (has(KEEL_NEED_WINDOW_SCORES) && (needs.window == 0 || needs.window > most_window))
-            broken("needs window_scores of {} queries, expected 1 to {}", needs.window, most_window);
+            broken("needs window_scores of {} queries, expected 1 to {}", needs.window,
+                   most_window);
         if (needs.window > most_window)
             broken("declares a window of {} queries, at most {}", needs.window, most_window);
         if ((sources & ~KEEL_NEED_REPLAY) != 0) {
             if (needs.reduce_queries < KEEL_REDUCE_SUM || needs.reduce_queries > KEEL_REDUCE_MAX)
-                broken("declares reduce_queries {}, expected sum, mean or max", needs.reduce_queries);
+                broken("declares reduce_queries {}, expected sum, mean or max",
+                       needs.reduce_queries);
             if (needs.reduce_group > KEEL_REDUCE_MAX)
-                broken("declares reduce_group {}, expected none, sum, mean or max", needs.reduce_group);
+                broken("declares reduce_group {}, expected none, sum, mean or max",
+                       needs.reduce_group);
         }
         if (!has(KEEL_NEED_RUNNING_SCORES)) return;
         if (needs.reduce_queries == KEEL_REDUCE_MEAN)
-            broken("needs running_scores as a mean over queries; sums are kept, divide by query_count");
+            broken("needs running_scores as a mean over queries; sums are kept, divide by "
+                   "query_count");
         if (needs.reduce_group == KEEL_REDUCE_NONE)
-            broken("needs running_scores per query head; they are kept per KV head: set reduce_group");
+            broken(
+                "needs running_scores per query head; they are kept per KV head: set reduce_group");
     }
 
     void keys() const {
@@ -87,11 +95,13 @@ struct Checker {
         if (!has(KEEL_NEED_CHUNK_SCORES)) return;
         if (needs.chunk == 0) broken("needs chunk_scores of pieces of 0 tokens");
         if (needs.reduce_group < KEEL_REDUCE_SUM || needs.reduce_group > KEEL_REDUCE_MAX)
-            broken("needs chunk_scores with reduce_group {}, expected sum, mean or max", needs.reduce_group);
+            broken("needs chunk_scores with reduce_group {}, expected sum, mean or max",
+                   needs.reduce_group);
         // A piece is seen as a whole, by all of its queries.
         if (int64_t{needs.chunk} > step && step < longest) {
             throw_error(ErrorKind::input,
-                        "policy {} needs chunk_scores of pieces of {} tokens, this backend prefills at most "
+                        "policy {} needs chunk_scores of pieces of {} tokens, this backend "
+                        "prefills at most "
                         "{} at a time; choose smaller pieces",
                         policy, needs.chunk, step);
         }
@@ -125,7 +135,8 @@ Gathered Gathered::of(const keel_policy_needs &needs) {
     if ((needs.needs & KEEL_NEED_RUNNING_SCORES) != 0)
         g.running = Running{needs.reduce_queries, needs.reduce_group};
     if ((needs.needs & KEEL_NEED_QUERY_STATS) != 0) g.stats = Stats{needs.skip_queries};
-    if ((needs.needs & KEEL_NEED_CHUNK_SCORES) != 0) g.chunks = Chunks{needs.chunk, needs.reduce_group};
+    if ((needs.needs & KEEL_NEED_CHUNK_SCORES) != 0)
+        g.chunks = Chunks{needs.chunk, needs.reduce_group};
     return g;
 }
 
@@ -152,17 +163,20 @@ void check_policy_needs(const std::string &policy, const keel_policy_needs &need
                         int64_t longest) {
     const uint64_t unserved = needs.needs & ~served_needs;
     if (unserved != 0) {
-        throw_error(ErrorKind::input, "policy {} needs {}, which this version of Keel does not compute",
-                    policy, need_name(unserved & (0 - unserved)));
+        throw_error(ErrorKind::input,
+                    "policy {} needs {}, which this version of Keel does not compute", policy,
+                    need_name(unserved & (0 - unserved)));
     }
     if ((needs.flags & ~known_flags) != 0) {
-        throw_error(ErrorKind::input, "policy {} sets flags {:#x}, which this version of Keel does not know",
-                    policy, needs.flags & ~known_flags);
+        throw_error(ErrorKind::input,
+                    "policy {} sets flags {:#x}, which this version of Keel does not know", policy,
+                    needs.flags & ~known_flags);
     }
     if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) return;
     if ((needs.flags & KEEL_POLICY_BETWEEN_LAYERS) != 0) {
         throw_error(ErrorKind::input,
-                    "policy {} wants to decide between the layers of a step, which this version of Keel does "
+                    "policy {} wants to decide between the layers of a step, which this version of "
+                    "Keel does "
                     "not offer",
                     policy);
     }

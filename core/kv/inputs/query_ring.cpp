@@ -11,17 +11,17 @@ namespace keel {
 QueryRing::QueryRing(Executor &executor, PlannedOp *shift, PlannedOp *place, keel_dtype dtype,
                      uint32_t layers, int64_t rows, uint32_t heads, uint32_t head_dim,
                      keel_buffer_kind placement)
-    : executor_(executor), shift_(shift), place_(place), dtype_(dtype), layers_(layers), heads_(heads),
-      head_dim_(head_dim), rows_(rows), row_bytes_(keel_dtype_row_bytes(dtype, int64_t{heads} * head_dim)),
-      placement_(placement) {}
+    : executor_(executor), shift_(shift), place_(place), dtype_(dtype), layers_(layers),
+      heads_(heads), head_dim_(head_dim), rows_(rows),
+      row_bytes_(keel_dtype_row_bytes(dtype, int64_t{heads} * head_dim)), placement_(placement) {}
 
 void QueryRing::make() {
     if (!all_.empty()) return;
-    all_ =
-        Tensor::allocate(executor_.device(), dtype_, {layers_, 2 * rows_ * heads_ * head_dim_}, placement_);
+    all_ = Tensor::allocate(executor_.device(), dtype_, {layers_, 2 * rows_ * heads_ * head_dim_},
+                            placement_);
     if (place_ != nullptr)
-        step_ =
-            Tensor::allocate(executor_.device(), dtype_, {layers_, int64_t{heads_} * head_dim_}, placement_);
+        step_ = Tensor::allocate(executor_.device(), dtype_, {layers_, int64_t{heads_} * head_dim_},
+                                 placement_);
 }
 
 void QueryRing::settle() {
@@ -35,7 +35,8 @@ void QueryRing::settle() {
 }
 
 Tensor QueryRing::next(uint32_t layer) const {
-    return place_ == nullptr ? last(layer, 1) : step_.rows(layer, 1).reshape({1, heads_, head_dim_});
+    return place_ == nullptr ? last(layer, 1)
+                             : step_.rows(layer, 1).reshape({1, heads_, head_dim_});
 }
 
 void QueryRing::begin(int64_t n) {
@@ -79,8 +80,10 @@ void QueryRing::copy_from(QueryRing &other) {
     for (size_t l = 0; l < layers_; ++l) {
         const size_t from =
             ((l + 1) * static_cast<size_t>(other.held_) - static_cast<size_t>(kept)) * row_bytes_;
-        std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(from), static_cast<size_t>(kept) * row_bytes_,
-                    mine.begin() + static_cast<std::ptrdiff_t>(l * static_cast<size_t>(kept) * row_bytes_));
+        std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(from),
+                    static_cast<size_t>(kept) * row_bytes_,
+                    mine.begin() +
+                        static_cast<std::ptrdiff_t>(l * static_cast<size_t>(kept) * row_bytes_));
     }
     write(mine, kept);
 }

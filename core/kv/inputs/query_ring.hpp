@@ -16,8 +16,9 @@ class QueryRing {
   public:
     // `rows` that are wanted; `shift` moves rows (KEEL_OP_COPY), may be NULL if one row is wanted; `place` brings a decode step's row to its
     // own place, NULL: it is written there. Both outlive this.
-    QueryRing(Executor &executor, PlannedOp *shift, PlannedOp *place, keel_dtype dtype, uint32_t layers,
-              int64_t rows, uint32_t heads, uint32_t head_dim, keel_buffer_kind placement);
+    QueryRing(Executor &executor, PlannedOp *shift, PlannedOp *place, keel_dtype dtype,
+              uint32_t layers, int64_t rows, uint32_t heads, uint32_t head_dim,
+              keel_buffer_kind placement);
 
     int64_t capacity() const { return rows_; }
     // Rows of the last tokens that are there, at most the capacity.

@@ -18,10 +18,10 @@ void QueryStats::make() {
     Device &device = executor_.device();
     sum_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows, dim}, placement_);
     second_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows, dim, dim}, placement_);
-    waiting_rows_ = Tensor::allocate(device, KEEL_DTYPE_F32, {s.layers, InputOps::stats_rows * s.heads * dim},
-                                     placement_);
-    step_queries_ =
-        Tensor::allocate(device, KEEL_DTYPE_F32, {step_tokens(executor_, s), s.heads, dim}, placement_);
+    waiting_rows_ = Tensor::allocate(device, KEEL_DTYPE_F32,
+                                     {s.layers, InputOps::stats_rows * s.heads * dim}, placement_);
+    step_queries_ = Tensor::allocate(device, KEEL_DTYPE_F32,
+                                     {step_tokens(executor_, s), s.heads, dim}, placement_);
     clear();
 }
 
@@ -55,7 +55,8 @@ const Tensor *QueryStats::place(uint32_t layer) {
 }
 
 void QueryStats::written(uint32_t layer) {
-    if (step_ > 1 && left_out_ < step_) add(layer, step_queries_.rows(left_out_, step_ - left_out_));
+    if (step_ > 1 && left_out_ < step_)
+        add(layer, step_queries_.rows(left_out_, step_ - left_out_));
 }
 
 void QueryStats::add(uint32_t layer, const Tensor &queries) {

@@ -31,7 +31,8 @@ class QueryStats {
     const Tensor &second() const { return second_; } // f32 [layers * heads, head_dim, head_dim]
 
     uint64_t bytes() const {
-        return held_bytes(sum_) + held_bytes(second_) + held_bytes(step_queries_) + held_bytes(waiting_rows_);
+        return held_bytes(sum_) + held_bytes(second_) + held_bytes(step_queries_) +
+               held_bytes(waiting_rows_);
     }
 
     // How many of the last tokens can be taken back; `seen` tokens by now.

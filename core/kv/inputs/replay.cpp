@@ -9,8 +9,8 @@
 
 namespace keel {
 
-Replay::Replay(CachePlan &plan, KvCache &cache, Replayer &replayer, Numbers numbers, const Tensor &out,
-               keel_buffer_kind placement)
+Replay::Replay(CachePlan &plan, KvCache &cache, Replayer &replayer, Numbers numbers,
+               const Tensor &out, keel_buffer_kind placement)
     : plan_(plan), cache_(cache), replayer_(replayer), numbers_(std::move(numbers)), out_(out),
       ranges_(Tensor::allocate(plan.executor().device(), KEEL_DTYPE_I32, {InputOps::most_ranges, 2},
                                placement)) {}
@@ -43,15 +43,17 @@ bool Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
     appended_ = 0;
     const int64_t step = step_tokens(plan_.executor(), plan_.shape());
     try {
-        for (int64_t done = 0; done < std::ssize(ids_) && !plan_.host()->cancelled(); done += step) {
+        for (int64_t done = 0; done < std::ssize(ids_) && !plan_.host()->cancelled();
+             done += step) {
             const int64_t n = std::min(step, std::ssize(ids_) - done);
             positions_.resize(static_cast<size_t>(n));
             std::iota(positions_.begin(), positions_.end(), static_cast<int32_t>(seen + done));
             cache_.append(positions_, n);
             appended_ += n;
             peak_bytes_ = std::max(peak_bytes_, cache_.bytes_in_use());
-            replayer_.forward(std::span(ids_).subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
-                              positions_, *this);
+            replayer_.forward(
+                std::span(ids_).subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
+                positions_, *this);
         }
     } catch (...) {
         cache_.truncate(appended_);

@@ -18,7 +18,8 @@ class Replayer {
     // nothing to ask with (a model without a tokenizer).
     virtual std::span<const int32_t> instruction(bool from_words) const = 0;
     // One forward pass without logits; the slots are there.
-    virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions, StepTap &tap) = 0;
+    virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                         StepTap &tap) = 0;
 
   protected:
     ~Replayer() = default;

@@ -69,14 +69,16 @@ void SlotSums::copy_to(const Tensor &out) const {
 std::vector<float> SlotSums::read_row(size_t row, int64_t n) const {
     std::vector<float> values(static_cast<size_t>(n));
     if (n > 0)
-        all_.buffer()->read(all_.offset() + row * static_cast<uint64_t>(all_.dim(1)) * sizeof(float),
+        all_.buffer()->read(all_.offset() +
+                                row * static_cast<uint64_t>(all_.dim(1)) * sizeof(float),
                             values.data(), values.size() * sizeof(float));
     return values;
 }
 
 void SlotSums::write_row(size_t row, const std::vector<float> &values) {
     if (!values.empty())
-        all_.buffer()->write(all_.offset() + row * static_cast<uint64_t>(all_.dim(1)) * sizeof(float),
+        all_.buffer()->write(all_.offset() +
+                                 row * static_cast<uint64_t>(all_.dim(1)) * sizeof(float),
                              values.data(), values.size() * sizeof(float));
     clean_[row] = std::ssize(values);
 }
@@ -104,8 +106,9 @@ void SlotSums::load(StateReader &in, const KvCache &cache) {
 
 void SlotSums::copy_from(const SlotSums &other, const KvCache &cache) {
     for (size_t row = 0; row < clean_.size(); ++row) {
-        write_row(row, other.read_row(row, cache.length(static_cast<uint32_t>(row / shape_.kv_heads),
-                                                        static_cast<uint32_t>(row % shape_.kv_heads))));
+        write_row(row,
+                  other.read_row(row, cache.length(static_cast<uint32_t>(row / shape_.kv_heads),
+                                                   static_cast<uint32_t>(row % shape_.kv_heads))));
     }
 }
 

@@ -15,14 +15,16 @@ Tensor blocks_of(BufferPtr buffer, keel_dtype dtype, size_t blocks, const KvShap
 
 } // namespace
 
-KvArena::KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement, uint32_t seats)
+KvArena::KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement,
+                 uint32_t seats)
     : executor_(executor), shape_(shape), placement_(placement) {
     shape_.check();
     const auto capacity = static_cast<size_t>(shape_.capacity_blocks());
     layers_.resize(shape_.layers);
     for (Layer &layer : layers_) {
         BufferPtr k = executor_.device().reserve(capacity * shape_.key_block_bytes());
-        BufferPtr v = k ? executor_.device().reserve(capacity * shape_.value_block_bytes()) : nullptr;
+        BufferPtr v =
+            k ? executor_.device().reserve(capacity * shape_.value_block_bytes()) : nullptr;
         reserved_ = v != nullptr;
         if (!reserved_) break;
         layer.k = blocks_of(std::move(k), shape_.key_dtype, capacity, shape_);
@@ -34,12 +36,13 @@ KvArena::KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind plac
             resize(layer, std::min<size_t>(capacity, size_t{2} * shape_.kv_heads));
     }
     if (seats == 0) return;
-    const int64_t rows = int64_t{seats} * shape_.layers * shape_.kv_heads, blocks = shape_.blocks_per_head();
+    const int64_t rows = int64_t{seats} * shape_.layers * shape_.kv_heads,
+                  blocks = shape_.blocks_per_head();
     seat_taken_.resize(seats);
     seat_tables_ = Tensor::allocate(executor_.device(), KEEL_DTYPE_I32, {rows, blocks}, placement_);
     seat_lengths_ = Tensor::allocate(executor_.device(), KEEL_DTYPE_I32, {rows}, placement_);
-    seat_positions_ =
-        Tensor::allocate(executor_.device(), KEEL_DTYPE_I32, {rows, blocks * shape_.block_slots}, placement_);
+    seat_positions_ = Tensor::allocate(executor_.device(), KEEL_DTYPE_I32,
+                                       {rows, blocks * shape_.block_slots}, placement_);
 }
 
 int32_t KvArena::take_seat() {
@@ -62,17 +65,17 @@ void KvArena::count_extra(uint64_t now, uint64_t before) noexcept {
 int32_t KvArena::take(uint32_t index) {
     Layer &layer = layers_[index];
     if (!can_take(1)) {
-        throw_error(
-            ErrorKind::resource,
-            "the KV cache holds {} bytes and may hold {}; raise kv.max_mib or set a policy with a budget",
-            bytes_in_use(), shape_.max_bytes);
+        throw_error(ErrorKind::resource,
+                    "the KV cache holds {} bytes and may hold {}; raise kv.max_mib or set a policy "
+                    "with a budget",
+                    bytes_in_use(), shape_.max_bytes);
     }
     if (layer.in_use == layer.owners.size()) {
         const auto capacity = static_cast<size_t>(shape_.capacity_blocks());
         if (layer.owners.size() >= capacity) {
             throw_error(ErrorKind::resource,
-                        "all {} blocks of the KV cache are in use; {} sequence(s) were planned for", capacity,
-                        shape_.sequences);
+                        "all {} blocks of the KV cache are in use; {} sequence(s) were planned for",
+                        capacity, shape_.sequences);
         }
         size_t more = std::max<size_t>(layer.owners.size() / 2, shape_.kv_heads);
         // Room that the cap would never let be used is not made. The cap counts blocks in use: while an arena grows, old and new stand
@@ -88,7 +91,8 @@ int32_t KvArena::take(uint32_t index) {
     const size_t block = layer.first_free;
     if (reserved_) {
         layer.k.buffer()->commit(block * shape_.key_block_bytes(), shape_.key_block_bytes(), true);
-        layer.v.buffer()->commit(block * shape_.value_block_bytes(), shape_.value_block_bytes(), true);
+        layer.v.buffer()->commit(block * shape_.value_block_bytes(), shape_.value_block_bytes(),
+                                 true);
     }
     layer.owners[block] = 1;
     ++layer.first_free; // only now: a block without memory stays free
@@ -152,13 +156,15 @@ void KvArena::decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t bloc
 void KvArena::resize(Layer &layer, size_t blocks) {
     Device &device = executor_.device();
     const size_t kept = std::min(blocks, layer.owners.size());
-    Tensor k = blocks_of(device.allocate(blocks * shape_.key_block_bytes(), placement_), shape_.key_dtype,
-                         blocks, shape_);
-    Tensor v = blocks_of(device.allocate(blocks * shape_.value_block_bytes(), placement_), shape_.value_dtype,
-                         blocks, shape_);
+    Tensor k = blocks_of(device.allocate(blocks * shape_.key_block_bytes(), placement_),
+                         shape_.key_dtype, blocks, shape_);
+    Tensor v = blocks_of(device.allocate(blocks * shape_.value_block_bytes(), placement_),
+                         shape_.value_dtype, blocks, shape_);
     if (kept > 0) {
-        queue_copy(layer.k.rows(0, static_cast<int64_t>(kept)), k.rows(0, static_cast<int64_t>(kept)));
-        queue_copy(layer.v.rows(0, static_cast<int64_t>(kept)), v.rows(0, static_cast<int64_t>(kept)));
+        queue_copy(layer.k.rows(0, static_cast<int64_t>(kept)),
+                   k.rows(0, static_cast<int64_t>(kept)));
+        queue_copy(layer.v.rows(0, static_cast<int64_t>(kept)),
+                   v.rows(0, static_cast<int64_t>(kept)));
     }
     layer.k = std::move(k);
     layer.v = std::move(v);
@@ -171,8 +177,8 @@ void KvArena::queue_copy(const Tensor &from, const Tensor &to) {
     keel_move_args move = {KEEL_HEADER(keel_move_args)};
     OpHandle &op = from.dtype() == shape_.key_dtype ? copy_k_ : copy_v_;
     if (!op) {
-        const Tensor whole =
-            Tensor::shape(from.dtype(), {shape_.capacity_blocks(), shape_.block_slots, shape_.head_dim});
+        const Tensor whole = Tensor::shape(
+            from.dtype(), {shape_.capacity_blocks(), shape_.block_slots, shape_.head_dim});
         move.x = move.out = whole.c();
         op = executor_.plan(KEEL_OP_COPY, move, {.role = Role::kv_block_copy});
     }

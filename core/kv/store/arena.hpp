@@ -13,7 +13,8 @@ namespace keel {
 class KvArena {
   public:
     // `seats`: see seats().
-    KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement, uint32_t seats = 0);
+    KvArena(Executor &executor, const KvShape &shape, keel_buffer_kind placement,
+            uint32_t seats = 0);
 
     const KvShape &shape() const { return shape_; }
     Executor &executor() const { return executor_; }
@@ -31,8 +32,11 @@ class KvArena {
     }
     // A block with one owner; the one with the lowest free id. Throws Error(resource) when nothing is left.
     int32_t take(uint32_t layer);
-    void retain(uint32_t layer, int32_t block) { ++layers_[layer].owners[static_cast<size_t>(block)]; }
-    void release(uint32_t layer, int32_t block); // its memory goes back when nobody owns it any more
+    void retain(uint32_t layer, int32_t block) {
+        ++layers_[layer].owners[static_cast<size_t>(block)];
+    }
+    void release(uint32_t layer,
+                 int32_t block); // its memory goes back when nobody owns it any more
     void abandon(uint32_t layer,
                  int32_t block) noexcept; // release that never exchanges an arena and never throws
     bool is_shared(uint32_t layer, int32_t block) const {

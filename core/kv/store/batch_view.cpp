@@ -28,8 +28,8 @@ keel_tensor by_seat(const Tensor &books, const KvShape &shape, uint32_t layer) {
 } // namespace
 
 BatchView::BatchView(KvArena &arena, uint32_t most)
-    : arena_(arena),
-      seats_(Tensor::allocate(arena.executor().device(), KEEL_DTYPE_I32, {most}, arena.placement())) {
+    : arena_(arena), seats_(Tensor::allocate(arena.executor().device(), KEEL_DTYPE_I32, {most},
+                                             arena.placement())) {
     const KvShape &s = arena.shape();
     host_seats_.reserve(most);
     layers_.resize(arena.seats() == 0 ? 0 : s.layers);

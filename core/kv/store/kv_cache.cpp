@@ -121,17 +121,18 @@ bool KvCache::fits(int64_t n, std::string *why) const {
     const int64_t longest = max_length();
     if (longest + n > shape().max_slots) {
         if (why != nullptr) {
-            *why =
-                fmt::format("{} tokens are in the cache, {} more would pass model.context = {}; shorten the "
-                            "text, raise that key, or let a policy evict",
-                            longest, n, shape().max_slots);
+            *why = fmt::format(
+                "{} tokens are in the cache, {} more would pass model.context = {}; shorten the "
+                "text, raise that key, or let a policy evict",
+                longest, n, shape().max_slots);
         }
         return false;
     }
     if (!arena_->can_take(blocks_wanted(n))) {
         if (why != nullptr) {
             *why = fmt::format(
-                "the KV cache holds {:.6g} MiB, {} more token(s) would pass kv.max_mib = {:.6g}; raise "
+                "the KV cache holds {:.6g} MiB, {} more token(s) would pass kv.max_mib = {:.6g}; "
+                "raise "
                 "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
                 static_cast<double>(arena_->bytes_in_use()) / 1048576, n,
                 static_cast<double>(shape().max_bytes) / 1048576);
@@ -214,7 +215,8 @@ void KvCache::give_back_blocks() noexcept {
 // Blocks for n more tokens; a last block that is shared and not full becomes the head's own first.
 void KvCache::make_room(uint32_t l, uint32_t h, int64_t n) {
     Head &own = head(l, h);
-    if (n > 0 && own.length() % shape().block_slots != 0 && arena_->is_shared(l, own.blocks.back())) {
+    if (n > 0 && own.length() % shape().block_slots != 0 &&
+        arena_->is_shared(l, own.blocks.back())) {
         const int32_t shared = own.blocks.back(), fresh = arena_->take(l);
         arena_->copy_block(l, shared, fresh);
         set_block(l, h, own.blocks.size() - 1, fresh);
@@ -291,10 +293,10 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
         }
         if (of_layer > arena_->free_blocks(l)) {
             if (why != nullptr) {
-                *why = fmt::format(
-                    "evicting from a cache that shares blocks with a fork copies {} blocks of layer {} "
-                    "first, and {} are free; {} sequence(s) were planned for",
-                    of_layer, l, arena_->free_blocks(l), shape().sequences);
+                *why = fmt::format("evicting from a cache that shares blocks with a fork copies {} "
+                                   "blocks of layer {} "
+                                   "first, and {} are free; {} sequence(s) were planned for",
+                                   of_layer, l, arena_->free_blocks(l), shape().sequences);
             }
             return false;
         }
@@ -302,12 +304,12 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
     }
     if (arena_->can_take(wanted)) return true;
     if (why != nullptr) {
-        *why =
-            fmt::format("evicting from a cache that shares blocks with a fork copies {:.6g} MiB first, which "
-                        "would pass kv.max_mib = {:.6g}; raise "
-                        "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
-                        static_cast<double>(wanted * shape().block_bytes()) / 1048576,
-                        static_cast<double>(shape().max_bytes) / 1048576);
+        *why = fmt::format(
+            "evicting from a cache that shares blocks with a fork copies {:.6g} MiB first, which "
+            "would pass kv.max_mib = {:.6g}; raise "
+            "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
+            static_cast<double>(wanted * shape().block_bytes()) / 1048576,
+            static_cast<double>(shape().max_bytes) / 1048576);
     }
     return false;
 }
@@ -330,7 +332,8 @@ void KvCache::unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t
 
 // Queues the move of the kept slots into the blocks of `table`.
 void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
-                           std::span<const Tensor> sides, std::span<const int32_t> table, bool moved) {
+                           std::span<const Tensor> sides, std::span<const int32_t> table,
+                           bool moved) {
     const KvShape &s = shape();
     refresh_view(layer); // taking blocks may have exchanged the arenas
     keel_kv_view to = layers_[layer].view;
@@ -376,8 +379,8 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
         int64_t last = -1;
         for (const int32_t slot : keep[h]) {
             if (slot <= last || slot >= length(layer, h)) {
-                throw_error(ErrorKind::internal, "layer {} head {}: slot {} in a keep-list of {}", layer, h,
-                            slot, length(layer, h));
+                throw_error(ErrorKind::internal, "layer {} head {}: slot {} in a keep-list of {}",
+                            layer, h, slot, length(layer, h));
             }
             last = slot;
         }
@@ -387,9 +390,11 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
     Device &device = arena_->executor().device();
     const int64_t width = s.blocks_per_head(), slots = width * s.block_slots;
     if (gather_index_.empty()) {
-        gather_index_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, arena_->placement());
+        gather_index_ =
+            Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, arena_->placement());
         gather_count_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads}, arena_->placement());
-        gather_table_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, width}, arena_->placement());
+        gather_table_ =
+            Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, width}, arena_->placement());
     }
     std::vector<int32_t> table, taken;
     try {
@@ -418,7 +423,8 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
     return before > after ? before - after : 0;
 }
 
-void KvCache::set_positions(uint32_t layer, uint32_t h, int64_t begin, std::span<const int32_t> positions) {
+void KvCache::set_positions(uint32_t layer, uint32_t h, int64_t begin,
+                            std::span<const int32_t> positions) {
     std::copy(positions.begin(), positions.end(), head(layer, h).positions.begin() + begin);
 }
 

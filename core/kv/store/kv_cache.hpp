@@ -47,7 +47,9 @@ class KvCache {
     // Would n more tokens fit under max_slots and max_bytes? If not and `why` is given: which limit, in words, with its config key.
     bool fits(int64_t n, std::string *why = nullptr) const;
     // The same without taking a block for it.
-    bool has_slots(int64_t n) const { return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0; }
+    bool has_slots(int64_t n) const {
+        return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0;
+    }
     // Makes room for n tokens at the ends of all heads: takes blocks (copying a shared last block first), raises the lengths, queues the
     // new lengths and tables. The step's ops then write K, V and positions. `positions` are the tokens' RoPE positions, [n].
     // Throws Error(resource) if they do not fit, and then nothing has changed.
@@ -71,7 +73,8 @@ class KvCache {
             refresh_view(l);
     }
     // Notes new positions of slots begin.. of a head, after an op (kv_rerotate) wrote them on the device.
-    void set_positions(uint32_t layer, uint32_t head, int64_t begin, std::span<const int32_t> positions);
+    void set_positions(uint32_t layer, uint32_t head, int64_t begin,
+                       std::span<const int32_t> positions);
     void clear();
 
     // Writes lengths, positions and rows, in the types of the cache; reads them from the device.
@@ -129,7 +132,8 @@ class KvCache {
     int32_t pop_block(uint32_t layer, uint32_t head) noexcept; // the last one's id, still owned
     void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
     void give_back_blocks() noexcept;
-    void abandon_blocks(uint32_t layer, uint32_t head, size_t keep) noexcept; // drop_blocks without shrinking
+    void abandon_blocks(uint32_t layer, uint32_t head,
+                        size_t keep) noexcept; // drop_blocks without shrinking
     void refresh_view(uint32_t layer);
     void queue_books(); // lengths, and tables where they changed
     bool needs_fresh(uint32_t layer, uint32_t head, size_t kept,
@@ -139,8 +143,8 @@ class KvCache {
     // `taken`: the fresh ones, which are nobody's yet; those taken so far if this throws.
     void unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table,
                  std::vector<int32_t> &taken);
-    void queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather, std::span<const Tensor> sides,
-                      std::span<const int32_t> table, bool moved);
+    void queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
+                      std::span<const Tensor> sides, std::span<const int32_t> table, bool moved);
 
     std::shared_ptr<KvArena> arena_;
     int32_t seat_ = -1;

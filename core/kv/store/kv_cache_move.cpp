@@ -23,11 +23,13 @@ struct Piece {
 // Calls visit(pieces of neighbouring blocks): what one read or write can do.
 template <typename Visit>
 void for_each_run(std::vector<Piece> &pieces, uint64_t block_bytes, const Visit &visit) {
-    std::sort(pieces.begin(), pieces.end(), [](const Piece &a, const Piece &b) { return a.block < b.block; });
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Piece &a, const Piece &b) { return a.block < b.block; });
     const size_t most = std::max<size_t>(1, static_cast<size_t>(most_run / block_bytes));
     for (size_t i = 0; i < pieces.size();) {
         size_t end = i + 1;
-        while (end < pieces.size() && end - i < most && pieces[end].block == pieces[end - 1].block + 1)
+        while (end < pieces.size() && end - i < most &&
+               pieces[end].block == pieces[end - 1].block + 1)
             ++end;
         visit(std::span(pieces).subspan(i, end - i));
         i = end;
@@ -37,7 +39,8 @@ void for_each_run(std::vector<Piece> &pieces, uint64_t block_bytes, const Visit 
 // Elements of one type as another, some at a time.
 void convert_rows(keel_dtype from, const std::vector<std::byte> &src, keel_dtype to,
                   std::vector<std::byte> &dst, uint64_t rows, uint64_t row) {
-    const uint64_t from_row = keel_dtype_row_bytes(from, row), to_row = keel_dtype_row_bytes(to, row);
+    const uint64_t from_row = keel_dtype_row_bytes(from, row),
+                   to_row = keel_dtype_row_bytes(to, row);
     constexpr uint64_t step = 1024;
     std::vector<float> floats(step * row);
     dst.resize(rows * to_row);
@@ -48,8 +51,8 @@ void convert_rows(keel_dtype from, const std::vector<std::byte> &src, keel_dtype
     }
 }
 
-std::vector<Piece> pieces_of(std::span<const std::vector<int32_t>> blocks, std::span<const int64_t> lengths,
-                             uint64_t block_slots) {
+std::vector<Piece> pieces_of(std::span<const std::vector<int32_t>> blocks,
+                             std::span<const int64_t> lengths, uint64_t block_slots) {
     std::vector<Piece> pieces;
     uint64_t first = 0;
     for (size_t h = 0; h < blocks.size(); ++h) {
@@ -75,13 +78,14 @@ void KvCache::reserve_like(const KvCache &from) {
     uint64_t blocks = 0;
     for (const Head &h : from.heads_) {
         if (h.length() > s.max_slots)
-            throw_error(ErrorKind::internal, "a cache of {} slots is taken over by one of {}", h.length(),
-                        s.max_slots);
+            throw_error(ErrorKind::internal, "a cache of {} slots is taken over by one of {}",
+                        h.length(), s.max_slots);
         blocks += static_cast<uint64_t>(blocks_for(h.length()));
     }
     if (!arena_->can_take(blocks)) {
         throw_error(ErrorKind::resource,
-                    "the cache takes {:.6g} MiB there, and kv.max_mib = {:.6g}; raise that key, or keep keys "
+                    "the cache takes {:.6g} MiB there, and kv.max_mib = {:.6g}; raise that key, or "
+                    "keep keys "
                     "and values in a smaller kv.dtype",
                     static_cast<double>(blocks * s.block_bytes()) / 1048576,
                     static_cast<double>(s.max_bytes) / 1048576);
@@ -94,9 +98,11 @@ void KvCache::reserve_like(const KvCache &from) {
         const int64_t slots = s.blocks_per_head() * s.block_slots;
         std::vector<int32_t> positions(heads_.size() * static_cast<size_t>(slots), 0);
         for (size_t i = 0; i < heads_.size(); ++i) {
-            heads_[i].positions.assign(from.heads_[i].positions.begin(), from.heads_[i].positions.end());
+            heads_[i].positions.assign(from.heads_[i].positions.begin(),
+                                       from.heads_[i].positions.end());
             std::copy(heads_[i].positions.begin(), heads_[i].positions.end(),
-                      positions.begin() + static_cast<std::ptrdiff_t>(i * static_cast<size_t>(slots)));
+                      positions.begin() +
+                          static_cast<std::ptrdiff_t>(i * static_cast<size_t>(slots)));
         }
         positions_.write(positions.data());
         queue_books();
@@ -120,7 +126,8 @@ uint64_t KvCache::take_rows(const KvCache &from, uint32_t layer) {
         to_blocks.push_back(head(layer, h).blocks);
         lengths.push_back(from.length(layer, h));
     }
-    const auto rows = static_cast<uint64_t>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
+    const auto rows =
+        static_cast<uint64_t>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
     uint64_t moved = 0;
     std::vector<std::byte> image, converted, run;
     for (const bool keys : {true, false}) {

@@ -25,7 +25,8 @@ struct RowRange {
 void KvCache::save(StateWriter &out) const {
     const KvShape &s = shape();
     std::vector<std::byte> rows;
-    const auto save_rows = [&](const RowRange &range, std::span<const int32_t> blocks, int64_t length) {
+    const auto save_rows = [&](const RowRange &range, std::span<const int32_t> blocks,
+                               int64_t length) {
         int64_t left = length;
         for (const int32_t block : blocks) {
             const auto n = static_cast<uint64_t>(std::min<int64_t>(left, s.block_slots));
@@ -43,7 +44,8 @@ void KvCache::save(StateWriter &out) const {
             out.put(own.length());
             out.put_all<int32_t>(own.positions);
             save_rows({arena_->keys(l), s.key_block_bytes(), key_row}, own.blocks, own.length());
-            save_rows({arena_->values(l), s.value_block_bytes(), value_row}, own.blocks, own.length());
+            save_rows({arena_->values(l), s.value_block_bytes(), value_row}, own.blocks,
+                      own.length());
         }
     }
 }
@@ -53,20 +55,20 @@ KvCache::SavedHead KvCache::read_head(StateReader &in, int64_t seen) const {
     SavedHead saved;
     const int64_t length = in.get_count("slots of a head", 0, KvShape::most_slots);
     if (length > s.max_slots)
-        in.fail("the session holds {} tokens, this pipeline has room for model.context = {}", length,
-                s.max_slots);
+        in.fail("the session holds {} tokens, this pipeline has room for model.context = {}",
+                length, s.max_slots);
     in.get_all<int32_t>(saved.positions, static_cast<uint64_t>(length), "positions");
     int32_t last = -1;
     for (const int32_t position : saved.positions) {
         if (position <= last || position >= seen)
-            in.fail("positions of a head: expected rising ones below {}, found {} after {}", seen, position,
-                    last);
+            in.fail("positions of a head: expected rising ones below {}, found {} after {}", seen,
+                    position, last);
         last = position;
     }
-    saved.keys =
-        in.take(static_cast<uint64_t>(length) * keel_dtype_row_bytes(s.key_dtype, s.head_dim), "keys");
-    saved.values =
-        in.take(static_cast<uint64_t>(length) * keel_dtype_row_bytes(s.value_dtype, s.head_dim), "values");
+    saved.keys = in.take(
+        static_cast<uint64_t>(length) * keel_dtype_row_bytes(s.key_dtype, s.head_dim), "keys");
+    saved.values = in.take(
+        static_cast<uint64_t>(length) * keel_dtype_row_bytes(s.value_dtype, s.head_dim), "values");
     return saved;
 }
 
@@ -118,10 +120,12 @@ void KvCache::fill_head(uint32_t l, uint32_t h, const SavedHead &saved) {
             rows = rows.subspan(n);
         }
     };
-    write_rows({arena_->keys(l), s.key_block_bytes(), keel_dtype_row_bytes(s.key_dtype, s.head_dim)},
-               saved.keys);
-    write_rows({arena_->values(l), s.value_block_bytes(), keel_dtype_row_bytes(s.value_dtype, s.head_dim)},
-               saved.values);
+    write_rows(
+        {arena_->keys(l), s.key_block_bytes(), keel_dtype_row_bytes(s.key_dtype, s.head_dim)},
+        saved.keys);
+    write_rows(
+        {arena_->values(l), s.value_block_bytes(), keel_dtype_row_bytes(s.value_dtype, s.head_dim)},
+        saved.values);
 }
 
 } // namespace keel

@@ -6,7 +6,8 @@ namespace keel {
 
 uint64_t KvShape::bytes_per_token() const {
     return uint64_t{layers} * kv_heads *
-           (keel_dtype_row_bytes(key_dtype, head_dim) + keel_dtype_row_bytes(value_dtype, head_dim));
+           (keel_dtype_row_bytes(key_dtype, head_dim) +
+            keel_dtype_row_bytes(value_dtype, head_dim));
 }
 
 uint64_t KvShape::book_bytes() const {
@@ -15,7 +16,8 @@ uint64_t KvShape::book_bytes() const {
     // Positions and the block table: each once on the device, once on the host.
     const uint64_t per_head =
         2 * sizeof(int32_t) * static_cast<uint64_t>(max_slots) + 3 * sizeof(int32_t) * blocks;
-    const uint64_t gather = kv_heads * sizeof(int32_t) * (static_cast<uint64_t>(max_slots) + blocks);
+    const uint64_t gather =
+        kv_heads * sizeof(int32_t) * (static_cast<uint64_t>(max_slots) + blocks);
     const uint64_t owners = layers * sizeof(uint32_t) * static_cast<uint64_t>(capacity_blocks());
     return heads_in_all * per_head + gather + owners;
 }
@@ -26,18 +28,21 @@ void KvShape::check() const {
         const uint32_t block = keel_dtype_block(dtype);
         if (block == 0) throw_error(ErrorKind::input, "{}: unknown dtype {}", key, dtype);
         if (head_dim % block != 0) {
-            throw_error(ErrorKind::input,
-                        "{}: {} stores {} values in a block, this model's heads have {}; use f16 or bf16",
-                        key, keel_dtype_name(dtype), block, head_dim);
+            throw_error(
+                ErrorKind::input,
+                "{}: {} stores {} values in a block, this model's heads have {}; use f16 or bf16",
+                key, keel_dtype_name(dtype), block, head_dim);
         }
     }
     if (max_slots <= 0 || max_slots > most_slots) {
-        throw_error(ErrorKind::input, "model.context: expected 1 to {} tokens, found {}; {}", most_slots,
-                    max_slots, max_slots > 0 ? "lower it" : "raise it");
+        throw_error(ErrorKind::input, "model.context: expected 1 to {} tokens, found {}; {}",
+                    most_slots, max_slots, max_slots > 0 ? "lower it" : "raise it");
     }
-    if (layers == 0 || kv_heads == 0 || (block_slots & (block_slots - 1)) != 0 || block_slots == 0) {
-        throw_error(ErrorKind::internal, "a KV cache of {} layers, {} heads, {} slots in blocks of {}",
-                    layers, kv_heads, max_slots, block_slots);
+    if (layers == 0 || kv_heads == 0 || (block_slots & (block_slots - 1)) != 0 ||
+        block_slots == 0) {
+        throw_error(ErrorKind::internal,
+                    "a KV cache of {} layers, {} heads, {} slots in blocks of {}", layers, kv_heads,
+                    max_slots, block_slots);
     }
 }
 

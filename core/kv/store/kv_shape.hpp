@@ -14,15 +14,22 @@ struct KvShape {
     keel_dtype key_dtype = KEEL_DTYPE_F16, value_dtype = KEEL_DTYPE_F16;
     uint32_t block_slots = 64; // a power of two
     int64_t max_slots = 0;     // of a head; tables hold whole blocks
-    uint64_t max_bytes = 0;    // cap on blocks in use, K and V, all layers and forks; 0: none. Never passed
-    uint32_t sequences = 1;    // the cache and the forks that may live at once
+    uint64_t max_bytes =
+        0; // cap on blocks in use, K and V, all layers and forks; 0: none. Never passed
+    uint32_t sequences = 1; // the cache and the forks that may live at once
 
     bool operator==(const KvShape &) const = default;
 
     int64_t blocks_per_head() const { return (max_slots + block_slots - 1) / block_slots; }
-    int64_t capacity_blocks() const { return blocks_per_head() * kv_heads * sequences; } // of a layer
-    uint64_t key_block_bytes() const { return block_slots * keel_dtype_row_bytes(key_dtype, head_dim); }
-    uint64_t value_block_bytes() const { return block_slots * keel_dtype_row_bytes(value_dtype, head_dim); }
+    int64_t capacity_blocks() const {
+        return blocks_per_head() * kv_heads * sequences;
+    } // of a layer
+    uint64_t key_block_bytes() const {
+        return block_slots * keel_dtype_row_bytes(key_dtype, head_dim);
+    }
+    uint64_t value_block_bytes() const {
+        return block_slots * keel_dtype_row_bytes(value_dtype, head_dim);
+    }
     uint64_t block_bytes() const { return key_block_bytes() + value_block_bytes(); } // K and V
     uint64_t bytes_per_token() const; // of all layers and heads, blocks' slack not counted
 

@@ -20,7 +20,8 @@ class StateWriter {
     StateWriter(const StateWriter &) = delete;
     StateWriter &operator=(const StateWriter &) = delete;
 
-    virtual void write(const void *data, size_t bytes) = 0; // throws Error where it cannot be written
+    virtual void write(const void *data,
+                       size_t bytes) = 0; // throws Error where it cannot be written
 
     template <typename T>
     void put(const T &value) {
@@ -43,20 +44,23 @@ class StateWriter {
 class StateReader {
   public:
     // `bytes` outlive this.
-    StateReader(std::span<const std::byte> bytes, std::string name) : left_(bytes), name_(std::move(name)) {}
+    StateReader(std::span<const std::byte> bytes, std::string name)
+        : left_(bytes), name_(std::move(name)) {}
 
     const std::string &name() const { return name_; }
     uint64_t left() const { return left_.size(); }
 
     template <typename... Args>
     [[noreturn]] void fail(fmt::format_string<Args...> format, Args &&...args) const {
-        throw Error(ErrorKind::input, name_ + ": " + fmt::format(format, std::forward<Args>(args)...));
+        throw Error(ErrorKind::input,
+                    name_ + ": " + fmt::format(format, std::forward<Args>(args)...));
     }
 
     // `what` names it in the error where it is cut off. Valid as long as the bytes; as a rule not aligned.
     std::span<const std::byte> take(uint64_t bytes, std::string_view what) {
         if (bytes > left_.size())
-            fail("the session ends within {}: {} bytes are wanted, {} are left", what, bytes, left_.size());
+            fail("the session ends within {}: {} bytes are wanted, {} are left", what, bytes,
+                 left_.size());
         const auto taken = left_.first(static_cast<size_t>(bytes));
         left_ = left_.subspan(static_cast<size_t>(bytes));
         return taken;
@@ -71,7 +75,8 @@ class StateReader {
     // A count from `least` to `most`.
     int64_t get_count(std::string_view what, int64_t least, int64_t most) {
         const auto value = get<int64_t>(what);
-        if (value < least || value > most) fail("{}: expected {} to {}, found {}", what, least, most, value);
+        if (value < least || value > most)
+            fail("{}: expected {} to {}, found {}", what, least, most, value);
         return value;
     }
     std::string get_text(std::string_view what) {
