@@ -10,7 +10,7 @@ namespace keel {
 
 SlotSums::SlotSums(Executor &executor, const KvShape &shape, PlannedOp *clear, PlannedOp *copy,
                    keel_buffer_kind placement)
-    : executor_(executor), shape_(shape), clear_(clear), copy_(copy) {
+    : executor_(executor), clear_(clear), copy_(copy) {
     const int64_t rows = int64_t{shape.layers} * shape.kv_heads;
     all_ = Tensor::allocate(executor.device(), KEEL_DTYPE_F32,
                             {rows, shape.blocks_per_head() * shape.block_slots}, placement);
@@ -28,10 +28,7 @@ void SlotSums::zero(int64_t row, int64_t rows, int64_t from, int64_t to) {
 
 void SlotSums::begin(const KvCache &cache) {
     const auto rows = std::ssize(clean_);
-    const auto length = [&](int64_t row) {
-        return cache.length(static_cast<uint32_t>(row / shape_.kv_heads),
-                            static_cast<uint32_t>(row % shape_.kv_heads));
-    };
+    const auto length = [&](int64_t row) { return cache.row_length(static_cast<size_t>(row)); };
     // Rows that are alike go together: all of them, as a rule.
     for (int64_t row = 0; row < rows;) {
         const int64_t from = clean_[static_cast<size_t>(row)], used = length(row);
@@ -51,11 +48,8 @@ void SlotSums::begin(const KvCache &cache) {
 }
 
 void SlotSums::shrunk(const KvCache &cache) {
-    for (size_t row = 0; row < clean_.size(); ++row) {
-        const auto heads = static_cast<size_t>(shape_.kv_heads);
-        clean_[row] = std::min(clean_[row], cache.length(static_cast<uint32_t>(row / heads),
-                                                         static_cast<uint32_t>(row % heads)));
-    }
+    for (size_t row = 0; row < clean_.size(); ++row)
+        clean_[row] = std::min(clean_[row], cache.row_length(row));
 }
 
 void SlotSums::copy_to(const Tensor &out) const {
@@ -84,19 +78,14 @@ void SlotSums::write_row(size_t row, const std::vector<float> &values) {
 }
 
 void SlotSums::save(StateWriter &out, const KvCache &cache) const {
-    for (size_t row = 0; row < clean_.size(); ++row) {
-        const int64_t n = cache.length(static_cast<uint32_t>(row / shape_.kv_heads),
-                                       static_cast<uint32_t>(row % shape_.kv_heads));
-        out.put_all<float>(read_row(row, n));
-    }
+    for (size_t row = 0; row < clean_.size(); ++row)
+        out.put_all<float>(read_row(row, cache.row_length(row)));
 }
 
 void SlotSums::load(StateReader &in, const KvCache &cache) {
     std::vector<float> values;
     for (size_t row = 0; row < clean_.size(); ++row) {
-        const int64_t n = cache.length(static_cast<uint32_t>(row / shape_.kv_heads),
-                                       static_cast<uint32_t>(row % shape_.kv_heads));
-        in.get_all<float>(values, static_cast<uint64_t>(n), "a head's scores");
+        in.get_all<float>(values, static_cast<uint64_t>(cache.row_length(row)), "a head's scores");
         for (const float v : values) {
             if (!std::isfinite(v)) in.fail("a head's scores: one is not finite");
         }
@@ -105,11 +94,8 @@ void SlotSums::load(StateReader &in, const KvCache &cache) {
 }
 
 void SlotSums::copy_from(const SlotSums &other, const KvCache &cache) {
-    for (size_t row = 0; row < clean_.size(); ++row) {
-        write_row(row,
-                  other.read_row(row, cache.length(static_cast<uint32_t>(row / shape_.kv_heads),
-                                                   static_cast<uint32_t>(row % shape_.kv_heads))));
-    }
+    for (size_t row = 0; row < clean_.size(); ++row)
+        write_row(row, other.read_row(row, cache.row_length(row)));
 }
 
 void SlotSums::clear() {

@@ -36,7 +36,6 @@ class SlotSums {
     void zero(int64_t row, int64_t rows, int64_t from, int64_t to);
 
     Executor &executor_;
-    KvShape shape_;
     PlannedOp *clear_, *copy_;
     Tensor all_; // [layers * kv_heads, slots]
     std::vector<Tensor> layers_;

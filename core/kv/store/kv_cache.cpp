@@ -97,6 +97,13 @@ int64_t KvCache::max_length() const {
     return longest;
 }
 
+int64_t KvCache::total_length() const {
+    int64_t total = 0;
+    for (const Head &h : heads_)
+        total += h.length();
+    return total;
+}
+
 uint64_t KvCache::bytes_in_use() const {
     uint64_t blocks = 0;
     for (const Head &h : heads_)

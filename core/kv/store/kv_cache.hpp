@@ -34,15 +34,20 @@ class KvCache {
     const keel_kv_view *view(uint32_t layer) const { return &layers_[layer].view; }
     std::span<const keel_kv_view *const> views() const { return views_; }
 
+    // Slots in use of a head. A row is a head of a layer: layer * kv_heads + head.
     int64_t length(uint32_t layer, uint32_t head) const {
         return heads_[layer * shape().kv_heads + head].length();
     }
+    int64_t row_length(size_t row) const { return heads_[row].length(); }
+    size_t rows() const { return heads_.size(); }
     int64_t max_length(uint32_t layer) const;
     int64_t max_length() const;
+    int64_t total_length() const; // of all heads of all layers together
     // Positions of the keys in use, in slot order.
     std::span<const int32_t> positions(uint32_t layer, uint32_t head) const {
         return heads_[layer * shape().kv_heads + head].positions;
     }
+    std::span<const int32_t> row_positions(size_t row) const { return heads_[row].positions; }
 
     // Would n more tokens fit under max_slots and max_bytes? If not and `why` is given: which limit, in words, with its config key.
     bool fits(int64_t n, std::string *why = nullptr) const;
