@@ -3,8 +3,6 @@
 #include "gpu/cache_folder.hpp"
 #include "opencl/ops/ops.hpp"
 
-#include <algorithm>
-#include <optional>
 #include <stdio.h>
 
 namespace keel_opencl {
@@ -33,8 +31,8 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.nothing.reset(clCreateBuffer(ctx.context.get(), CL_MEM_READ_WRITE, 64, nullptr, &code));
     check(ctx.host, code, "clCreateBuffer");
     keel_gpu::warn_of_unused_folder(ctx.host, word(desc, "cache", "auto"));
-    ctx.programs = std::make_unique<Programs>(ctx.host, ctx.context.get(), ctx.device,
-                                              cache_folder(word(desc, "cache", "auto")));
+    ctx.kernels = std::make_unique<KernelCache>(ctx.host, ctx.context.get(), ctx.device,
+                                                cache_folder(word(desc, "cache", "auto")));
     ctx.staging = std::make_unique<Staging>(ctx, ctx.host, ctx.context.get(), ctx.queue.get());
     const keel_param *seconds = find_param(desc, "wait_seconds");
     if (seconds != nullptr) ctx.wait_seconds = static_cast<uint32_t>(seconds->i);
@@ -65,20 +63,6 @@ void need_ticket(keel_ctx &ctx, uint64_t ticket) {
 
 } // namespace
 
-bool is_done(keel_ctx &ctx, uint64_t ticket) {
-    while (!ctx.marks.empty()) {
-        cl_int state = CL_QUEUED;
-        check(ctx.host,
-              clGetEventInfo(ctx.marks.front().event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                             &state, nullptr),
-              "clGetEventInfo");
-        if (state < 0) check(ctx.host, state, "queued work", true);
-        if (state != CL_COMPLETE) break;
-        ctx.marks.pop_front();
-    }
-    return ctx.marks.empty() || ctx.marks.front().ticket > ticket;
-}
-
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
     if (bytes <= ctx.scratch_bytes) return ctx.scratch.get();
     cl_int code = CL_SUCCESS;
@@ -87,48 +71,6 @@ cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
     ctx.scratch = std::move(memory); // queued work that uses the old one keeps it
     ctx.scratch_bytes = bytes;
     return ctx.scratch.get();
-}
-
-void finish(keel_ctx &ctx) {
-    require_alive(ctx);
-    if (ctx.queued || !is_done(ctx, ctx.ticket)) {
-        cl_event event = nullptr;
-        check(ctx.host, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event),
-              "clEnqueueMarkerWithWaitList");
-        const Event marker(event);
-        wait_for(ctx, event, "queued work");
-        ctx.programs->slow_start().work_ended();
-        ctx.queued = false;
-        is_done(ctx, ctx.ticket);
-    }
-    give_to_host(ctx);
-}
-
-void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size) {
-    check(ctx.host, clSetKernelArg(kernel, index, size, value), "clSetKernelArg");
-}
-
-void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
-    const size_t global[3] = {grid.groups[0] * grid.local[0], grid.groups[1] * grid.local[1],
-                              grid.groups[2] * grid.local[2]};
-    if (ctx.recording != nullptr) {
-        keel_recording::Launch &launch = ctx.recording->launches.back();
-        std::copy_n(global, 3, launch.global);
-        std::copy_n(grid.local, 3, launch.local);
-        return;
-    }
-    require_alive(ctx);
-    give_to_device(ctx);
-    ctx.queued = true;
-    cl_event event = nullptr;
-    std::optional<keel_gpu::DriverTime> time; // there are drivers that compile here
-    keel_gpu::SlowStart &slow_start = ctx.programs->slow_start();
-    if (slow_start.is_watched()) time.emplace(slow_start, ctx.host, ctx.device.name.c_str());
-    check(ctx.host,
-          clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr,
-                                 ctx.timing.is_on() ? &event : nullptr),
-          "clEnqueueNDRangeKernel");
-    if (event != nullptr) ctx.timing.queued(Event(event));
 }
 
 keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
@@ -205,7 +147,7 @@ keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
             for (const keel_ctx::Mark &mark : ctx->marks) {
                 if (mark.ticket != ticket) continue;
                 wait_for(*ctx, mark.event.get(), "clWaitForEvents");
-                ctx->programs->slow_start().work_ended();
+                ctx->kernels->slow_start().work_ended();
                 break;
             }
             is_done(*ctx, ticket);

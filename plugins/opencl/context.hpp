@@ -8,7 +8,6 @@
 #include "opencl/ext/timing.hpp"
 #include "opencl/kernel_cache.hpp"
 #include "opencl/staging.hpp"
-#include "opencl/stream.hpp"
 
 #include <deque>
 #include <memory>
@@ -37,7 +36,7 @@ struct keel_ctx {
     bool unified = false; // what the device says, unless the config wants everything staged
     keel_opencl::Context context;
     keel_opencl::Queue queue;
-    std::unique_ptr<keel_opencl::Programs> programs;
+    std::unique_ptr<keel_opencl::KernelCache> kernels;
     std::unique_ptr<keel_opencl::Staging> staging;
     keel_opencl::Timing timing;
     std::unique_ptr<keel_recording> recording; // ops are recorded instead of queued; else NULL
@@ -95,77 +94,9 @@ namespace keel_opencl {
 // Makes the scratch at least `bytes` large; its contents are lost when it grows.
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes);
 
-// Whether what was queued up to a ticket is done; surfaces errors of it.
-bool is_done(keel_ctx &ctx, uint64_t ticket);
-
-// Waits for all that was queued; surfaces errors of it. What is shared is the host's then.
-void finish(keel_ctx &ctx);
-
 // The size of a kernel's own memory for a head of n elements: few sizes, because each is compiled for.
 inline int dim_class(uint32_t n) {
     return n <= 128 ? 128 : n <= 256 ? 256 : 1024;
-}
-
-// ---- launching ----
-
-// Work-items that share a row, and of the plain form how many rows make a group.
-constexpr int lanes_local = 64;
-constexpr size_t plain_rows = 4;
-inline int lanes_of(Form form) {
-    return form == Form::local ? lanes_local : 1;
-}
-
-// Work-groups and work-items in each; the local size is always explicit, because drivers compile for it.
-struct Grid {
-    size_t groups[3];
-    size_t local[3];
-};
-
-// Enough groups of `local` items for n items.
-inline size_t groups_for(uint64_t n, size_t local) {
-    return static_cast<size_t>((n + local - 1) / local);
-}
-
-// For kernels whose LANES work-items share a row.
-inline Grid row_grid(Form form, uint64_t rows) {
-    if (form == Form::local) return {{static_cast<size_t>(rows), 1, 1}, {lanes_local, 1, 1}};
-    return {{groups_for(rows, plain_rows), 1, 1}, {plain_rows, 1, 1}};
-}
-
-// For kernels whose work-items do `piece` elements of a row each, the row being their second index.
-inline Grid piece_grid(Form form, uint64_t elements, uint64_t piece, uint64_t rows) {
-    const size_t local = form == Form::local ? 128 : 32;
-    return {{groups_for((elements + piece - 1) / piece, local), static_cast<size_t>(rows), 1}, {local, 1, 1}};
-}
-
-void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size);
-void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid);
-
-inline cl_mem memory_of(keel_ctx &ctx, const keel_tensor *t) {
-    return t != nullptr && t->buffer != nullptr ? t->buffer->memory.get() : ctx.nothing.get();
-}
-
-inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const cl_mem &memory) {
-    if (ctx.recording != nullptr) record_use(ctx, memory);
-    set_arg(ctx, kernel, index, &memory, sizeof memory);
-}
-inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const keel_tensor *t) {
-    set_arg(ctx, kernel, index, memory_of(ctx, t));
-}
-template <class T>
-void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const T &value) {
-    set_arg(ctx, kernel, index, &value, sizeof value);
-}
-
-// Queues a kernel. Args are tensors (the kernel gets their buffer), cl_mem, or plain values as the kernel declares them.
-template <class... Args>
-void launch(keel_ctx &ctx, cl_kernel kernel, const Grid &grid, const Args &...args) {
-    for (const size_t groups : grid.groups)
-        if (groups == 0) return;
-    if (ctx.recording != nullptr) kernel = record_kernel(ctx, kernel);
-    cl_uint index = 0;
-    (set_arg(ctx, kernel, index++, args), ...);
-    enqueue(ctx, kernel, grid);
 }
 
 } // namespace keel_opencl

@@ -2,14 +2,14 @@
 
 namespace keel_opencl {
 
-size_t Programs::Hash::operator()(const Key &key) const noexcept {
+size_t KernelCache::Hash::operator()(const Key &key) const noexcept {
     uint64_t hash = reinterpret_cast<uintptr_t>(key.name) * 31 + static_cast<uint64_t>(key.source);
     for (const int value : key.values)
         hash = (hash ^ static_cast<uint64_t>(static_cast<uint32_t>(value))) * 0x9E3779B97F4A7C15ULL;
     return hash;
 }
 
-cl_kernel Programs::kernel(Source source, const char *name, Defines defines) {
+cl_kernel KernelCache::get(Source source, const char *name, Defines defines) {
     Key key = {source, name, {}, {}};
     size_t n = 0;
     for (const Define &define : defines) {
@@ -27,7 +27,7 @@ cl_kernel Programs::kernel(Source source, const char *name, Defines defines) {
     return kernels_.emplace(key, std::move(made)).first->second.get();
 }
 
-cl_program Programs::program(Source source, Defines defines) {
+cl_program KernelCache::program(Source source, Defines defines) {
     std::string options = "-cl-std=CL1.2";
     if (device_.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
     for (const Define &define : defines)
@@ -39,7 +39,7 @@ cl_program Programs::program(Source source, Defines defines) {
 }
 
 // From the cache if there is a binary that the driver takes, else from source.
-Program Programs::build(Source source, const std::string &options) {
+Program KernelCache::build(Source source, const std::string &options) {
     const SourceText &text = source_texts[static_cast<size_t>(source)];
     const ProgramCache::Key key = cache_.key(options, types_text, text.text);
     const std::vector<unsigned char> stored = cache_.load(key);
@@ -64,7 +64,7 @@ Program Programs::build(Source source, const std::string &options) {
     return made;
 }
 
-Program Programs::build_source(Source source, const std::string &options) {
+Program KernelCache::build_source(Source source, const std::string &options) {
     const SourceText &text = source_texts[static_cast<size_t>(source)];
     const char *parts[] = {types_text, text.text};
     cl_int code = CL_SUCCESS;

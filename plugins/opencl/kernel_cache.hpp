@@ -38,13 +38,14 @@ struct Define {
 };
 using Defines = std::initializer_list<Define>;
 
-class Programs {
+class KernelCache {
   public:
-    Programs(const keel_host *host, cl_context context, const DeviceFacts &device, std::string cache_folder)
+    KernelCache(const keel_host *host, cl_context context, const DeviceFacts &device,
+                std::string cache_folder)
         : host_(host), context_(context), device_(device), cache_(std::move(cache_folder), device) {}
 
     // Refuses, with the compiler's log, a program that does not build. At most 8 defines.
-    cl_kernel kernel(Source source, const char *name, Defines defines);
+    cl_kernel get(Source source, const char *name, Defines defines);
     keel_gpu::SlowStart &slow_start() { return slow_start_; }
 
   private:

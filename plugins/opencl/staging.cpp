@@ -1,6 +1,6 @@
 #include "opencl/staging.hpp"
 
-#include "opencl/context.hpp"
+#include "opencl/stream.hpp"
 
 #include <string.h>
 

@@ -1,10 +1,9 @@
 #include "opencl/stream.hpp"
 
-#include "opencl/context.hpp"
-
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 
 namespace keel_opencl {
 
@@ -55,7 +54,7 @@ bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
                 return true;
         }
         if (has_ended(event)) return true;
-        ctx.programs->slow_start().passed(ctx.host, ctx.device.name.c_str(), 1);
+        ctx.kernels->slow_start().passed(ctx.host, ctx.device.name.c_str(), 1);
         const size_t now = ended_marks(ctx);
         if (now > ended) silent = 0;
         ended = now;
@@ -141,6 +140,62 @@ void share(keel_ctx &ctx, keel_buffer &b) {
                ctx.device.name.c_str());
     }
     ctx.shared.push_back(&b);
+}
+
+bool is_done(keel_ctx &ctx, uint64_t ticket) {
+    while (!ctx.marks.empty()) {
+        cl_int state = CL_QUEUED;
+        check(ctx.host,
+              clGetEventInfo(ctx.marks.front().event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                             &state, nullptr),
+              "clGetEventInfo");
+        if (state < 0) check(ctx.host, state, "queued work", true);
+        if (state != CL_COMPLETE) break;
+        ctx.marks.pop_front();
+    }
+    return ctx.marks.empty() || ctx.marks.front().ticket > ticket;
+}
+
+void finish(keel_ctx &ctx) {
+    require_alive(ctx);
+    if (ctx.queued || !is_done(ctx, ctx.ticket)) {
+        cl_event event = nullptr;
+        check(ctx.host, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event),
+              "clEnqueueMarkerWithWaitList");
+        const Event marker(event);
+        wait_for(ctx, event, "queued work");
+        ctx.kernels->slow_start().work_ended();
+        ctx.queued = false;
+        is_done(ctx, ctx.ticket);
+    }
+    give_to_host(ctx);
+}
+
+void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size) {
+    check(ctx.host, clSetKernelArg(kernel, index, size, value), "clSetKernelArg");
+}
+
+void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
+    const size_t global[3] = {grid.groups[0] * grid.local[0], grid.groups[1] * grid.local[1],
+                              grid.groups[2] * grid.local[2]};
+    if (ctx.recording != nullptr) {
+        keel_recording::Launch &launch = ctx.recording->launches.back();
+        std::copy_n(global, 3, launch.global);
+        std::copy_n(grid.local, 3, launch.local);
+        return;
+    }
+    require_alive(ctx);
+    give_to_device(ctx);
+    ctx.queued = true;
+    cl_event event = nullptr;
+    std::optional<keel_gpu::DriverTime> time; // there are drivers that compile here
+    keel_gpu::SlowStart &slow_start = ctx.kernels->slow_start();
+    if (slow_start.is_watched()) time.emplace(slow_start, ctx.host, ctx.device.name.c_str());
+    check(ctx.host,
+          clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr,
+                                 ctx.timing.is_on() ? &event : nullptr),
+          "clEnqueueNDRangeKernel");
+    if (event != nullptr) ctx.timing.queued(Event(event));
 }
 
 } // namespace keel_opencl

@@ -1,7 +1,8 @@
-// Waits that end. OpenCL has none with a limit of its own: a callback of the event wakes who waits, and who waits looks at the time.
+// The context's in-order queue: how kernels are launched, and waits that end. OpenCL has no wait with a
+// time limit. So a callback of the event wakes the waiting thread, and that thread looks at the time.
 #pragma once
 
-#include "opencl/cl.hpp"
+#include "opencl/context.hpp"
 
 namespace keel_opencl {
 
@@ -24,5 +25,73 @@ void give_to_device(keel_ctx &ctx);
 void give_to_host(keel_ctx &ctx);
 // Makes a buffer's memory shared, and maps it. KEEL_E_UNSUPPORTED where a driver maps it at another address each time.
 void share(keel_ctx &ctx, keel_buffer &b);
+
+// Whether what was queued up to a ticket is done; surfaces errors of it.
+bool is_done(keel_ctx &ctx, uint64_t ticket);
+
+// Waits for all that was queued; surfaces errors of it. What is shared is the host's then.
+void finish(keel_ctx &ctx);
+
+// ---- launching ----
+
+// Work-items that share a row, and of the plain form how many rows make a group.
+constexpr int lanes_local = 64;
+constexpr size_t plain_rows = 4;
+inline int lanes_of(Form form) {
+    return form == Form::local ? lanes_local : 1;
+}
+
+// Work-groups and work-items in each; the local size is always explicit, because drivers compile for it.
+struct Grid {
+    size_t groups[3];
+    size_t local[3];
+};
+
+// Enough groups of `local` items for n items.
+inline size_t groups_for(uint64_t n, size_t local) {
+    return static_cast<size_t>((n + local - 1) / local);
+}
+
+// For kernels whose LANES work-items share a row.
+inline Grid row_grid(Form form, uint64_t rows) {
+    if (form == Form::local) return {{static_cast<size_t>(rows), 1, 1}, {lanes_local, 1, 1}};
+    return {{groups_for(rows, plain_rows), 1, 1}, {plain_rows, 1, 1}};
+}
+
+// For kernels whose work-items do `piece` elements of a row each, the row being their second index.
+inline Grid piece_grid(Form form, uint64_t elements, uint64_t piece, uint64_t rows) {
+    const size_t local = form == Form::local ? 128 : 32;
+    return {{groups_for((elements + piece - 1) / piece, local), static_cast<size_t>(rows), 1}, {local, 1, 1}};
+}
+
+void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size);
+void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid);
+
+inline cl_mem memory_of(keel_ctx &ctx, const keel_tensor *t) {
+    return t != nullptr && t->buffer != nullptr ? t->buffer->memory.get() : ctx.nothing.get();
+}
+
+inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const cl_mem &memory) {
+    if (ctx.recording != nullptr) record_use(ctx, memory);
+    set_arg(ctx, kernel, index, &memory, sizeof memory);
+}
+inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const keel_tensor *t) {
+    set_arg(ctx, kernel, index, memory_of(ctx, t));
+}
+template <class T>
+void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const T &value) {
+    set_arg(ctx, kernel, index, &value, sizeof value);
+}
+
+// Queues a kernel. Args are tensors (the kernel gets their buffer), cl_mem, or plain values as the kernel declares them.
+template <class... Args>
+void launch(keel_ctx &ctx, cl_kernel kernel, const Grid &grid, const Args &...args) {
+    for (const size_t groups : grid.groups)
+        if (groups == 0) return;
+    if (ctx.recording != nullptr) kernel = record_kernel(ctx, kernel);
+    cl_uint index = 0;
+    (set_arg(ctx, kernel, index++, args), ...);
+    enqueue(ctx, kernel, grid);
+}
 
 } // namespace keel_opencl

@@ -42,8 +42,8 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
         keel_same(later, "on") ||
         (keel_same(later, "auto") && ctx.device.facts().properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU);
     keel_gpu::warn_of_unused_folder(ctx.host, word(desc, "cache", "auto"));
-    ctx.pipelines.open(ctx.host, &ctx.device, ctx.subgroups, word(desc, "cache", "auto"));
-    ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.pipelines,
+    ctx.kernels.open(ctx.host, &ctx.device, ctx.subgroups, word(desc, "cache", "auto"));
+    ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.kernels,
                     static_cast<uint32_t>(number(desc, "wait_seconds", 300)));
     check_messages(&ctx, "ctx_create");
 }

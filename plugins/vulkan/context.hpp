@@ -1,4 +1,4 @@
-// A context of the Vulkan backend: one device, one compute queue, memory, the stream of commands, pipelines.
+// A context of the Vulkan backend: one device, one compute queue, memory, the stream of commands, kernels.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -16,7 +16,7 @@ struct keel_ctx {
     keel_vulkan::Instance instance;
     keel_vulkan::Device device;
     keel_vulkan::Memory memory;
-    keel_vulkan::Pipelines pipelines;
+    keel_vulkan::KernelCache kernels;
     keel_vulkan::Stream stream;
 
     keel_vulkan::Range scratch;                  // shared by all ops: they run one after the other

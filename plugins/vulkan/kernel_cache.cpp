@@ -7,11 +7,12 @@
 
 namespace keel_vulkan {
 
-Pipelines::~Pipelines() {
+KernelCache::~KernelCache() {
     close();
 }
 
-void Pipelines::open(const keel_host *host, const Device *device, bool subgroups, const char *cache_folder) {
+void KernelCache::open(const keel_host *host, const Device *device, bool subgroups,
+                       const char *cache_folder) {
     host_ = host;
     device_ = device;
     subgroups_ = subgroups;
@@ -33,7 +34,7 @@ void Pipelines::open(const keel_host *host, const Device *device, bool subgroups
     check(host, vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_), "vkCreatePipelineCache");
 }
 
-void Pipelines::close() noexcept {
+void KernelCache::close() noexcept {
     if (device_ == nullptr) return;
     const VkDevice device = device_->handle();
     if (dirty_ && !cache_path_.empty()) {
@@ -63,7 +64,7 @@ void Pipelines::close() noexcept {
     device_ = nullptr;
 }
 
-VkPipeline Pipelines::get(Kernel kernel, std::initializer_list<uint32_t> constants) {
+VkPipeline KernelCache::get(Kernel kernel, std::initializer_list<uint32_t> constants) {
     Key key = {static_cast<uint32_t>(kernel)};
     size_t i = 1;
     for (const uint32_t value : constants)
@@ -76,7 +77,7 @@ VkPipeline Pipelines::get(Kernel kernel, std::initializer_list<uint32_t> constan
     return pipeline;
 }
 
-VkPipeline Pipelines::find(const Key &key, Kernel kernel, std::initializer_list<uint32_t> constants) {
+VkPipeline KernelCache::find(const Key &key, Kernel kernel, std::initializer_list<uint32_t> constants) {
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     VkPipeline &place =
@@ -90,7 +91,7 @@ VkPipeline Pipelines::find(const Key &key, Kernel kernel, std::initializer_list<
     return place;
 }
 
-VkPipeline Pipelines::make(Kernel kernel, std::initializer_list<uint32_t> constants) {
+VkPipeline KernelCache::make(Kernel kernel, std::initializer_list<uint32_t> constants) {
     slow_start_.kernel_made();
     const keel_gpu::DriverTime time(slow_start_, host_, device_->facts().properties.deviceName);
     const auto index = static_cast<size_t>(kernel);

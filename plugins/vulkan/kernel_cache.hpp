@@ -64,12 +64,12 @@ struct KeptPipelines {
     size_t n = 0;
 };
 
-class Pipelines {
+class KernelCache {
   public:
-    Pipelines() = default;
-    ~Pipelines();
-    Pipelines(const Pipelines &) = delete;
-    Pipelines &operator=(const Pipelines &) = delete;
+    KernelCache() = default;
+    ~KernelCache();
+    KernelCache(const KernelCache &) = delete;
+    KernelCache &operator=(const KernelCache &) = delete;
 
     // subgroups: use the kernels' forms with subgroup sums. cache_folder: "auto", "off" or a path.
     void open(const keel_host *host, const Device *device, bool subgroups, const char *cache_folder);

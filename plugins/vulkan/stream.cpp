@@ -22,13 +22,13 @@ void Stream::require_alive() const {
     if (lost_) refuse(host_, KEEL_E_DEVICE_LOST, "the device was lost before");
 }
 
-void Stream::open(const keel_host *host, const Device *device, Memory *memory, Pipelines &pipelines,
+void Stream::open(const keel_host *host, const Device *device, Memory *memory, KernelCache &kernels,
                   uint32_t wait_seconds) {
     host_ = host;
     device_ = device;
     memory_ = memory;
-    layout_ = pipelines.layout();
-    slow_start_ = &pipelines.slow_start();
+    layout_ = kernels.layout();
+    slow_start_ = &kernels.slow_start();
     wait_seconds_ = wait_seconds;
     VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
     pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;

@@ -23,7 +23,7 @@ class Stream {
     Stream &operator=(const Stream &) = delete;
 
     // wait_seconds: after so long without any progress the device counts as lost. What is referred to outlives this.
-    void open(const keel_host *host, const Device *device, Memory *memory, Pipelines &pipelines,
+    void open(const keel_host *host, const Device *device, Memory *memory, KernelCache &kernels,
               uint32_t wait_seconds);
     // Settles and gives all back; nothing is reported. Called before the memory goes.
     void close() noexcept;
@@ -124,7 +124,7 @@ class Stream {
     const Device *device_ = nullptr;
     Memory *memory_ = nullptr;
     VkPipelineLayout layout_ = VK_NULL_HANDLE;
-    keel_gpu::SlowStart *slow_start_ = nullptr; // of the pipelines
+    keel_gpu::SlowStart *slow_start_ = nullptr; // of the kernels
     uint32_t wait_seconds_ = 0;
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkSemaphore timeline_ = VK_NULL_HANDLE;

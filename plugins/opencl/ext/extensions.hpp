@@ -1,7 +1,7 @@
 // What the backend serves beside its table (keel/ext/draft), one file each.
 #pragma once
 
-#include "opencl/context.hpp"
+#include "opencl/stream.hpp"
 
 #include <keel/ext/draft/batched_decode.h>
 #include <keel/ext/draft/read_later.h>

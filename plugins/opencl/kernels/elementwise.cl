@@ -1,4 +1,4 @@
-// Activations, sums and softmax. But for softmax a work-item does W elements of a row, the row being its second index.
+// Activations and sums. A work-item does W elements of a row, the row being its second index.
 #define ACT_SILU 0u
 #define ACT_GELU 1u
 #define ACT_GELU_TANH 2u
@@ -59,41 +59,4 @@ __kernel void combine(Floats a, View av, Floats b, View bv, float factor, uint w
     }
     for (uint e = 0; e < n - begin; ++e)
         to[e] = what == DO_SCALE ? x[e] * factor : what == DO_SCALED_ADD ? y[e] + factor * x[e] : x[e] + y[e];
-}
-
-// LANES work-items share a row. A row of -inf only gives zeros.
-__kernel void softmax(Floats x, View xv, __global float *out, View outv) {
-    ROOM(room);
-    const uint id = ROW_ID;
-    SKIP_IF(id >= xv.shape[2]);
-    const uint n = xv.n;
-    Floats row = x + row_at(xv, id);
-    __global float *to = out + row_at(outv, id);
-    float largest = -INFINITY, broken = 0.0f;
-    for (uint e = LANE; e < n; e += LANES) {
-        largest = fmax(largest, row[e]);
-        if (isnan(row[e])) broken = 1.0f;
-    }
-    largest = ALL_MAX(largest, room);
-    broken = ALL_MAX(broken, room);
-    float sum = 0.0f;
-    const int nothing = largest == -INFINITY && broken == 0.0f;
-    floatW many = 0.0f;
-    for (uint c = LANE; c < n / W; c += LANES) {
-        const floatW p = nothing ? (floatW)(0.0f) : exp(vloadW(c, row) - largest);
-        vstoreW(p, c, to);
-        many += p;
-    }
-    sum = sum_of(many);
-    for (uint e = n / W * W + LANE; e < n; e += LANES) {
-        const float p = nothing ? 0.0f : exp(row[e] - largest);
-        to[e] = p;
-        sum += p;
-    }
-    sum = ALL_SUM(sum, room);
-    if (nothing) return;
-    for (uint c = LANE; c < n / W; c += LANES)
-        vstoreW(vloadW(c, to) / sum, c, to);
-    for (uint e = n / W * W + LANE; e < n; e += LANES)
-        to[e] /= sum;
 }

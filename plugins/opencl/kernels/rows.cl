@@ -1,4 +1,4 @@
-// argmax_rows, top_k_rows: LANES work-items share a row. A value and its place make one 64-bit key: values compare as integers (so that
+// argmax_rows, top_k_rows, softmax: LANES work-items share a row. For the first two a value and its place make one 64-bit key: values compare as integers (so that
 // subnormal ones count on every device), and of equal values the lower place is the larger key.
 static inline ulong key_of(float x, uint place) {
     uint bits = as_uint(x);
@@ -69,4 +69,41 @@ __kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv
         out_index[i] = broken != 0 ? -1 : (int)place_of(best);
         out_values[i] = broken != 0 ? NAN_F : row[place_of(best)];
     }
+}
+
+// LANES work-items share a row. A row of -inf only gives zeros.
+__kernel void softmax(Floats x, View xv, __global float *out, View outv) {
+    ROOM(room);
+    const uint id = ROW_ID;
+    SKIP_IF(id >= xv.shape[2]);
+    const uint n = xv.n;
+    Floats row = x + row_at(xv, id);
+    __global float *to = out + row_at(outv, id);
+    float largest = -INFINITY, broken = 0.0f;
+    for (uint e = LANE; e < n; e += LANES) {
+        largest = fmax(largest, row[e]);
+        if (isnan(row[e])) broken = 1.0f;
+    }
+    largest = ALL_MAX(largest, room);
+    broken = ALL_MAX(broken, room);
+    float sum = 0.0f;
+    const int nothing = largest == -INFINITY && broken == 0.0f;
+    floatW many = 0.0f;
+    for (uint c = LANE; c < n / W; c += LANES) {
+        const floatW p = nothing ? (floatW)(0.0f) : exp(vloadW(c, row) - largest);
+        vstoreW(p, c, to);
+        many += p;
+    }
+    sum = sum_of(many);
+    for (uint e = n / W * W + LANE; e < n; e += LANES) {
+        const float p = nothing ? 0.0f : exp(row[e] - largest);
+        to[e] = p;
+        sum += p;
+    }
+    sum = ALL_SUM(sum, room);
+    if (nothing) return;
+    for (uint c = LANE; c < n / W; c += LANES)
+        vstoreW(vloadW(c, to) / sum, c, to);
+    for (uint e = n / W * W + LANE; e < n; e += LANES)
+        to[e] /= sum;
 }

@@ -17,12 +17,12 @@ uint32_t rows_together(Form form) {
 cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, const KvConstants &c) {
     // Types that go together are compiled for; a mix reads them at run time.
     const int type = c.k_type == c.v_type ? static_cast<int>(c.k_type) : -1;
-    return ctx.programs->kernel(source, name,
-                                {{"LANES", lanes_of(form)},
-                                 {"ROWS", static_cast<int>(rows_together(form))},
-                                 {"K_TYPE", type},
-                                 {"V_TYPE", type},
-                                 {"MAX_DIM", dim_class(std::max(c.k_dim, c.v_dim))}});
+    return ctx.kernels->get(source, name,
+                            {{"LANES", lanes_of(form)},
+                             {"ROWS", static_cast<int>(rows_together(form))},
+                             {"K_TYPE", type},
+                             {"V_TYPE", type},
+                             {"MAX_DIM", dim_class(std::max(c.k_dim, c.v_dim))}});
 }
 
 // The local form keeps 8 queries of up to 1024 elements in local memory. Some devices that can run the

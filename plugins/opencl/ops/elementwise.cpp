@@ -8,7 +8,7 @@ enum Act : uint32_t { act_silu, act_gelu, act_gelu_tanh };
 enum What : uint32_t { do_add, do_add_bias, do_scale, do_scaled_add };
 
 cl_kernel kernel(keel_ctx &ctx, const char *kernel_name, Form form) {
-    return ctx.programs->kernel(Source::elementwise, kernel_name, {{"LANES", lanes_of(form)}});
+    return ctx.kernels->get(Source::elementwise, kernel_name, {{"LANES", lanes_of(form)}});
 }
 
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *kernel_name) {
@@ -114,18 +114,27 @@ void run_scaled_add(keel_ctx &ctx, const keel_elementwise_args &a) {
     run_combine(ctx, a, do_scaled_add);
 }
 
+namespace {
+
+cl_kernel softmax_kernel(keel_ctx &ctx) {
+    return ctx.kernels->get(Source::rows, "softmax", {{"LANES", lanes_of(ctx.form)}});
+}
+
+} // namespace
+
 void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
     check_softmax(ctx.host, a);
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
-    build(ctx, choice, "softmax", "softmax");
+    if (!choice.named) return;
+    softmax_kernel(ctx);
+    name_kernel(choice, "softmax %s", form_name(ctx.form));
 }
 
 void run_softmax(keel_ctx &ctx, const keel_move_args &a) {
     const View x = view_of(ctx.host, a.x, "x"), out = view_of(ctx.host, a.out, "out");
     if (x.rows() == 0 || x.n == 0) return;
-    const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "softmax", form), row_grid(form, x.rows()), a.x, x, a.out, out);
+    launch(ctx, softmax_kernel(ctx), row_grid(ctx.form, x.rows()), a.x, x, a.out, out);
 }
 
 } // namespace keel_opencl

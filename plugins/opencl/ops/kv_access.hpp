@@ -12,7 +12,7 @@ inline View view_or_none(keel_ctx &ctx, const keel_tensor *t, const char *name) 
 }
 
 inline cl_kernel kv_kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
-    return ctx.programs->kernel(Source::kv, name, {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+    return ctx.kernels->get(Source::kv, name, {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
 inline uint32_t dim_of(const keel_kv_view *kv) {

@@ -56,12 +56,12 @@ Tile tile_of(const keel_ctx &ctx, bool decode) {
 }
 
 cl_kernel linear_kernel(keel_ctx &ctx, const char *name, const WeightSource &s, Form form, const Tile &tile) {
-    return ctx.programs->kernel(Source::linear, name,
-                                {{"W_TYPE", static_cast<int>(s.shape.type)},
-                                 {"SPLIT", s.split ? 1 : 0},
-                                 {"LANES", lanes_of(form)},
-                                 {"ROWS", tile.rows},
-                                 {"TOKENS", tile.tokens}});
+    return ctx.kernels->get(Source::linear, name,
+                            {{"W_TYPE", static_cast<int>(s.shape.type)},
+                             {"SPLIT", s.split ? 1 : 0},
+                             {"LANES", lanes_of(form)},
+                             {"ROWS", tile.rows},
+                             {"TOKENS", tile.tokens}});
 }
 
 uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t, const char *name) {

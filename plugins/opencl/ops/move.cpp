@@ -5,7 +5,7 @@ namespace keel_opencl {
 namespace {
 
 cl_kernel kernel(keel_ctx &ctx, const char *name, uint32_t unit) {
-    return ctx.programs->kernel(Source::move, name, {{"LANES", 1}, {"UNIT", static_cast<int>(unit)}});
+    return ctx.kernels->get(Source::move, name, {{"LANES", 1}, {"UNIT", static_cast<int>(unit)}});
 }
 
 // Builds the kernel, so that no call does.

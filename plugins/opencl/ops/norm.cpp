@@ -5,7 +5,7 @@ namespace keel_opencl {
 namespace {
 
 cl_kernel kernel(keel_ctx &ctx, const char *name, Form form, bool add) {
-    return ctx.programs->kernel(Source::norm, name, {{"LANES", lanes_of(form)}, {"ADD", add ? 1 : 0}});
+    return ctx.kernels->get(Source::norm, name, {{"LANES", lanes_of(form)}, {"ADD", add ? 1 : 0}});
 }
 
 void plan_norm(keel_ctx &ctx, const keel_norm_args &a, const char *name, const char *kernel_name, bool add,

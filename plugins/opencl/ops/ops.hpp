@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gpu/ops.hpp"
-#include "opencl/context.hpp"
+#include "opencl/stream.hpp"
 
 namespace keel_opencl {
 

@@ -7,8 +7,8 @@ namespace keel_opencl {
 namespace {
 
 cl_kernel kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
-    return ctx.programs->kernel(Source::policy_inputs, name,
-                                {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+    return ctx.kernels->get(Source::policy_inputs, name,
+                            {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, uint32_t dim) {

@@ -10,8 +10,7 @@ namespace {
 enum PrepareFlags : uint32_t { flag_norm = 1, flag_q_copy = 2, flag_k_copy = 4 };
 
 cl_kernel rope_kernel(keel_ctx &ctx, Form form, uint32_t dim) {
-    return ctx.programs->kernel(Source::rope, "rope",
-                                {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+    return ctx.kernels->get(Source::rope, "rope", {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
 uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t) {

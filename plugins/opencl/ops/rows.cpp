@@ -5,7 +5,7 @@ namespace keel_opencl {
 namespace {
 
 cl_kernel kernel(keel_ctx &ctx, const char *name, Form form) {
-    return ctx.programs->kernel(Source::rows, name, {{"LANES", lanes_of(form)}});
+    return ctx.kernels->get(Source::rows, name, {{"LANES", lanes_of(form)}});
 }
 
 void plan_rows(keel_ctx &ctx, const keel_rows_args &a, const char *name, PlanChoice &choice) {

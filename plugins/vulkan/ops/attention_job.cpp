@@ -33,21 +33,21 @@ uint32_t v_type(const AttentionJob &job) {
 }
 
 VkPipeline flash_pipeline(keel_ctx &ctx, const AttentionJob &job, uint32_t rows) {
-    return ctx.pipelines.get(Kernel::attention,
-                             {kGroup, cache_type(job.kv->k), job.k_by_fours, v_type(job), rows, k_room(job),
-                              room_for(job.kv->v->shape[2], 64), job.output});
+    return ctx.kernels.get(Kernel::attention,
+                           {kGroup, cache_type(job.kv->k), job.k_by_fours, v_type(job), rows, k_room(job),
+                            room_for(job.kv->v->shape[2], 64), job.output});
 }
 
 VkPipeline merge_pipeline(keel_ctx &ctx, const AttentionJob &job) {
-    return ctx.pipelines.get(Kernel::attention_merge, {kMergeGroup, job.output});
+    return ctx.kernels.get(Kernel::attention_merge, {kMergeGroup, job.output});
 }
 
 VkPipeline save_pipeline(keel_ctx &ctx) {
-    return ctx.pipelines.get(Kernel::copy, {kMergeGroup, 4});
+    return ctx.kernels.get(Kernel::copy, {kMergeGroup, 4});
 }
 
 VkPipeline reduce_pipeline(keel_ctx &ctx, const AttentionJob &job) {
-    return ctx.pipelines.get(Kernel::attention_reduce, {kReduceGroup, cache_type(job.kv->k), job.k_by_fours});
+    return ctx.kernels.get(Kernel::attention_reduce, {kReduceGroup, cache_type(job.kv->k), job.k_by_fours});
 }
 
 bool by_fours(const keel_tensor *k) {

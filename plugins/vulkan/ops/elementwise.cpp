@@ -14,7 +14,7 @@ bool interleaved(const keel_gate_args &a) {
 }
 
 VkPipeline gate_pipeline(keel_ctx &ctx, Activation act, bool is_interleaved) {
-    return ctx.pipelines.get(Kernel::gate, {kGroup, act, is_interleaved});
+    return ctx.kernels.get(Kernel::gate, {kGroup, act, is_interleaved});
 }
 
 void plan_gate(keel_ctx &ctx, const keel_gate_args &a, Activation act, const char *op, PlanChoice &choice) {
@@ -36,7 +36,7 @@ void run_gate(keel_ctx &ctx, const keel_gate_args &a, Activation act) {
 }
 
 VkPipeline pipeline(keel_ctx &ctx, Kind kind) {
-    return ctx.pipelines.get(Kernel::elementwise, {kGroup, kind});
+    return ctx.kernels.get(Kernel::elementwise, {kGroup, kind});
 }
 
 // add_bias: one row for all
@@ -118,7 +118,7 @@ void run_scaled_add(keel_ctx &ctx, const keel_elementwise_args &a) {
 void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
     check_softmax(ctx.host, a);
     tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.out, "out");
-    ctx.pipelines.get(Kernel::softmax, {kGroup});
+    ctx.kernels.get(Kernel::softmax, {kGroup});
     name_kernel(choice, "softmax");
 }
 
@@ -128,7 +128,7 @@ void run_softmax(keel_ctx &ctx, const keel_move_args &a) {
     p.x = base_of(a.x), p.values = base_of(a.out);
     p.x_at = rows_of(x), p.values_at = rows_of(tensor_of(ctx, a.out, "out"));
     p.rows = x.shape[2], p.n = x.n;
-    if (p.n != 0) ctx.stream.dispatch(ctx.pipelines.get(Kernel::softmax, {kGroup}), p, groups(p.rows, 1));
+    if (p.n != 0) ctx.stream.dispatch(ctx.kernels.get(Kernel::softmax, {kGroup}), p, groups(p.rows, 1));
 }
 
 } // namespace keel_vulkan

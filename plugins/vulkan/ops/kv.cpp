@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kGatherGroup = 64;
 
 VkPipeline gather_pipeline(keel_ctx &ctx, uint32_t unit) {
-    return ctx.pipelines.get(Kernel::kv_gather, {kGatherGroup, unit});
+    return ctx.kernels.get(Kernel::kv_gather, {kGatherGroup, unit});
 }
 
 bool by_fours(const keel_tensor *arena) {
@@ -25,7 +25,7 @@ bool same_memory(const keel_tensor *a, const keel_tensor *b) {
 }
 
 VkPipeline rerotate_pipeline(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
-    return ctx.pipelines.get(Kernel::kv_rerotate, {kRowGroup, room_for(a.kv->k->shape[2], 128)});
+    return ctx.kernels.get(Kernel::kv_rerotate, {kRowGroup, room_for(a.kv->k->shape[2], 128)});
 }
 
 } // namespace

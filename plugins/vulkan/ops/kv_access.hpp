@@ -56,7 +56,7 @@ constexpr uint32_t kRowGroup = 32;
 // qkv_prepare and kv_append.
 inline VkPipeline append_pipeline(keel_ctx &ctx, const keel_kv_view *kv) {
     const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
-    return ctx.pipelines.get(Kernel::kv_append, {kRowGroup, room_for(dim, 128)});
+    return ctx.kernels.get(Kernel::kv_append, {kRowGroup, room_for(dim, 128)});
 }
 
 } // namespace keel_vulkan

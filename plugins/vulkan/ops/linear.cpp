@@ -43,7 +43,7 @@ bool x_by_fours(const keel_matmul_args &a) {
 }
 
 VkPipeline vec_pipeline(keel_ctx &ctx, Type type, bool prepared, bool by_fours) {
-    return ctx.pipelines.get(Kernel::linear_vec, {vec_group(ctx), type, prepared, kVecRows, by_fours});
+    return ctx.kernels.get(Kernel::linear_vec, {vec_group(ctx), type, prepared, kVecRows, by_fours});
 }
 
 uint32_t tile_rows(int64_t m) {
@@ -51,7 +51,7 @@ uint32_t tile_rows(int64_t m) {
 }
 
 VkPipeline tile_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
-    return ctx.pipelines.get(Kernel::linear_tile, {kTileGroup, type, prepared, tile_rows(m)});
+    return ctx.kernels.get(Kernel::linear_tile, {kTileGroup, type, prepared, tile_rows(m)});
 }
 
 // Cooperative matrices for what fills their tiles.
@@ -60,7 +60,7 @@ bool by_matrices(const keel_ctx &ctx, int64_t m) {
 }
 
 VkPipeline many_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
-    return by_matrices(ctx, m) ? ctx.pipelines.get(Kernel::linear_matrix, {kTileGroup, type, prepared})
+    return by_matrices(ctx, m) ? ctx.kernels.get(Kernel::linear_matrix, {kTileGroup, type, prepared})
                                : tile_pipeline(ctx, type, prepared, m);
 }
 
@@ -127,7 +127,7 @@ void plan_embed(keel_ctx &ctx, const keel_embed_args &a, PlanChoice &choice) {
     const WeightShape w = weight_in_use(ctx.host, shape_of(a.weight), a.w, "embed");
     if (a.out->stride[0] % 4 != 0)
         refuse(ctx.host, KEEL_E_UNSUPPORTED, "embed: a stride that is no multiple of 4");
-    ctx.pipelines.get(Kernel::embed, {64, w.type, a.weight != nullptr});
+    ctx.kernels.get(Kernel::embed, {64, w.type, a.weight != nullptr});
     name_kernel(choice, "embed %s", type_name(w.type));
 }
 
@@ -141,8 +141,7 @@ void run_embed(keel_ctx &ctx, const keel_embed_args &a) {
     p.m = static_cast<uint>(a.ids->shape[0]), p.rows = static_cast<uint>(w.rows),
     p.cols = static_cast<uint>(w.cols);
     p.factor = a.scale;
-    ctx.stream.dispatch(ctx.pipelines.get(Kernel::embed, {64, w.type, a.weight != nullptr}), p,
-                        groups(p.m, 1));
+    ctx.stream.dispatch(ctx.kernels.get(Kernel::embed, {64, w.type, a.weight != nullptr}), p, groups(p.m, 1));
 }
 
 } // namespace keel_vulkan

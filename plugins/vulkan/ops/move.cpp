@@ -17,7 +17,7 @@ void plan_bytes(keel_ctx &ctx, const keel_move_args &a, const char *op, PlanChoi
     const uint32_t unit = common_unit(a.out, a.x);
     bytes_of(ctx, a.out, unit, "out");
     if (a.x != nullptr) bytes_of(ctx, a.x, unit, "x");
-    ctx.pipelines.get(Kernel::copy, {kGroup, unit});
+    ctx.kernels.get(Kernel::copy, {kGroup, unit});
     name_kernel(choice, "%s by %u bytes", op, unit);
 }
 
@@ -33,13 +33,13 @@ void run_bytes(keel_ctx &ctx, const keel_move_args &a, bool turned) {
     }
     if (a.x != nullptr) p.x = base_of(a.x), p.x_at = bytes_of(ctx, a.x, unit, "x");
     flatten(p.out_at, {a.x != nullptr ? &p.x_at : nullptr, nullptr}, true);
-    ctx.stream.dispatch(ctx.pipelines.get(Kernel::copy, {kGroup, unit}), p, groups(p.out_at.n, kGroup),
+    ctx.stream.dispatch(ctx.kernels.get(Kernel::copy, {kGroup, unit}), p, groups(p.out_at.n, kGroup),
                         groups(row_count(p.out_at), 1));
 }
 
 // What casts: to blocks whole blocks at a time, else element by element.
 VkPipeline cast_pipeline(keel_ctx &ctx, Type from, Type to) {
-    return ctx.pipelines.get(is_block(to) ? Kernel::cast_blocks : Kernel::cast, {kGroup, from, to});
+    return ctx.kernels.get(is_block(to) ? Kernel::cast_blocks : Kernel::cast, {kGroup, from, to});
 }
 
 void cast_types(const keel_move_args &a, Type &from, Type &to) {

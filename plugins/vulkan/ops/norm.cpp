@@ -7,7 +7,7 @@ namespace {
 enum Kind : uint32_t { kind_rms = 0, kind_add_rms = 1, kind_layer = 2 };
 
 VkPipeline pipeline(keel_ctx &ctx, Kind kind) {
-    return ctx.pipelines.get(Kernel::norm, {64, kind});
+    return ctx.kernels.get(Kernel::norm, {64, kind});
 }
 
 void plan(keel_ctx &ctx, const keel_norm_args &a, Kind kind, const char *op, PlanChoice &choice) {

@@ -15,15 +15,15 @@ KEEL_GPU_DECLARE_BACKEND
 // For gpu/table.hpp.
 class PlanInUse {
   public:
-    PlanInUse(keel_ctx &ctx, keel_plan *plan) : pipelines_(ctx.pipelines) {
-        pipelines_.keep_in(plan != nullptr ? &plan->pipelines : nullptr);
+    PlanInUse(keel_ctx &ctx, keel_plan *plan) : kernels_(ctx.kernels) {
+        kernels_.keep_in(plan != nullptr ? &plan->pipelines : nullptr);
     }
-    ~PlanInUse() { pipelines_.keep_in(nullptr); }
+    ~PlanInUse() { kernels_.keep_in(nullptr); }
     PlanInUse(const PlanInUse &) = delete;
     PlanInUse &operator=(const PlanInUse &) = delete;
 
   private:
-    Pipelines &pipelines_;
+    KernelCache &kernels_;
 };
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
     scratch(&ctx, bytes);

@@ -8,11 +8,11 @@ constexpr uint32_t kGroup = 32, kSumGroup = 128, kStatsGroup = 32;
 
 VkPipeline keys_pipeline(keel_ctx &ctx, const keel_kv_view *kv, bool values, bool norms) {
     const keel_tensor *arena = values ? kv->v : kv->k;
-    return ctx.pipelines.get(Kernel::keys, {kGroup, room_for(arena->shape[2], 128), values, norms});
+    return ctx.kernels.get(Kernel::keys, {kGroup, room_for(arena->shape[2], 128), values, norms});
 }
 
 VkPipeline sum_pipeline(keel_ctx &ctx) {
-    return ctx.pipelines.get(Kernel::key_sum, {kSumGroup});
+    return ctx.kernels.get(Kernel::key_sum, {kSumGroup});
 }
 
 bool has(const keel_keys_args &a, uint64_t bit) {
@@ -144,7 +144,7 @@ void plan_query_stats(keel_ctx &ctx, const keel_query_stats_args &a, PlanChoice 
     check_query_stats(ctx.host, a);
     tensor_of(ctx, a.q, "q"), tensor_of(ctx, a.sum, "sum");
     if (a.second != nullptr) tensor_of(ctx, a.second, "second");
-    ctx.pipelines.get(Kernel::query_stats, {kStatsGroup});
+    ctx.kernels.get(Kernel::query_stats, {kStatsGroup});
     name_kernel(choice, "query_stats");
 }
 
@@ -157,7 +157,7 @@ void run_query_stats(keel_ctx &ctx, const keel_query_stats_args &a) {
     p.m = static_cast<uint>(a.q->shape[0]), p.heads = static_cast<uint>(a.q->shape[1]);
     p.dim = static_cast<uint>(a.q->shape[2]);
     if (p.m != 0)
-        ctx.stream.dispatch(ctx.pipelines.get(Kernel::query_stats, {kStatsGroup}), p,
+        ctx.stream.dispatch(ctx.kernels.get(Kernel::query_stats, {kStatsGroup}), p,
                             groups(p.dim, kStatsGroup), groups(uint64_t{p.dim} + 1, 1), p.heads);
 }
 

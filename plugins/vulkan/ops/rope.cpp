@@ -6,7 +6,7 @@ namespace keel_vulkan {
 namespace {
 
 VkPipeline rope_pipeline(keel_ctx &ctx, int64_t dim) {
-    return ctx.pipelines.get(Kernel::rope, {kRowGroup, room_for(dim, 128)});
+    return ctx.kernels.get(Kernel::rope, {kRowGroup, room_for(dim, 128)});
 }
 
 } // namespace

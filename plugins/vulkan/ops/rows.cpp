@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kGroup = 64;
 
 VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) {
-    return ctx.pipelines.get(kernel, {kGroup});
+    return ctx.kernels.get(kernel, {kGroup});
 }
 
 RowsParams rows_params(const keel_ctx &ctx, const keel_tensor *x) {

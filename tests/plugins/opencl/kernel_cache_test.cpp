@@ -1,4 +1,4 @@
-// Programs with kernels of the test's own: one that builds, one that does not.
+// The cache of kernels, with kernels of the test's own: one that builds, one that does not.
 #include "conformance/test_host.hpp"
 #include "opencl/kernel_cache.hpp"
 #include "support/driver_caches.hpp"
@@ -45,9 +45,9 @@ struct Rig {
 
     // What the good kernel writes.
     int run(const std::string &folder, int n) {
-        Programs programs(host.table(), context.get(), device, folder);
-        cl_kernel kernel = programs.kernel(Source::linear, "good", {{"N", n}});
-        CHECK(programs.kernel(Source::linear, "good", {{"N", n}}) == kernel);
+        KernelCache kernels(host.table(), context.get(), device, folder);
+        cl_kernel kernel = kernels.get(Source::linear, "good", {{"N", n}});
+        CHECK(kernels.get(Source::linear, "good", {{"N", n}}) == kernel);
         cl_int code = CL_SUCCESS;
         Memory memory(clCreateBuffer(context.get(), CL_MEM_READ_WRITE, 4, nullptr, &code));
         const cl_mem handle = memory.get();
@@ -66,10 +66,10 @@ struct Rig {
 
 TEST_CASE("a kernel that does not build is an error with the file, the device and the compiler's words") {
     Rig rig;
-    Programs programs(rig.host.table(), rig.context.get(), rig.device, "");
+    KernelCache kernels(rig.host.table(), rig.context.get(), rig.device, "");
     keel_status status = KEEL_OK;
     try {
-        programs.kernel(Source::norm, "bad", {});
+        kernels.get(Source::norm, "bad", {});
     } catch (const keel_gpu::Refusal &refusal) {
         status = refusal.status;
     }
