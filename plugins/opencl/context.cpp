@@ -1,6 +1,5 @@
 #include "opencl/context.hpp"
 
-#include "gpu/cache_folder.hpp"
 #include "opencl/ops/ops.hpp"
 
 #include <stdio.h>
@@ -30,9 +29,10 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     check(ctx.host, code, "clCreateCommandQueue");
     ctx.nothing.reset(clCreateBuffer(ctx.context.get(), CL_MEM_READ_WRITE, 64, nullptr, &code));
     check(ctx.host, code, "clCreateBuffer");
-    keel_gpu::warn_of_unused_folder(ctx.host, word(desc, "cache", "auto"));
+    const char *cache = word(desc, "cache", "auto");
+    keel_gpu::warn_of_unused_folder(ctx.host, cache);
     ctx.kernels = std::make_unique<KernelCache>(ctx.host, ctx.context.get(), ctx.device,
-                                                cache_folder(word(desc, "cache", "auto")));
+                                                keel_gpu::DiskCache::folder_of(cache, "opencl"));
     ctx.staging = std::make_unique<Staging>(ctx, ctx.host, ctx.context.get(), ctx.queue.get());
     const keel_param *seconds = find_param(desc, "wait_seconds");
     if (seconds != nullptr) ctx.wait_seconds = static_cast<uint32_t>(seconds->i);

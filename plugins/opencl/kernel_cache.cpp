@@ -41,8 +41,9 @@ cl_program KernelCache::program(Source source, Defines defines) {
 // From the cache if there is a binary that the driver takes, else from source.
 Program KernelCache::build(Source source, const std::string &options) {
     const SourceText &text = source_texts[static_cast<size_t>(source)];
-    const ProgramCache::Key key = cache_.key(options, types_text, text.text);
-    const std::vector<unsigned char> stored = cache_.load(key);
+    const auto key = keel_gpu::DiskCache::key(
+        {device_.name, device_.vendor, device_.driver, options, types_text, text.text});
+    const std::vector<uint8_t> stored = cache_.load(key);
     if (!stored.empty()) {
         const size_t size = stored.size();
         const unsigned char *data = stored.data();
@@ -56,7 +57,7 @@ Program KernelCache::build(Source source, const std::string &options) {
     size_t size = 0;
     if (clGetProgramInfo(made.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) == CL_SUCCESS &&
         size != 0 && cache_.is_on()) {
-        std::vector<unsigned char> binary(size);
+        std::vector<uint8_t> binary(size);
         unsigned char *data = binary.data();
         if (clGetProgramInfo(made.get(), CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) == CL_SUCCESS)
             cache_.store(key, binary);

@@ -1,9 +1,9 @@
 // Kernels by source file, name and defines: built when first asked for, kept for the context's life, their binaries on disk.
 #pragma once
 
+#include "gpu/disk_cache.hpp"
 #include "gpu/slow_start.hpp"
 #include "opencl/device.hpp"
-#include "opencl/program_cache.hpp"
 
 #include <initializer_list>
 #include <unordered_map>
@@ -40,9 +40,10 @@ using Defines = std::initializer_list<Define>;
 
 class KernelCache {
   public:
+    // cache_folder: as keel_gpu::DiskCache takes it.
     KernelCache(const keel_host *host, cl_context context, const DeviceFacts &device,
                 std::string cache_folder)
-        : host_(host), context_(context), device_(device), cache_(std::move(cache_folder), device) {}
+        : host_(host), context_(context), device_(device), cache_(std::move(cache_folder)) {}
 
     // Refuses, with the compiler's log, a program that does not build. At most 8 defines.
     cl_kernel get(Source source, const char *name, Defines defines);
@@ -67,7 +68,7 @@ class KernelCache {
     const keel_host *host_;
     cl_context context_;
     const DeviceFacts &device_;
-    ProgramCache cache_;
+    keel_gpu::DiskCache cache_; // of binaries
     keel_gpu::SlowStart slow_start_;
     std::unordered_map<Key, Kernel, Hash> kernels_;
     std::unordered_map<std::string, Program> programs_; // by file and options

@@ -1,6 +1,5 @@
 #include "vulkan/context.hpp"
 
-#include "gpu/cache_folder.hpp"
 #include "vulkan/ops/ops.hpp"
 
 #include <memory>
@@ -41,8 +40,9 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.reads_later =
         keel_same(later, "on") ||
         (keel_same(later, "auto") && ctx.device.facts().properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU);
-    keel_gpu::warn_of_unused_folder(ctx.host, word(desc, "cache", "auto"));
-    ctx.kernels.open(ctx.host, &ctx.device, ctx.subgroups, word(desc, "cache", "auto"));
+    const char *cache = word(desc, "cache", "auto");
+    keel_gpu::warn_of_unused_folder(ctx.host, cache);
+    ctx.kernels.open(ctx.host, &ctx.device, ctx.subgroups, keel_gpu::DiskCache::folder_of(cache, "vulkan"));
     ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.kernels,
                     static_cast<uint32_t>(number(desc, "wait_seconds", 300)));
     check_messages(&ctx, "ctx_create");

@@ -1,18 +1,29 @@
 #include "vulkan/kernel_cache.hpp"
 
 #include "gpu/report.hpp"
-#include "vulkan/pipeline_cache.hpp"
 
 #include <stdio.h>
 
 namespace keel_vulkan {
+
+namespace {
+
+keel_gpu::DiskCache::Key key_of(const DeviceFacts &facts) {
+    char ids[64];
+    snprintf(ids, sizeof ids, "%x %x %x", facts.properties.vendorID, facts.properties.deviceID,
+             facts.properties.driverVersion);
+    return keel_gpu::DiskCache::key(
+        {ids, {reinterpret_cast<const char *>(facts.pipeline_uuid), VK_UUID_SIZE}});
+}
+
+} // namespace
 
 KernelCache::~KernelCache() {
     close();
 }
 
 void KernelCache::open(const keel_host *host, const Device *device, bool subgroups,
-                       const char *cache_folder) {
+                       std::string cache_folder) {
     host_ = host;
     device_ = device;
     subgroups_ = subgroups;
@@ -23,10 +34,9 @@ void KernelCache::open(const keel_host *host, const Device *device, bool subgrou
     layout.pPushConstantRanges = &push;
     check(host, vkCreatePipelineLayout(device->handle(), &layout, nullptr, &layout_),
           "vkCreatePipelineLayout");
-    cache_path_ = pipeline_cache_path(device->facts(), cache_folder);
+    disk_ = keel_gpu::DiskCache(std::move(cache_folder));
     VkPipelineCacheCreateInfo info = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
-    std::vector<uint8_t> data;
-    if (!cache_path_.empty()) data = read_pipeline_cache(cache_path_, device->facts());
+    const std::vector<uint8_t> data = disk_.load(key_of(device->facts()));
     info.initialDataSize = data.size();
     info.pInitialData = data.data();
     if (vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
@@ -37,7 +47,7 @@ void KernelCache::open(const keel_host *host, const Device *device, bool subgrou
 void KernelCache::close() noexcept {
     if (device_ == nullptr) return;
     const VkDevice device = device_->handle();
-    if (dirty_ && !cache_path_.empty()) {
+    if (dirty_ && disk_.is_on()) {
         try {
             size_t n = 0;
             if (vkGetPipelineCacheData(device, cache_, &n, nullptr) == VK_SUCCESS) {
@@ -45,8 +55,8 @@ void KernelCache::close() noexcept {
                 if (vkGetPipelineCacheData(device, cache_, &n, data.data()) == VK_SUCCESS) {
                     data.resize(n);
                     // Drivers with a cache of their own give the same few bytes each time.
-                    if (data != read_pipeline_cache(cache_path_, device_->facts()))
-                        write_pipeline_cache(cache_path_, data);
+                    if (data != disk_.load(key_of(device_->facts())))
+                        disk_.store(key_of(device_->facts()), data);
                 }
             }
         } catch (...) { // no memory: no cache

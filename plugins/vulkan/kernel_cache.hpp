@@ -2,6 +2,7 @@
 // remembered on disk.
 #pragma once
 
+#include "gpu/disk_cache.hpp"
 #include "gpu/slow_start.hpp"
 #include "vulkan/device.hpp"
 
@@ -71,8 +72,8 @@ class KernelCache {
     KernelCache(const KernelCache &) = delete;
     KernelCache &operator=(const KernelCache &) = delete;
 
-    // subgroups: use the kernels' forms with subgroup sums. cache_folder: "auto", "off" or a path.
-    void open(const keel_host *host, const Device *device, bool subgroups, const char *cache_folder);
+    // subgroups: use the kernels' forms with subgroup sums. cache_folder: as keel_gpu::DiskCache takes it.
+    void open(const keel_host *host, const Device *device, bool subgroups, std::string cache_folder);
     void close() noexcept; // writes the cache file if there is something new
     VkPipelineLayout layout() const { return layout_; }
     // Until the next call: get() looks into `kept` first, and leaves there what it had to look for. NULL: nothing is kept.
@@ -95,7 +96,7 @@ class KernelCache {
     bool subgroups_ = true, dirty_ = false;
     VkPipelineLayout layout_ = VK_NULL_HANDLE;
     VkPipelineCache cache_ = VK_NULL_HANDLE;
-    std::string cache_path_; // empty: none
+    keel_gpu::DiskCache disk_; // of what the driver compiled
     std::array<VkShaderModule, static_cast<size_t>(Kernel::count)> modules_ = {};
     std::map<Key, VkPipeline> pipelines_;
     KeptPipelines *kept_ = nullptr;

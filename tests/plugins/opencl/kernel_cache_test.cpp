@@ -99,9 +99,13 @@ TEST_CASE("programs come out of the cache, and a bad cache does no harm") {
     CHECK(rig.run("", 21) == 42);
     CHECK(rig.run("/proc/no/such/folder", 21) == 42);
     // sound in form, and no binary that the driver takes
-    const ProgramCache foreign(cache, rig.device);
+    const keel_gpu::DiskCache foreign(cache);
     std::string options = "-cl-std=CL1.2";
     if (rig.device.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
-    foreign.store(foreign.key(options + " -D N=21", types_text, source_texts[0].text), {1, 2, 3, 4});
+    const keel_gpu::DiskCache::Key key =
+        keel_gpu::DiskCache::key({rig.device.name, rig.device.vendor, rig.device.driver, options + " -D N=21",
+                                  types_text, source_texts[0].text});
+    CHECK_FALSE(foreign.load(key).empty()); // what the cache itself wrote
+    foreign.store(key, {1, 2, 3, 4});
     CHECK(rig.run(cache, 21) == 42);
 }

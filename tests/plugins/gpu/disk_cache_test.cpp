@@ -1,5 +1,5 @@
-#include "gpu/cache_folder.hpp"
-#include "opencl/program_cache.hpp"
+// Files of compiled kernels: what is wrong with them is passed over.
+#include "gpu/disk_cache.hpp"
 
 #include "support/temp_folder.hpp"
 
@@ -10,19 +10,12 @@
 #include <iterator>
 #include <sys/stat.h>
 
-using namespace keel_opencl;
+using keel_gpu::DiskCache;
 namespace fs = std::filesystem;
 
 namespace {
 
-DeviceFacts device(const char *name = "a device", const char *driver = "1.0") {
-    DeviceFacts facts;
-    facts.name = name;
-    facts.driver = driver;
-    return facts;
-}
-
-const std::vector<unsigned char> data = {1, 2, 3, 250, 0, 77};
+const std::vector<uint8_t> data = {1, 2, 3, 250, 0, 77};
 
 fs::path only_file(const fs::path &folder) {
     std::vector<fs::path> all;
@@ -43,32 +36,31 @@ void put(const fs::path &file, const std::string &bytes) {
 
 } // namespace
 
-TEST_CASE("what is stored is loaded, by the same device, driver, options and source alone") {
+TEST_CASE("a file is loaded with the key that it was stored with, and with no other") {
     const keel::test::TempFolder folder;
     const std::string place = folder / "deep/down";
-    const ProgramCache cache(place, device());
-    const ProgramCache::Key key = cache.key("-D A=1", "types", "source");
+    const DiskCache cache(place);
+    const DiskCache::Key key = DiskCache::key({"a device", "-D A=1", "source"});
     CHECK(cache.load(key).empty());
     cache.store(key, data);
     CHECK(cache.load(key) == data);
     struct stat facts;
     REQUIRE(stat(place.c_str(), &facts) == 0);
     CHECK((facts.st_mode & 0777) == 0700);
-    CHECK(cache.key("-D A=2", "types", "source") != key);
-    CHECK(cache.key("-D A=1", "types2", "source") != key);
-    CHECK(cache.key("-D A=1", "type", "ssource") != key);
-    CHECK(ProgramCache(place, device("another")).key("-D A=1", "types", "source") != key);
-    CHECK(ProgramCache(place, device("a device", "1.1")).key("-D A=1", "types", "source") != key);
-    const std::vector<unsigned char> other = {9};
+    CHECK(DiskCache::key({"a device", "-D A=2", "source"}) != key);
+    CHECK(DiskCache::key({"a devic", "e-D A=1", "source"}) != key);
+    CHECK(DiskCache::key({"a device", "-D A=1", "source", ""}) != key);
+    CHECK(cache.load(DiskCache::key({"another", "-D A=1", "source"})).empty());
+    const std::vector<uint8_t> other = {9};
     cache.store(key, other);
     CHECK(cache.load(key) == other);
 }
 
-TEST_CASE("a damaged, cut, foreign or endless file is nothing") {
+TEST_CASE("a file that was changed, cut off, extended or renamed is not used") {
     const keel::test::TempFolder folder;
     const std::string place = folder / "cache";
-    const ProgramCache cache(place, device());
-    const ProgramCache::Key key = cache.key("", "a");
+    const DiskCache cache(place);
+    const DiskCache::Key key = DiskCache::key({"a"});
     cache.store(key, data);
     const fs::path file = only_file(place);
     const std::string whole = bytes_of(file);
@@ -87,18 +79,18 @@ TEST_CASE("a damaged, cut, foreign or endless file is nothing") {
     CHECK(cache.load(key).empty());
     put(file, whole);
     CHECK(cache.load(key) == data);
-    const ProgramCache::Key other = cache.key("", "b"); // another program's binary under this name
+    const DiskCache::Key other = DiskCache::key({"b"}); // another kernel's file under this name
     char name[32];
     snprintf(name, sizeof name, "%016llx.bin", static_cast<unsigned long long>(other));
     fs::copy_file(file, fs::path(place) / name);
     CHECK(cache.load(other).empty());
 }
 
-TEST_CASE("a folder that others may write to, that is a file, or that cannot be made, is not used") {
+TEST_CASE("a folder that others may write to, a file and a folder that cannot be made are not used") {
     const keel::test::TempFolder folder;
     const std::string place = folder / "cache";
-    const ProgramCache cache(place, device());
-    const ProgramCache::Key key = cache.key("", "a");
+    const DiskCache cache(place);
+    const DiskCache::Key key = DiskCache::key({"a"});
     cache.store(key, data);
     chmod(place.c_str(), 0777);
     CHECK(cache.load(key).empty());
@@ -106,11 +98,11 @@ TEST_CASE("a folder that others may write to, that is a file, or that cannot be 
     CHECK(cache.load(key) == data);
     put(folder / "file", "x");
     for (const char *bad : {"file", "file/below"}) {
-        const ProgramCache other(folder / bad, device());
+        const DiskCache other(folder / bad);
         other.store(key, data);
         CHECK(other.load(key).empty());
     }
-    const ProgramCache off("", device());
+    const DiskCache off;
     CHECK_FALSE(off.is_on());
     off.store(key, data);
     CHECK(off.load(key).empty());
@@ -118,15 +110,18 @@ TEST_CASE("a folder that others may write to, that is a file, or that cannot be 
 
 TEST_CASE("the word in a config names the folder") {
     setenv("XDG_CACHE_HOME", "/x/cache", 1);
-    CHECK(cache_folder("auto") == "/x/cache/keel/opencl");
+    CHECK(DiskCache::folder_of("auto", "opencl") == "/x/cache/keel/opencl");
     unsetenv("XDG_CACHE_HOME");
     setenv("HOME", "/home/me", 1);
-    CHECK(cache_folder("auto") == "/home/me/.cache/keel/opencl");
-    CHECK(cache_folder("off").empty());
-    CHECK(cache_folder("/else/where") == "/else/where");
+    CHECK(DiskCache::folder_of("auto", "vulkan") == "/home/me/.cache/keel/vulkan");
+    CHECK(DiskCache::folder_of("", "vulkan") == "/home/me/.cache/keel/vulkan");
+    CHECK(DiskCache::folder_of("off", "vulkan").empty());
+    CHECK(DiskCache::folder_of("/else/where", "vulkan") == "/else/where");
+    unsetenv("HOME");
+    CHECK(DiskCache::folder_of("auto", "vulkan").empty());
 }
 
-TEST_CASE("a folder that is named and will not be used is told of, with the reason") {
+TEST_CASE("the user is told why a folder that they named is not used") {
     const keel::test::TempFolder folder;
     std::string said;
     keel_host host = {KEEL_HEADER(keel_host)};

@@ -1,0 +1,43 @@
+// Files in which compiled kernels are kept from run to run. A run needs none of them and trusts none
+// of them, and no fault of them fails it.
+#pragma once
+
+#include <keel/host.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel_gpu {
+
+class DiskCache {
+  public:
+    // Says what a file was made from.
+    using Key = uint64_t;
+    static Key key(std::initializer_list<std::string_view> parts) noexcept;
+
+    // The folder that a context's parameter `cache` means: "auto" is $XDG_CACHE_HOME/keel/BACKEND or
+    // ~/.cache/keel/BACKEND, "off" is none (""), all else is the folder itself.
+    static std::string folder_of(const char *word, const char *backend);
+
+    // folder: "" switches the cache off. It is made, with mode 0700, before the first file is written.
+    // What it holds will be run, so a folder of another user, or one that others may write to, is not
+    // used.
+    explicit DiskCache(std::string folder = {}) : folder_(std::move(folder)) {}
+    bool is_on() const { return !folder_.empty(); }
+    // Empty: there is no such file, or it is damaged or was made from something else.
+    std::vector<uint8_t> load(Key key) const;
+    // Replaces the file in one step: a reader finds all of it or nothing.
+    void store(Key key, const std::vector<uint8_t> &data) const noexcept;
+
+  private:
+    std::string path(Key key) const;
+    std::string folder_;
+};
+
+// `word` as above. If it names a folder that will not be used, logs a warning with the reason. A
+// folder that does not exist yet is fine.
+void warn_of_unused_folder(const keel_host *host, const char *word) noexcept;
+
+} // namespace keel_gpu
