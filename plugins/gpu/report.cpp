@@ -12,6 +12,12 @@ void tell(const keel_host *host, keel_status status, const char *format, va_list
     if (host != nullptr && KEEL_HAS(host, keel_host, set_error)) host->set_error(host, status, text);
 }
 
+const keel_param *find_param(const keel_ctx_desc &desc, const char *key) {
+    for (uint32_t i = 0; i < desc.n_params; ++i)
+        if (keel_same(desc.params[i]->key, key)) return desc.params[i];
+    return nullptr;
+}
+
 } // namespace
 
 void refuse(const keel_host *host, keel_status status, const char *format, ...) {
@@ -30,10 +36,25 @@ keel_status fail(const keel_host *host, keel_status status, const char *format, 
     return status;
 }
 
-const keel_param *find_param(const keel_ctx_desc &desc, const char *key) {
-    for (uint32_t i = 0; i < desc.n_params; ++i)
-        if (keel_same(desc.params[i]->key, key)) return desc.params[i];
-    return nullptr;
+const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise) {
+    const keel_param *p = find_param(desc, key);
+    return p != nullptr && p->s != nullptr ? p->s : otherwise;
+}
+
+int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise) {
+    const keel_param *p = find_param(desc, key);
+    return p != nullptr ? p->i : otherwise;
+}
+
+void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t n) {
+    if (offset > size || n > size - offset)
+        refuse(host, KEEL_E_INVALID_ARG, "bytes %llu..+%llu lie outside a buffer of %llu bytes",
+               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(n),
+               static_cast<unsigned long long>(size));
+}
+
+void need_not_cancelled(const keel_host *host) {
+    if (host->cancelled(host) != 0) refuse(host, KEEL_E_CANCELLED, "stopped while a weight was loaded");
 }
 
 void name_kernel(PlanChoice &choice, const char *format, ...) noexcept {

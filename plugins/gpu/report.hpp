@@ -54,8 +54,21 @@ Args adopt_args(const keel_host *host, const Args *theirs) {
     return args;
 }
 
-// The value of a row of the parameter table, or NULL: a host of the tests may hand over none.
-const keel_param *find_param(const keel_ctx_desc &desc, const char *key);
+// The value of a parameter; `otherwise` if the table has no such row, as with hosts in tests.
+const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise);
+int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise);
+
+// Refuses bytes offset..offset+n-1 of a buffer of `size` bytes if they are outside.
+void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t n);
+// Refuses with KEEL_E_CANCELLED if the user asked to stop.
+void need_not_cancelled(const keel_host *host);
+// Refuses what a recording cannot hold while the context makes one.
+template <class Context>
+void need_no_recording(const Context &ctx, const char *what) {
+    if (ctx.recording != nullptr)
+        refuse(ctx.host, KEEL_E_INVALID_ARG, "%s while a step is recorded: it belongs before or behind it",
+               what);
+}
 
 // What plan_<slot> settles.
 struct PlanChoice {

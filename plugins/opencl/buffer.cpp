@@ -2,18 +2,13 @@
 // (stream.hpp). There is no RESERVE: OpenCL cannot put memory behind a part of a buffer.
 #include "opencl/ops/ops.hpp"
 
+#include "gpu/create.hpp"
+
 #include <stdio.h>
 #include <string.h>
 
 namespace keel_opencl {
 namespace {
-
-void need_range(keel_ctx &ctx, const keel_buffer &buffer, uint64_t offset, uint64_t n) {
-    if (offset > buffer.size || n > buffer.size - offset)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "bytes %llu..+%llu lie outside a buffer of %llu bytes",
-               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(n),
-               static_cast<unsigned long long>(buffer.size));
-}
 
 void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     cl_mem_flags flags = CL_MEM_READ_WRITE;
@@ -62,16 +57,11 @@ bool is_idle(keel_ctx &ctx) {
 
 keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs,
                                     keel_buffer **out) noexcept {
-    *out = nullptr;
-    return guarded(ctx->host, [&] {
-        keel_buffer_desc desc;
-        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
-        if (desc.size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+    return create_buffer(ctx, theirs, out, [&](const keel_buffer_desc &desc) {
         auto buffer = std::make_unique<keel_buffer>();
         create(*ctx, desc, *buffer);
         if (desc.kind != KEEL_BUFFER_IMPORT) ctx->buffer_bytes += desc.size;
-        *out = buffer.release();
+        return buffer.release();
     });
 }
 
@@ -92,7 +82,7 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
 keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offset, const void *src,
                                    uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
-        need_range(*ctx, *b, offset, n);
+        need_range(ctx->host, b->size, offset, n);
         need_no_recording(*ctx, "buffer_write");
         require_alive(*ctx);
         if (n == 0) return;
@@ -109,7 +99,7 @@ keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offse
 keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset, void *dst,
                                   uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
-        need_range(*ctx, *b, offset, n);
+        need_range(ctx->host, b->size, offset, n);
         need_no_recording(*ctx, "buffer_read");
         finish(*ctx); // within limits; the copy that follows has nothing to wait for
         if (n == 0) return;

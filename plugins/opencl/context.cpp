@@ -1,17 +1,12 @@
 #include "opencl/context.hpp"
 
+#include "gpu/create.hpp"
 #include "opencl/ops/ops.hpp"
 
 #include <stdio.h>
 
 namespace keel_opencl {
 namespace {
-
-// A parameter's word, or what it is when a host of the tests hands over no table.
-const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise) {
-    const keel_param *p = find_param(desc, key);
-    return p != nullptr && p->s != nullptr ? p->s : otherwise;
-}
 
 void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     const std::vector<DeviceFacts> devices = list_devices();
@@ -34,8 +29,7 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.kernels = std::make_unique<KernelCache>(ctx.host, ctx.context.get(), ctx.device,
                                                 keel_gpu::DiskCache::folder_of(cache, "opencl"));
     ctx.staging = std::make_unique<Staging>(ctx, ctx.host, ctx.context.get(), ctx.queue.get());
-    const keel_param *seconds = find_param(desc, "wait_seconds");
-    if (seconds != nullptr) ctx.wait_seconds = static_cast<uint32_t>(seconds->i);
+    ctx.wait_seconds = static_cast<uint32_t>(number(desc, "wait_seconds", ctx.wait_seconds));
 }
 
 // `auto`: plain for processors, local for all other devices that can run it.
@@ -73,21 +67,10 @@ cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
     return ctx.scratch.get();
 }
 
-keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
-                                 keel_ctx **out) noexcept {
-    *out = nullptr;
-    keel_host services; // the core may be older: look before any use at how far its table reaches
-    if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
-        return KEEL_E_VERSION;
-    return guarded(host, [&] {
-        keel_ctx_desc desc;
-        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
-            refuse(host, KEEL_E_VERSION, "a context description of another ABI version");
-        auto ctx = std::make_unique<keel_ctx>();
-        ctx->host = host;
-        open_device(*ctx, desc);
-        choose_form(*ctx, desc);
-        *out = ctx.release();
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
+    return keel_gpu::create_context(host, desc, out, [](keel_ctx &ctx, const keel_ctx_desc &wanted) {
+        open_device(ctx, wanted);
+        choose_form(ctx, wanted);
     });
 }
 

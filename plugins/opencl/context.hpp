@@ -17,6 +17,7 @@ namespace keel_opencl {
 using keel_gpu::guarded;
 using keel_gpu::make_out;
 using keel_gpu::name_kernel;
+using keel_gpu::need_no_recording;
 using keel_gpu::PlanChoice;
 using keel_gpu::Type;
 using keel_gpu::View;

@@ -1,6 +1,8 @@
 // Weights: q8_0 and q4_0 with codes and scales apart; others as rows, in the mapping itself where the device sees the host's memory.
 #include "opencl/ops/ops.hpp"
 
+#include "gpu/create.hpp"
+
 #include <algorithm>
 #include <stdio.h>
 #include <vector>
@@ -57,7 +59,7 @@ void take(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
     const int64_t step = static_cast<int64_t>(std::max<uint64_t>(piece_bytes / row, 1));
     std::vector<uint8_t> codes, scales;
     for (int64_t first = 0; first < shape.rows; first += step) {
-        if (ctx.host->cancelled(ctx.host) != 0) throw Refusal{KEEL_E_CANCELLED};
+        need_not_cancelled(ctx.host);
         const int64_t n = std::min(step, shape.rows - first);
         const auto count = static_cast<uint64_t>(n), before = static_cast<uint64_t>(first);
         if (w.split) {
@@ -78,11 +80,7 @@ void take(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
 
 keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs,
                                      keel_weight **out) noexcept {
-    *out = nullptr;
-    return guarded(ctx->host, [&] {
-        keel_weight_desc desc;
-        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+    return create_weight(ctx, theirs, out, [&](const keel_weight_desc &desc) {
         auto w = std::make_unique<keel_weight>();
         w->shape = check_weight(ctx->host, desc);
         // What only embed reads stays as it is: a row at a time is read well anywhere.
@@ -92,7 +90,7 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
         else
             take(*ctx, desc, *w);
         ctx->weight_bytes += w->bytes;
-        *out = w.release();
+        return w.release();
     });
 }
 

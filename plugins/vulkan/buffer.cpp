@@ -1,18 +1,12 @@
 // Buffers are parts of larger allocations; those of an IMPORT are the host's own memory.
 #include "vulkan/ops/ops.hpp"
 
-#include <memory>
+#include "gpu/create.hpp"
+
 #include <string.h>
 
 namespace keel_vulkan {
 namespace {
-
-void need_range(const keel_ctx &ctx, const keel_buffer &b, uint64_t offset, uint64_t n) {
-    if (offset > b.size || n > b.size - offset)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "bytes %llu..+%llu lie outside a buffer of %llu bytes",
-               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(n),
-               static_cast<unsigned long long>(b.size));
-}
 
 void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     switch (desc.kind) {
@@ -42,12 +36,7 @@ void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
 
 keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs,
                                     keel_buffer **out) noexcept {
-    *out = nullptr;
-    return guarded(ctx->host, [&] {
-        keel_buffer_desc desc;
-        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
-        if (desc.size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+    return create_buffer(ctx, theirs, out, [&](const keel_buffer_desc &desc) {
         auto buffer = std::make_unique<keel_buffer>();
         buffer->size = desc.size;
         buffer->kind = desc.kind;
@@ -59,7 +48,7 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
             buffer_destroy(ctx, made);
             throw;
         }
-        *out = made;
+        return made;
     });
 }
 
@@ -79,7 +68,7 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
 keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offset, const void *src,
                                    uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
-        need_range(*ctx, *b, offset, n);
+        need_range(ctx->host, b->size, offset, n);
         need_no_recording(*ctx, "buffer_write");
         if (b->host != nullptr && ctx->stream.idle()) {
             if (n != 0) memcpy(b->host + offset, src, n);
@@ -93,7 +82,7 @@ keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offse
 keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset, void *dst,
                                   uint64_t n) noexcept {
     return guarded(ctx->host, [&] {
-        need_range(*ctx, *b, offset, n);
+        need_range(ctx->host, b->size, offset, n);
         need_no_recording(*ctx, "buffer_read");
         if (b->host != nullptr) {
             ctx->stream.finish();

@@ -1,5 +1,6 @@
 #include "vulkan/context.hpp"
 
+#include "gpu/create.hpp"
 #include "vulkan/ops/ops.hpp"
 
 #include <memory>
@@ -8,19 +9,8 @@
 namespace keel_vulkan {
 namespace {
 
-// A parameter's word, or what it is when a host of the tests hands over no table.
-const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise) {
-    const keel_param *p = find_param(desc, key);
-    return p != nullptr && p->s != nullptr ? p->s : otherwise;
-}
-
-int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise) {
-    const keel_param *p = find_param(desc, key);
-    return p != nullptr ? p->i : otherwise;
-}
-
 void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
-    ctx.messages.host = &ctx.services;
+    ctx.messages.host = ctx.host;
     ctx.instance.open(ctx.host, number(desc, "validation", 0) != 0, &ctx.messages);
     const std::vector<VkPhysicalDevice> devices = list_devices(ctx.instance);
     if (desc.device >= devices.size())
@@ -95,22 +85,8 @@ void check_messages(keel_ctx *ctx, const char *what) {
                text.c_str());
 }
 
-keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
-                                 keel_ctx **out) noexcept {
-    *out = nullptr;
-    keel_host services; // the core may be older: look before any use at how far its table reaches
-    if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
-        return KEEL_E_VERSION;
-    return guarded(host, [&] {
-        keel_ctx_desc desc;
-        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
-            refuse(host, KEEL_E_VERSION, "a context description of another ABI version");
-        auto ctx = std::make_unique<keel_ctx>();
-        ctx->host = host;
-        ctx->services = services;
-        open(*ctx, desc);
-        *out = ctx.release();
-    });
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
+    return keel_gpu::create_context(host, desc, out, open);
 }
 
 void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {

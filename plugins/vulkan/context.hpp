@@ -11,7 +11,6 @@
 // Members are closed in reverse order: what uses the device goes before the device.
 struct keel_ctx {
     const keel_host *host = nullptr; // the core's; handed back to its functions
-    keel_host services = {};         // adopted copy; slots that the host lacks are NULL
     keel_vulkan::Messages messages;  // of the validation layers
     keel_vulkan::Instance instance;
     keel_vulkan::Device device;
@@ -49,6 +48,7 @@ namespace keel_vulkan {
 using keel_gpu::fail;
 using keel_gpu::guarded;
 using keel_gpu::make_out;
+using keel_gpu::need_no_recording;
 using keel_gpu::PlanChoice;
 
 // Device memory of at least `bytes` that all ops share, by its address; its contents are lost when it grows. Called by op_plan; an op

@@ -6,7 +6,7 @@ namespace keel_vulkan {
 
 void Messages::add(const char *text) {
     const std::lock_guard lock(mutex_);
-    if (host != nullptr) host->log(host, KEEL_LOG_ERROR, text);
+    if (host != nullptr && KEEL_HAS(host, keel_host, log)) host->log(host, KEEL_LOG_ERROR, text);
     if (any_) return;
     any_ = true;
     try {

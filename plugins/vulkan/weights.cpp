@@ -2,7 +2,8 @@
 
 #include "vulkan/ops/ops.hpp"
 
-#include <memory>
+#include "gpu/create.hpp"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -10,11 +11,6 @@ namespace keel_vulkan {
 namespace {
 
 constexpr uint64_t kPieceBytes = 4u << 20, kPageBytes = 4096;
-
-void look_for_cancel(keel_ctx &ctx) {
-    if (ctx.services.cancelled != nullptr && ctx.services.cancelled(ctx.host) != 0)
-        refuse(ctx.host, KEEL_E_CANCELLED, "stopped while a weight was loaded");
-}
 
 // Whether kernels can read the one source where it lies: rows as they take them, in memory that both sides share. Whole pages are
 // imported, and what lies beside the weight in them is mapped too.
@@ -54,7 +50,7 @@ void upload(keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
     const auto step = static_cast<int64_t>(kPieceBytes / row + 1);
     std::vector<uint8_t> room(static_cast<size_t>(step) * row, 0);
     for (int64_t first = 0; first < shape.rows; first += step) {
-        look_for_cancel(ctx);
+        need_not_cancelled(ctx.host);
         const int64_t n = shape.rows - first < step ? shape.rows - first : step;
         const auto count = static_cast<uint64_t>(n), from = static_cast<uint64_t>(first);
         if (splits) {
@@ -76,11 +72,7 @@ void upload(keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
 
 keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs,
                                      keel_weight **out) noexcept {
-    *out = nullptr;
-    return guarded(ctx->host, [&] {
-        keel_weight_desc desc;
-        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+    return create_weight(ctx, theirs, out, [&](const keel_weight_desc &desc) {
         auto w = std::make_unique<keel_weight>();
         w->shape = check_weight(ctx->host, desc);
         const bool splits = is_block(w->shape.type);
@@ -103,7 +95,7 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
             weight_destroy(ctx, made);
             throw;
         }
-        *out = made;
+        return made;
     });
 }
 

@@ -25,12 +25,6 @@ void record_use(keel_ctx &ctx, cl_mem memory) {
     ctx.recording->uses.emplace_back(memory);
 }
 
-void need_no_recording(const keel_ctx &ctx, const char *what) {
-    if (ctx.recording != nullptr)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "%s while a step is recorded: it belongs before or behind it",
-               what);
-}
-
 namespace {
 
 keel_status KEEL_CALL replay_begin(keel_ctx *ctx) noexcept {

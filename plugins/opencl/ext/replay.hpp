@@ -20,7 +20,5 @@ namespace keel_opencl {
 // A kernel object like `kernel`, for the launch that is recorded next.
 cl_kernel record_kernel(keel_ctx &ctx, cl_kernel kernel);
 void record_use(keel_ctx &ctx, cl_mem memory);
-// Refuses what a recording cannot hold while one is made.
-void need_no_recording(const keel_ctx &ctx, const char *what);
 
 } // namespace keel_opencl

@@ -5,12 +5,6 @@
 
 namespace keel_vulkan {
 
-void need_no_recording(const keel_ctx &ctx, const char *what) {
-    if (ctx.recording != nullptr)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "%s while a step is recorded: it belongs before or behind it",
-               what);
-}
-
 void Stream::start(keel_recording &step) {
     require_alive();
     VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};

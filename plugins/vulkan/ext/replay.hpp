@@ -13,10 +13,3 @@ struct keel_recording {
     uint32_t dispatches = 0;
     bool after_barrier = true; // the one that stands before the whole
 };
-
-namespace keel_vulkan {
-
-// Refuses what a recording cannot hold while one is made.
-void need_no_recording(const keel_ctx &ctx, const char *what);
-
-} // namespace keel_vulkan

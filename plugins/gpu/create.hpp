@@ -1,0 +1,59 @@
+// What the GPU backends' entry points that make a context, a buffer or a weight have in common. For
+// files that have included the backend's own context first: it defines keel_ctx, keel_buffer and
+// keel_weight.
+#pragma once
+
+#include "gpu/report.hpp"
+
+#include <memory>
+
+namespace keel_gpu {
+
+// ctx_create: open(ctx, desc) opens a context whose `host` is set.
+template <class Open>
+keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out,
+                           const Open &open) noexcept {
+    *out = nullptr;
+    // The core may be older: its table must reach as far as the backends use it.
+    keel_host services;
+    if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
+        return KEEL_E_VERSION;
+    return guarded(host, [&] {
+        keel_ctx_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
+            refuse(host, KEEL_E_VERSION, "a context description of another ABI version");
+        auto ctx = std::make_unique<keel_ctx>();
+        ctx->host = host;
+        open(*ctx, desc);
+        *out = ctx.release();
+    });
+}
+
+// buffer_create: make(desc) returns the buffer.
+template <class Make>
+keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_buffer **out,
+                          const Make &make) noexcept {
+    *out = nullptr;
+    return guarded(ctx->host, [&] {
+        keel_buffer_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
+        if (desc.size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+        *out = make(desc);
+    });
+}
+
+// weight_prepare: make(desc) returns the weight.
+template <class Make>
+keel_status create_weight(keel_ctx *ctx, const keel_weight_desc *theirs, keel_weight **out,
+                          const Make &make) noexcept {
+    *out = nullptr;
+    return guarded(ctx->host, [&] {
+        keel_weight_desc desc;
+        if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+        *out = make(desc);
+    });
+}
+
+} // namespace keel_gpu
