@@ -243,55 +243,39 @@ int run_ab(const AbArguments &a, const Program &program) {
 
 } // namespace
 
-void add_ab(CLI::App &app, Program &program) {
-    CLI::App &command =
-        add_command(app, program, "ab", "Compare policies and caches: an experiment with a verdict",
-                    {{"keel ab configs/ab/quick.yaml --dry-run", "the grid, and about how long it will take"},
-                     {"keel ab configs/ab/policies.yaml", "run it, or go on where it was left"},
-                     {"keel ab my.yaml --batch 8", "eight documents of an arm in one decode step"},
-                     {"keel ab my.yaml --shard 1/2", "half of the documents; the last shard merges"},
-                     {"mpirun -n 2 keel ab my.yaml", "the same on two processes"}});
+void add_ab(Command &keel, Program &program) {
+    Command &ab =
+        keel.add_command("ab", "Compare policies and caches: an experiment with a verdict");
+    Command &command = add_command(
+        ab, program, "run", "Run an experiment; 'keel ab FILE' does the same",
+        {{"keel ab configs/ab/quick.yaml --dry-run", "the grid, and about how long it will take"},
+         {"keel ab configs/ab/policies.yaml", "run it, or go on where it was left"},
+         {"keel ab my.yaml --batch 8", "eight documents of an arm in one decode step"},
+         {"keel ab my.yaml --shard 1/2", "half of the documents; the last shard merges"},
+         {"mpirun -n 2 keel ab my.yaml", "the same on two processes"}});
+    ab.standard = &command;
     auto a = std::make_shared<AbArguments>();
-    command.add_option("FILE", a->file, "The experiment, a YAML file; see docs/ab.md")->type_name("");
-    command.add_option("-o,--output", a->output, "Folder for the results, in place of the file's")
-        ->type_name("DIR");
+    command.argument("FILE", a->file, "The experiment, a YAML file; see docs/ab.md");
+    command.option("-o,--output DIR", a->output, "Folder for the results, in place of the file's");
+    command.option(
+        "--set KEY=VALUE", a->sets,
+        "Change a key of the base pipeline, below the arms; can be repeated; see docs/config.md");
+    command.option("--items N", a->items, "Documents of each task at most").range(1, 1'000'000);
     command
-        .add_option("--set", a->sets,
-                    "Change a key of the base pipeline, below the arms; can be repeated; see docs/config.md")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->take_all();
-    command.add_option("--items", a->items, "Documents of each task at most")
-        ->type_name("N")
-        ->check(CLI::Range(1, 1'000'000));
-    command
-        .add_option("--batch", a->batch,
-                    "Documents of an arm that take decode steps together, in place of the file's 'batch'")
-        ->type_name("N")
-        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)));
-    command.add_option("--shard", a->shard, "Run part I of N of the documents; mpirun sets it by itself")
-        ->type_name("I/N");
-    command.add_flag(
-        "--resume,!--no-resume", [a](int64_t count) { a->again = count < 0; },
-        "Go on behind results that are there (the default); --no-resume begins anew");
-    command.add_flag("--dry-run", a->dry_run,
-                     "Check everything, show the grid and what it will cost, run nothing");
-    command.add_flag("--json", a->json, "Print the summary (or the cost) as JSON");
-    add_ab_commands(command, program);
-    // FILE is needed where no command of its own is named; their callbacks come before this one.
-    command.callback([a, &program, &command] {
-        const auto named = command.get_subcommands();
-        if (named.empty()) {
-            if (a->file.empty()) throw CLI::RequiredError("FILE");
-            program.action = [a, &program] { return run_ab(*a, program); };
-            return;
-        }
-        for (const CLI::Option *option : command.get_options()) {
-            if (option->count() > 0 && option->get_group() != "Messages")
-                throw CLI::ValidationError(option->get_name(), "stands before '" + named.front()->get_name() +
-                                                                   "', which does not take it");
-        }
-    });
+        .option(
+            "--batch N", a->batch,
+            "Documents of an arm that take decode steps together, in place of the file's 'batch'")
+        .range(1, Pipeline::most_batch);
+    command.option("--shard I/N", a->shard,
+                   "Run part I of N of the documents; mpirun sets it by itself");
+    command.flag("--resume", a->again, "Keep results that are there and run the rest (the default)",
+                 false);
+    command.flag("--no-resume", a->again, "Run everything again").excludes({"--resume"});
+    command.flag("--dry-run", a->dry_run,
+                 "Check everything, show the grid and what it will cost, run nothing");
+    command.flag("--json", a->json, "Print the summary (or the cost) as JSON");
+    command.action = [a, &program] { return run_ab(*a, program); };
+    add_ab_commands(ab, program);
 }
 
 } // namespace keel::cli

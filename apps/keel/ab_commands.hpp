@@ -5,6 +5,6 @@
 namespace keel::cli {
 
 // keel ab compare | merge | report: what is done with an experiment's results.
-void add_ab_commands(CLI::App &ab, Program &program);
+void add_ab_commands(Command &ab, Program &program);
 
 } // namespace keel::cli

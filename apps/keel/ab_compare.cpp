@@ -1,7 +1,7 @@
 #include "ab_commands.hpp"
 
 #include "console.hpp"
-#include "usage.hpp"
+#include "program.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -41,42 +41,34 @@ int run_compare(const CompareArguments &a) {
     return comparison.passed() ? 0 : found_worse;
 }
 
-void add_ab_compare(CLI::App &ab, Program &program) {
-    CLI::App &command = add_command(
+void add_ab_compare(Command &ab, Program &program) {
+    Command &command = add_command(
         ab, program, "compare", "Hold a second experiment against a first, item by item",
         {{"keel ab compare out/main out/branch", "exit code 0: no worse than the margin, 3: worse"},
          {"keel ab compare out/main out/branch --task passkey --margin 0.02 --strict",
           "pass only what is shown to be no worse"}});
     auto a = std::make_shared<CompareArguments>();
+    command.argument("FIRST", a->first,
+                     "What is compared against: a folder of 'keel ab', or its results.jsonl");
+    command.argument("SECOND", a->second, "What is judged");
+    command.option("--arm NAME", a->options.arms, "This arm alone; can be repeated");
+    command.option("--task NAME", a->options.tasks, "This task alone; can be repeated");
+    command.option("--metric NAME", a->options.metrics, "This metric alone; can be repeated");
     command
-        .add_option("FIRST", a->first,
-                    "What is compared against: a folder of 'keel ab', or its results.jsonl")
-        ->required()
-        ->type_name("");
-    command.add_option("SECOND", a->second, "What is judged")->required()->type_name("");
-    const auto names = [&](const char *option, std::vector<std::string> &to, const char *doc) {
-        command.add_option(option, to, doc)->type_name("NAME")->expected(1)->take_all();
-    };
-    names("--arm", a->options.arms, "This arm alone; can be repeated");
-    names("--task", a->options.tasks, "This task alone; can be repeated");
-    names("--metric", a->options.metrics, "This metric alone; can be repeated");
+        .option("--margin X", a->margin,
+                "What may be lost (default: the first experiment's statistics.margin)")
+        .range(0, 1e6);
     command
-        .add_option("--margin", a->margin,
-                    "What may be lost (default: the first experiment's statistics.margin)")
-        ->type_name("X")
-        ->check(number_range(0.0, 1e6));
-    command
-        .add_option("--confidence", a->confidence,
-                    "Of intervals and verdicts (default: the first experiment's)")
-        ->type_name("X")
-        ->check(number_range(0.5, 0.9999));
-    command.add_flag("--speed", a->options.speed,
-                     "Times, rates and bytes decide as well, not qualities alone");
-    command.add_flag(
-        "--strict", a->options.strict,
-        "Exit with 3 too where a loss as large as the margin is not excluded, or results are missing");
-    command.add_flag("--json", a->json, "Print one JSON object, with every contrast");
-    set_action(command, program, [a] { return run_compare(*a); });
+        .option("--confidence X", a->confidence,
+                "Of intervals and verdicts, 0.5 to 0.9999 (default: the first experiment's)")
+        .range(0.5, 0.9999);
+    command.flag("--speed", a->options.speed,
+                 "Times, rates and bytes decide as well, not qualities alone");
+    command.flag("--strict", a->options.strict,
+                 "Exit with 3 too where a loss as large as the margin is not excluded, or results "
+                 "are missing");
+    command.flag("--json", a->json, "Print one JSON object, with every contrast");
+    command.action = [a] { return run_compare(*a); };
 }
 
 struct MergeArguments {
@@ -94,40 +86,35 @@ int run_merge(const MergeArguments &a, const Program &program) {
     return 0;
 }
 
-void add_ab_merge(CLI::App &ab, Program &program) {
-    CLI::App &command = add_command(
-        ab, program, "merge", "Put the shards of an experiment together",
-        {{"keel ab merge out/all out/shard-*-of-4.jsonl", "missing shards are named, in the report too"}});
+void add_ab_merge(Command &ab, Program &program) {
+    Command &command = add_command(ab, program, "merge", "Put the shards of an experiment together",
+                                   {{"keel ab merge out/all out/shard-*-of-4.jsonl",
+                                     "missing shards are named, in the report too"}});
     auto a = std::make_shared<MergeArguments>();
-    command.add_option("OUT", a->output, "Folder for the merged results; it must hold none yet")
-        ->required()
-        ->type_name("");
-    command.add_option("SHARD", a->shards, "Results of each shard: folders or files")
-        ->required()
-        ->type_name("")
-        ->expected(1, 1'000'000);
-    set_action(command, program, [a, &program] { return run_merge(*a, program); });
+    command.argument("OUT", a->output, "Folder for the merged results; it must hold none yet");
+    command.argument("SHARD", a->shards, "Results of each shard: folders or files").many();
+    command.action = [a, &program] { return run_merge(*a, program); };
 }
 
 struct ReportArguments {
     std::string folder;
 };
 
-void add_ab_report(CLI::App &ab, Program &program) {
-    CLI::App &command =
-        add_command(ab, program, "report", "Work out verdicts and report.html again from the records",
-                    {{"keel ab report out/my-experiment", "of a run that still goes on, too"}});
+void add_ab_report(Command &ab, Program &program) {
+    Command &command = add_command(
+        ab, program, "report", "Work out verdicts and report.html again from the records",
+        {{"keel ab report out/my-experiment", "of a run that still goes on, too"}});
     auto a = std::make_shared<ReportArguments>();
-    command.add_option("DIR", a->folder, "A folder of 'keel ab'")->required()->type_name("");
-    set_action(command, program, [a] {
+    command.argument("DIR", a->folder, "A folder of 'keel ab'");
+    command.action = [a] {
         console().out(write_ab_report(a->folder));
         return 0;
-    });
+    };
 }
 
 } // namespace
 
-void add_ab_commands(CLI::App &ab, Program &program) {
+void add_ab_commands(Command &ab, Program &program) {
     add_ab_compare(ab, program);
     add_ab_merge(ab, program);
     add_ab_report(ab, program);

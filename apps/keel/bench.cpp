@@ -16,8 +16,8 @@ namespace {
 
 struct BenchArguments {
     PipelineArguments pipeline;
-    std::vector<int64_t> prefill, depths, sequences = {1};
-    bool has_prefill = false, has_depths = false;
+    std::vector<int64_t> prefill, depths; // empty: the defaults
+    std::vector<int64_t> sequences = {1};
     BenchOptions bench;
     TraceOption trace;
     int64_t probe_mib = -1; // -1: as large as it should be
@@ -61,8 +61,8 @@ int run_bench_command(const BenchArguments &a) {
         bench.ops = false;
         log().info("--trace shows each op: the tables of ops are left out");
     }
-    bench.prefill = a.has_prefill ? a.prefill : default_prefill(pipeline.context());
-    bench.depths = a.has_depths ? a.depths : default_depths(pipeline.context(), bench.decode);
+    bench.prefill = a.prefill.empty() ? default_prefill(pipeline.context()) : a.prefill;
+    bench.depths = a.depths.empty() ? default_depths(pipeline.context(), bench.decode) : a.depths;
     std::erase(bench.prefill, 0); // `--prefill 0`: none
     bench.sequences = a.sequences;
     for (auto *numbers : {&bench.prefill, &bench.depths, &bench.sequences})
@@ -81,79 +81,46 @@ int run_bench_command(const BenchArguments &a) {
 
 } // namespace
 
-void add_bench(CLI::App &app, Program &program) {
-    CLI::App &command = add_command(
-        app, program, "bench",
-        "Measure prefill and decode, beside what this machine's memory and processor can do",
+void add_bench(Command &keel, Program &program) {
+    Command &bench = keel.add_command(
+        "bench",
+        "Measure prefill and decode, beside what this machine's memory and processor can do");
+    Command &command = add_command(
+        bench, program, "run", "Measure one pipeline; 'keel bench TARGET' does the same",
         {{"keel bench models/tiny", ""},
          {"keel bench my.yaml --prefill 128,512,2048 --depth 0,2048 --decode 64 --repeat 5", ""},
          {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "decode alone"},
          {"keel bench my.yaml --prefill 0 --batch 1,2,4,8", "several sequences in one step"},
-         {"keel bench my.yaml --json > bench.json", "with the sample of every repeat; see docs/bench.md"},
-         {"keel bench matrix my-matrix.yaml -o results", "many of them; 'keel bench report' shows them"}});
+         {"keel bench my.yaml --json > bench.json",
+          "with the sample of every repeat; see docs/bench.md"},
+         {"keel bench matrix my-matrix.yaml -o results",
+          "many of them; 'keel bench report' shows them"}});
+    bench.standard = &command;
     auto a = std::make_shared<BenchArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
+    command.option("--prefill N,N", a->prefill,
+                   "Prompt lengths to measure; 0: none (default: 128,512)");
+    command.option("--decode N", a->bench.decode, "Tokens to decode at each depth; 0: none")
+        .shows_default();
+    command.option("--depth N,N", a->depths,
+                   "Tokens that are in the cache when decoding begins (default: 0,512)");
     command
-        .add_option_function<std::vector<int64_t>>(
-            "--prefill",
-            [a](const std::vector<int64_t> &lengths) {
-                a->prefill = lengths;
-                a->has_prefill = true;
-            },
-            "Prompt lengths to measure; 0: none (default: 128,512)")
-        ->type_name("N,N")
-        ->delimiter(',')
-        ->take_all();
-    command.add_option("--decode", a->bench.decode, "Tokens to decode at each depth; 0: none")
-        ->type_name("N")
-        ->capture_default_str();
+        .option("--batch N,N", a->sequences,
+                "Sequences to decode at once, at each depth (default: 1, alone)")
+        .range(1, Pipeline::most_batch);
+    command.option("-r,--repeat N", a->bench.repeat, "How often to measure everything, interleaved")
+        .shows_default();
     command
-        .add_option_function<std::vector<int64_t>>(
-            "--depth",
-            [a](const std::vector<int64_t> &depths) {
-                a->depths = depths;
-                a->has_depths = true;
-            },
-            "Tokens that are in the cache when decoding begins (default: 0,512)")
-        ->type_name("N,N")
-        ->delimiter(',')
-        ->take_all();
-    command
-        .add_option("--batch", a->sequences, "Sequences to decode at once, at each depth (default: 1, alone)")
-        ->type_name("N,N")
-        ->delimiter(',')
-        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)))
-        ->take_all();
-    command.add_option("-r,--repeat", a->bench.repeat, "How often to measure everything, interleaved")
-        ->type_name("N")
-        ->capture_default_str();
-    command
-        .add_option("--probe-mib", a->probe_mib,
-                    "Buffer of the memory probe; 0: no probes (default: 1024, or four times the cache)")
-        ->type_name("MIB")
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
-    command.add_flag(
-        "--no-ops", [a](std::int64_t) { a->bench.ops = false; },
-        "Leave out the two passes that show each op with its GB/s and GFLOP/s");
+        .option("--probe-mib MIB", a->probe_mib,
+                "Buffer of the memory probe; 0: no probes (default: 1024, or four times the cache)")
+        .range(0, 1 << 20);
+    command.flag("--no-ops", a->bench.ops,
+                 "Leave out the two passes that show each op with its GB/s and GFLOP/s", false);
     a->trace.add_to(command);
-    command.add_flag("--json", a->json, "Print one JSON object");
-    add_bench_matrix(command, program);
-    add_bench_report(command, program);
-    // TARGET is needed where none of these is named; their callbacks come before this one.
-    command.get_option("TARGET")->required(false);
-    command.callback([&command, &program, a] {
-        const auto named = command.get_subcommands();
-        if (named.empty()) {
-            if (a->pipeline.target().empty()) throw CLI::RequiredError("TARGET");
-            program.action = [a] { return run_bench_command(*a); };
-            return;
-        }
-        for (const CLI::Option *option : command.get_options()) {
-            if (option->count() > 0 && option->get_group() != "Messages")
-                throw CLI::ValidationError(option->get_name(), "stands before '" + named.front()->get_name() +
-                                                                   "', which does not take it");
-        }
-    });
+    command.flag("--json", a->json, "Print one JSON object");
+    command.action = [a] { return run_bench_command(*a); };
+    add_bench_matrix(bench, program);
+    add_bench_report(bench, program);
 }
 
 } // namespace keel::cli

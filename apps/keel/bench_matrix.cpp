@@ -249,8 +249,8 @@ int run_report(const ReportArguments &a, const Program &program) {
 
 } // namespace
 
-void add_bench_matrix(CLI::App &bench, Program &program) {
-    CLI::App &command =
+void add_bench_matrix(Command &bench, Program &program) {
+    Command &command =
         add_command(bench, program, "matrix",
                     "Measure all combinations of models, backends, KV types, policies, sync "
                     "strategies and lengths",
@@ -258,28 +258,25 @@ void add_bench_matrix(CLI::App &bench, Program &program) {
                       "one file per run; what is there already is skipped"},
                      {"keel bench matrix my-matrix.yaml --dry-run", "list the runs"}});
     auto a = std::make_shared<MatrixArguments>();
-    command.add_option("FILE", a->file, "The matrix, a YAML file; see docs/bench.md")
-        ->required()
-        ->type_name("");
-    command.add_option("-o,--output", a->output, "Folder for the results; it is made")
-        ->type_name("DIR")
-        ->capture_default_str();
-    command.add_flag("--again", a->again, "Measure again what is there already");
-    command.add_flag("--dry-run", a->dry_run, "Check everything, list the runs, measure nothing");
-    set_action(command, program, [a, &program] { return run_matrix(*a, program); });
+    command.argument("FILE", a->file, "The matrix, a YAML file; see docs/bench.md");
+    command.option("-o,--output DIR", a->output, "Folder for the results; it is made")
+        .shows_default();
+    command.flag("--again", a->again, "Measure again what is there already");
+    command.flag("--dry-run", a->dry_run, "Check everything, list the runs, measure nothing");
+    command.action = [a, &program] { return run_matrix(*a, program); };
 }
 
-void add_bench_report(CLI::App &bench, Program &program) {
-    CLI::App &command =
-        add_command(bench, program, "report", "Write one page with tables and charts of many results",
-                    {{"keel bench report results -o report.html", ""},
-                     {"keel bench report before after one.json -o report.html",
-                      "folders of 'bench matrix', files of 'bench --json'"}});
+void add_bench_report(Command &bench, Program &program) {
+    Command &command = add_command(bench, program, "report",
+                                   "Write one page with tables and charts of many results",
+                                   {{"keel bench report results -o report.html", ""},
+                                    {"keel bench report before after one.json -o report.html",
+                                     "folders of 'bench matrix', files of 'bench --json'"}});
     auto a = std::make_shared<ReportArguments>();
-    command.add_option("RESULTS", a->inputs, "Folders or files with results")->required()->type_name("");
-    command.add_option("-o,--output", a->output, "The page")->required()->type_name("FILE");
-    command.add_option("--title", a->title, "Its heading")->type_name("TEXT");
-    set_action(command, program, [a, &program] { return run_report(*a, program); });
+    command.argument("RESULTS", a->inputs, "Folders or files with results").many();
+    command.option("-o,--output FILE", a->output, "The page").required();
+    command.option("--title TEXT", a->title, "Its heading");
+    command.action = [a, &program] { return run_report(*a, program); };
 }
 
 } // namespace keel::cli

@@ -5,7 +5,7 @@
 namespace keel::cli {
 
 // `keel bench matrix` and `keel bench report`.
-void add_bench_matrix(CLI::App &bench, Program &program);
-void add_bench_report(CLI::App &bench, Program &program);
+void add_bench_matrix(Command &bench, Program &program);
+void add_bench_report(Command &bench, Program &program);
 
 } // namespace keel::cli

@@ -12,15 +12,14 @@ namespace {
 struct ChatArguments {
     PipelineArguments pipeline;
     ChatSettings settings;
-    std::string system, system_file;
-    bool has_system = false, no_history = false;
+    std::string system_file;
+    bool no_history = false;
 };
 
 int run_chat(ChatArguments &a, const Program &program) {
-    if (a.has_system && !a.system_file.empty())
+    if (a.settings.system && !a.system_file.empty())
         throw_error(ErrorKind::usage,
                     "--system and --system-file both give a system prompt; give one of them");
-    if (a.has_system) a.settings.system = a.system;
     if (!a.system_file.empty()) a.settings.system = read_text(a.system_file);
     if (a.settings.system && !a.settings.load.empty())
         throw_error(
@@ -40,40 +39,30 @@ int run_chat(ChatArguments &a, const Program &program) {
 
 } // namespace
 
-void add_chat(CLI::App &app, Program &program) {
-    CLI::App &command = add_command(
-        app, program, "chat", "Talk with a model, turn by turn",
-        {{"keel chat Llama-3.2-1B-Instruct-Q8_0.gguf", "a chat model from the net, no other file needed"},
+void add_chat(Command &keel, Program &program) {
+    Command &command = add_command(
+        keel, program, "chat", "Talk with a model, turn by turn",
+        {{"keel chat Llama-3.2-1B-Instruct-Q8_0.gguf",
+          "a chat model from the net, no other file needed"},
          {"keel chat models/assistant --system \"Answer in one sentence.\" --temperature 0.3", ""},
-         {"keel chat long_talk.yaml --stats", "a pipeline whose cache forgets what is old, with its numbers"},
+         {"keel chat long_talk.yaml --stats",
+          "a pipeline whose cache forgets what is old, with its numbers"},
          {"printf 'Who are you?\\nWhy?\\n' | keel chat models/assistant -q",
           "questions from a pipe, a line each"}});
     auto a = std::make_shared<ChatArguments>();
     a->pipeline.add_to(command, program, ShortForms::all);
-    command
-        .add_option("--template", a->settings.chat_template,
-                    "How turns are marked; else as the model's files say")
-        ->type_name("NAME");
-    command
-        .add_option_function<std::string>(
-            "--system",
-            [a](const std::string &text) {
-                a->system = text;
-                a->has_system = true;
-            },
-            "What the model is told before the first question")
-        ->type_name("TEXT");
-    command.add_option("--system-file", a->system_file, "The same from a file")->type_name("FILE");
-    command
-        .add_option("--stop", a->settings.stop, "End an answer where this text would come; can be repeated")
-        ->type_name("TEXT")
-        ->expected(1)
-        ->take_all();
-    command.add_option("--load", a->settings.load, "Go on with a chat that /save wrote")->type_name("FILE");
-    command.add_flag("--stats", a->settings.stats, "Print speeds and cache behind each answer");
+    command.option("--template NAME", a->settings.chat_template,
+                   "How turns are marked (default: as the model's files say)");
+    command.option("--system TEXT", a->settings.system,
+                   "What the model is told before the first question");
+    command.option("--system-file FILE", a->system_file, "The same from a file");
+    command.option("--stop TEXT", a->settings.stop,
+                   "End an answer where this text would come; can be repeated");
+    command.option("--load FILE", a->settings.load, "Go on with a chat that /save wrote");
+    command.flag("--stats", a->settings.stats, "Print speeds and cache after each answer");
     a->settings.trace.add_to(command);
-    command.add_flag("--no-history", a->no_history, "Keep no history of lines that were typed");
-    set_action(command, program, [a, &program] { return run_chat(*a, program); });
+    command.flag("--no-history", a->no_history, "Keep no history of lines that were typed");
+    command.action = [a, &program] { return run_chat(*a, program); };
 }
 
 } // namespace keel::cli

@@ -20,10 +20,10 @@ namespace {
 
 constexpr int64_t answer_tokens = 1024; // of an answer at most, where nothing says otherwise
 
-struct Command {
+struct ChatCommand {
     std::string_view name, arguments, doc;
 };
-constexpr std::array<Command, 8> commands{{
+constexpr std::array<ChatCommand, 8> commands{{
     {"help", "", "this list"},
     {"reset", "", "forget what was said; the system prompt stays"},
     {"stats", "[on|off]", "speeds and cache of the last answer; on: behind each"},
@@ -300,13 +300,13 @@ void Chat::command(std::string_view line) {
     const auto need_file = [&] {
         if (argument.empty()) throw_error(ErrorKind::usage, "/{}: expected a file's name behind it", name);
     };
-    const auto known = std::ranges::find_if(commands, [&](const Command &c) { return c.name == name; });
+    const auto known = std::ranges::find_if(commands, [&](const ChatCommand &c) { return c.name == name; });
     if (known != commands.end() && known->arguments.empty() && !argument.empty())
         throw_error(ErrorKind::usage, "/{}: expected nothing behind it, found '{}'", name,
                     printable(argument, 40));
     if (name == "help") {
         std::vector<std::vector<std::string>> rows;
-        for (const Command &c : commands)
+        for (const ChatCommand &c : commands)
             rows.push_back({fmt::format("/{} {}", c.name, c.arguments), std::string(c.doc)});
         console().faint(table(rows) +
                         "A line that ends in \\ goes on in the next one; // begins a question with /\n");
@@ -341,7 +341,7 @@ void Chat::command(std::string_view line) {
         leave_ = true;
     } else {
         std::vector<std::string> names;
-        for (const Command &c : commands)
+        for (const ChatCommand &c : commands)
             names.push_back(fmt::format("/{}", c.name));
         throw_error(ErrorKind::usage,
                     "there is no command /{}{} (/help lists them, // begins a question with /)",

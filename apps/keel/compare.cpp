@@ -1,7 +1,6 @@
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
-#include "usage.hpp"
 
 #include "base/error.hpp"
 #include "eval/compare/report.hpp"
@@ -20,8 +19,7 @@ struct CompareArguments {
     PipelineArguments pipeline;
     std::string against;
     std::vector<std::string> against_sets;
-    std::string prompt;
-    bool has_prompt = false;
+    std::optional<std::string> prompt;
     int64_t tokens = 0; // random ones; 0: the prompt
     int64_t steps = 8;
     double bound = -1; // below 0: the table's
@@ -47,8 +45,8 @@ pipeline::PipelineConfig second_config(const CompareArguments &a, const pipeline
 
 std::vector<int32_t> prompt_ids(const CompareArguments &a, const Pipeline &pipeline) {
     constexpr int64_t random_tokens = 32;
-    const std::string text = a.has_prompt ? a.prompt : *pipeline.config().generation.prompt;
-    if (a.has_prompt && pipeline.tokenizer() == nullptr)
+    const std::string text = a.prompt ? *a.prompt : *pipeline.config().generation.prompt;
+    if (a.prompt && pipeline.tokenizer() == nullptr)
         throw_error(ErrorKind::usage, "{}: the model has no tokenizer, --prompt needs one; --tokens does not",
                     pipeline.source().path());
     if (a.tokens == 0 && !text.empty() && pipeline.tokenizer() != nullptr)
@@ -89,6 +87,8 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
 }
 
 int run_compare_command(const CompareArguments &a) {
+    if (a.prompt && a.prompt->empty())
+        throw_error(ErrorKind::usage, "--prompt: expected a text, found none");
     CompareOptions compare;
     compare.save = save_folder(a);
     const pipeline::PipelineConfig config = a.pipeline.load();
@@ -127,58 +127,46 @@ int run_compare_command(const CompareArguments &a) {
 
 } // namespace
 
-void add_compare(CLI::App &app, Program &program) {
-    CLI::App &command = add_command(
-        app, program, "compare",
-        "Run two pipelines in step and report the first op whose numbers differ by more than they may",
-        {{"keel compare models/tiny --against reference", "the backend against the core's plain loops"},
+void add_compare(Command &keel, Program &program) {
+    Command &command = add_command(
+        keel, program, "compare",
+        "Run two pipelines in step and report the first op whose numbers differ by more than they "
+        "may",
+        {{"keel compare models/tiny --against reference",
+          "the backend against the core's plain loops"},
          {"keel compare a.yaml --against b.yaml --prompt \"Once upon a time\" --steps 32", ""},
-         {"keel compare models/tiny --weights q4_0 --against models/tiny --against-set model.weights=bf16",
+         {"keel compare models/tiny --weights q4_0 --against models/tiny --against-set "
+          "model.weights=bf16",
           ""},
          {"keel compare my.yaml --against reference --json | jq .finding",
           "null if every op is within its bound; the exit code says the same: 0, else 1"}});
     auto a = std::make_shared<CompareArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
-    command.add_option("--against", a->against, "'reference', or a second pipeline file or model folder")
-        ->required()
-        ->type_name("TARGET");
     command
-        .add_option("--against-set", a->against_sets, "Change a key of the second pipeline; can be repeated")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->take_all();
-    CLI::Option *prompt =
-        command
-            .add_option_function<std::string>(
-                "-p,--prompt",
-                [a](const std::string &text) {
-                    if (text.empty()) throw CLI::ValidationError("--prompt", "expected a text, found none");
-                    a->prompt = text;
-                    a->has_prompt = true;
-                },
-                "The text to compare over (default: the pipeline's, else 32 random tokens)")
-            ->type_name("TEXT");
-    command.add_option("--tokens", a->tokens, "This many random tokens instead of a text")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-        ->excludes(prompt);
-    command.add_option("--steps", a->steps, "Tokens to decode behind it, the second pipeline's choice")
-        ->type_name("N")
-        ->capture_default_str();
+        .option("--against TARGET", a->against,
+                "'reference', or a second pipeline file or model folder")
+        .required();
+    command.option("--against-set KEY=VALUE", a->against_sets,
+                   "Change a key of the second pipeline; can be repeated");
+    command.option("-p,--prompt TEXT", a->prompt,
+                   "The text to compare over (default: the pipeline's, else 32 random tokens)");
+    command.option("--tokens N", a->tokens, "This many random tokens instead of a text")
+        .range(1, 1 << 20)
+        .excludes({"--prompt"});
+    command.option("--steps N", a->steps, "Tokens to decode after it, the second pipeline's choice")
+        .shows_default();
     command
-        .add_option("--bound", a->bound,
-                    "Largest error for all ops (default: by op and dtype, see docs/bench.md)")
-        ->type_name("X")
-        ->check(number_range(0.0, 1e6));
-    command
-        .add_option("--save", a->save,
-                    "New folder for the inputs of the first op beyond its bound (default: keel-compare)")
-        ->type_name("DIR");
-    command.add_flag("--no-save", a->no_save, "Save nothing")->excludes("--save");
-    command.add_flag("--no-resync", a->no_resync,
-                     "Let errors add up: do not hand the second's results to the first after each op");
-    command.add_flag("--json", a->json, "Print one JSON object");
-    set_action(command, program, [a] { return run_compare_command(*a); });
+        .option("--bound X", a->bound,
+                "Largest error for all ops (default: by op and dtype, see docs/bench.md)")
+        .range(0, 1e6);
+    command.option(
+        "--save DIR", a->save,
+        "New folder for the inputs of the first op beyond its bound (default: keel-compare)");
+    command.flag("--no-save", a->no_save, "Save nothing").excludes({"--save"});
+    command.flag("--no-resync", a->no_resync,
+                 "Let errors add up: do not give the second's results to the first after each op");
+    command.flag("--json", a->json, "Print one JSON object");
+    command.action = [a] { return run_compare_command(*a); };
 }
 
 } // namespace keel::cli

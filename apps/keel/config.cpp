@@ -131,41 +131,39 @@ int init(const ConfigOptions &o, const Program &program) {
 
 } // namespace
 
-void add_config(CLI::App &app, Program &program) {
-    CLI::App &command = *app.add_subcommand("config", "Show, check and write pipeline files");
-    command.set_help_flag("-h,--help", "Show this help");
-    command.footer("All keys of a pipeline: docs/config.md.");
+void add_config(Command &keel, Program &program) {
+    Command &command = keel.add_command("config", "Show, check and write pipeline files");
+    command.footer = "All keys of a pipeline: docs/config.md.";
     auto o = std::make_shared<ConfigOptions>();
 
-    CLI::App &showing =
+    Command &showing =
         add_command(command, program, "show", "Print every key of a pipeline with its value",
                     {{"keel config show configs/quickstart.yaml --origins", "and whence it came"},
                      {"keel config show configs/quickstart.yaml --set policy=none", ""}});
     o->pipeline.add_to(showing, program, ShortForms::none);
-    showing.add_flag("--origins", o->origins, "Say behind each value where it was set");
-    showing.add_flag("--json", o->json, "Print a JSON object: key to value and origin");
-    set_action(showing, program, [o] { return show(*o); });
+    showing.flag("--origins", o->origins, "Print after each value where it was set");
+    showing.flag("--json", o->json, "Print a JSON object: key to value and origin");
+    showing.action = [o] { return show(*o); };
 
-    CLI::App &checking = add_command(
-        command, program, "check",
-        "Check a pipeline: keys, plugins, parameters, model files; no weights are read",
-        {{"keel config check my.yaml", "exit code 0, or 2 and one line that names file, line and column"}});
+    Command &checking =
+        add_command(command, program, "check",
+                    "Check a pipeline: keys, plugins, parameters, model files; no weights are read",
+                    {{"keel config check my.yaml",
+                      "exit code 0, or 2 and one line that names file, line and column"}});
     o->pipeline.add_to(checking, program, ShortForms::none);
-    checking.add_flag("--json", o->json, "Print a JSON object");
-    set_action(checking, program, [o] { return check(*o); });
+    checking.flag("--json", o->json, "Print a JSON object");
+    checking.action = [o] { return check(*o); };
 
-    CLI::App &writing = add_command(
-        command, program, "init", "Write a commented pipeline that fits the free memory",
-        {{"keel config init models/tiny -o my.yaml", ""}, {"keel config init models/tiny | less", ""}});
-    writing.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
-    writing
-        .add_option("-o,--output", o->output,
-                    "The new file; one that is there already is never touched. Without: standard output")
-        ->type_name("FILE");
-    writing.add_option("--backend", o->backend, "Who computes, see 'keel plugins list'")
-        ->type_name("NAME")
-        ->capture_default_str();
-    set_action(writing, program, [o, &program] { return init(*o, program); });
+    Command &writing = add_command(command, program, "init",
+                                   "Write a commented pipeline that fits the free memory",
+                                   {{"keel config init models/tiny -o my.yaml", ""},
+                                    {"keel config init models/tiny | less", ""}});
+    writing.argument("MODEL", o->model, "The folder of a model, or a GGUF file");
+    writing.option("-o,--output FILE", o->output,
+                   "The new file; an existing one is never changed (default: standard output)");
+    writing.option("--backend NAME", o->backend, "Who computes, see 'keel plugins list'")
+        .shows_default();
+    writing.action = [o, &program] { return init(*o, program); };
 }
 
 } // namespace keel::cli

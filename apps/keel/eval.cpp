@@ -108,87 +108,89 @@ void spell_scoring(Program &program) {
         program.spelled.emplace_back(std::string("ScoringOptions::") + field, option);
 }
 
-void add_scoring(CLI::App &command, EvalArguments &a) {
-    command.add_option("--text", a.text, "The text to score; '-': from standard input")
-        ->required()
-        ->type_name("FILE");
-    const auto number = [&](const char *name, int64_t &value, const char *doc) {
-        return command.add_option(name, value, doc)
-            ->type_name("N")
-            ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+void add_scoring(Command &command, EvalArguments &a) {
+    command.option("--text FILE", a.text, "The text to score; '-': from standard input").required();
+    const auto number = [&](const char *spelling, int64_t &value, const char *doc) -> Option & {
+        return command.option(spelling, value, doc).range(1, 1 << 30);
     };
-    CLI::Option *window = number("--window", a.scoring.context,
-                                 "Tokens of a window (default: --context, else 512 or what the cache holds)");
-    CLI::Option *stride = number("--stride", a.scoring.stride, "From window to window (default: half)");
-    number("--max-tokens", a.scoring.max_tokens, "Of the text (default: all)");
-    CLI::Option *prefix = number("--prefix", a.scoring.prefix,
-                                 "Instead of windows: prefill this many tokens, let the policy "
-                                 "evict, then score what follows")
-                              ->excludes(window)
-                              ->excludes(stride);
-    CLI::Option *continuation =
-        number("--continuation", a.scoring.continuation, "Tokens to score behind a prefix")->needs(prefix);
-    prefix->needs(continuation);
-    number("--places", a.scoring.places, "Of the text to do that at, at most (default: 32)")->needs(prefix);
-    number("--step", a.scoring.step,
-           "Tokens taken in at a time; 1: as when text is written, so that the policy acts at each (default: "
-           "many, or 1 behind a prefix under a policy that goes on evicting)");
+    number("--window N", a.scoring.context,
+           "Tokens of a window (default: --context, else 512 or what the cache holds)");
+    number("--stride N", a.scoring.stride,
+           "Tokens from a window's start to the next (default: half)");
+    number("--max-tokens N", a.scoring.max_tokens,
+           "Use only the first N tokens of the text (default: all)");
+    number("--prefix N", a.scoring.prefix,
+           "Instead of windows: prefill this many tokens, let the policy evict, then score what "
+           "follows")
+        .excludes({"--window", "--stride"})
+        .needs({"--continuation"});
+    number("--continuation N", a.scoring.continuation, "Tokens to score after a prefix")
+        .needs({"--prefix"});
+    number("--places N", a.scoring.places,
+           "Score at most N places, spread evenly over the text (default: 32)")
+        .needs({"--prefix"});
+    number("--step N", a.scoring.step,
+           "Tokens of a step; 1: as when text is written, so that the policy acts at each "
+           "(default: many, "
+           "or 1 after a prefix under a policy that goes on evicting)");
     command
-        .add_option(
-            "--batch", a.batch,
-            "Windows or places to score side by side, where tokens are taken in one by one (default: 1)")
-        ->type_name("N")
-        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)));
-    command.add_flag("--no-bos", a.no_bos, "Do not put the token that begins a text in front of each window");
-    command.add_flag("--json", a.json, "Print one JSON object, with each window or place");
+        .option("--batch N", a.batch,
+                "Windows or places to score side by side, if steps have one token (default: 1)")
+        .range(1, Pipeline::most_batch);
+    command.flag("--no-bos", a.no_bos,
+                 "Do not put the token that begins a text in front of each window");
+    command.flag("--json", a.json, "Print one JSON object, with each window or place");
 }
 
-void add_perplexity(CLI::App &eval, Program &program) {
-    CLI::App &command = add_command(
-        eval, program, "perplexity", "How well a pipeline predicts a text, over the cache as configured",
+void add_perplexity(Command &eval, Program &program) {
+    Command &command = add_command(
+        eval, program, "perplexity",
+        "How well a pipeline predicts a text, over the cache as configured",
         {{"keel eval perplexity models/tiny --text models/tiny/heldout.txt", ""},
-         {"keel eval perplexity models/tiny --weights q4_0 --text story.txt --window 1024 --stride 512", ""},
+         {"keel eval perplexity models/tiny --weights q4_0 --text story.txt --window 1024 --stride "
+          "512",
+          ""},
          {"keel eval perplexity my.yaml --text story.txt --prefix 1024 --continuation 128 --json",
           "what a policy that evicts at the prompt's end does to what follows"}});
     auto a = std::make_shared<EvalArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
     add_scoring(command, *a);
     a->trace.add_to(command);
-    set_action(command, program, [a, &program] {
+    command.action = [a, &program] {
         spell_scoring(program);
         return run_perplexity(*a);
-    });
+    };
 }
 
-void add_kl(CLI::App &eval, Program &program) {
-    CLI::App &command = add_command(
-        eval, program, "kl", "How far a pipeline's predictions are from a reference's, side by side",
-        {{"keel eval kl models/tiny --weights q4_0 --against models/tiny --text models/tiny/heldout.txt", ""},
-         {"keel eval kl window.yaml --against full.yaml --text story.txt --prefix 1024 --continuation 128",
-          "a policy against the full cache"}});
+void add_kl(Command &eval, Program &program) {
+    Command &command =
+        add_command(eval, program, "kl",
+                    "How far a pipeline's predictions are from a reference's, side by side",
+                    {{"keel eval kl models/tiny --weights q4_0 --against models/tiny --text "
+                      "models/tiny/heldout.txt",
+                      ""},
+                     {"keel eval kl window.yaml --against full.yaml --text story.txt --prefix 1024 "
+                      "--continuation 128",
+                      "a policy against the full cache"}});
     auto a = std::make_shared<EvalArguments>();
     a->pipeline.add_to(command, program, ShortForms::pipeline);
-    command.add_option("--against", a->against, "The reference: a second pipeline file or model")
-        ->required()
-        ->type_name("TARGET");
-    command.add_option("--against-set", a->against_sets, "Change a key of the reference; can be repeated")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->take_all();
+    command.option("--against TARGET", a->against, "The reference: a second pipeline file or model")
+        .required();
+    command.option("--against-set KEY=VALUE", a->against_sets,
+                   "Change a key of the reference; can be repeated");
     add_scoring(command, *a);
     a->trace.add_to(command);
-    set_action(command, program, [a, &program] {
+    command.action = [a, &program] {
         spell_scoring(program);
         return run_kl(*a);
-    });
+    };
 }
 
 } // namespace
 
-void add_eval(CLI::App &app, Program &program) {
-    CLI::App &eval = *app.add_subcommand("eval", "How good a pipeline's predictions are, on a text of yours");
-    eval.set_help_flag("-h,--help", "Show this help");
-    eval.require_subcommand(1);
+void add_eval(Command &keel, Program &program) {
+    Command &eval =
+        keel.add_command("eval", "How good a pipeline's predictions are, on a text of yours");
     add_perplexity(eval, program);
     add_kl(eval, program);
     add_eval_log(eval, program);

@@ -36,31 +36,24 @@ int run_log(const LogArguments &a, const Program &program) {
     return 0;
 }
 
-template <typename T>
-void add_index(CLI::App &command, const char *name, std::optional<T> &value, const char *doc) {
-    command
-        .add_option_function<T>(
-            name, [&value](const T &given) { value = given; }, doc)
-        ->type_name("N");
-}
-
 } // namespace
 
-void add_eval_log(CLI::App &eval, Program &program) {
-    CLI::App &command = add_command(
+void add_eval_log(Command &eval, Program &program) {
+    Command &command = add_command(
         eval, program, "log", "What a policy evicted: sums up an eviction log and draws it",
-        {{"keel run my.yaml --set policy.log=e.jsonl --set policy.log_positions=true", "writes one"},
+        {{"keel run my.yaml --set policy.log=e.jsonl --set policy.log_positions=true",
+          "writes one"},
          {"keel eval log e.jsonl", ""},
          {"keel eval log e.jsonl --layer 3 --html evictions.html",
           "each head of layer 3, and a page that opens offline"}});
     auto a = std::make_shared<LogArguments>();
-    command.add_option("FILE", a->file, "The log that policy.log named")->required()->type_name("");
-    command.add_option("--html", a->html, "Write a page with all pictures, too")->type_name("OUT");
-    command.add_flag("--json", a->json, "Print the sums as one JSON object");
-    add_index(command, "--sequence", a->view.sequence, "Draw this sequence (default: the longest)");
-    add_index(command, "--layer", a->view.layer, "Draw this layer, each head by itself");
-    add_index(command, "--head", a->view.head, "Draw this head");
-    set_action(command, program, [a, &program] { return run_log(*a, program); });
+    command.argument("FILE", a->file, "The log that policy.log named");
+    command.option("--html OUT", a->html, "Write a page with all pictures, too");
+    command.flag("--json", a->json, "Print the sums as one JSON object");
+    command.option("--sequence N", a->view.sequence, "Draw this sequence (default: the longest)");
+    command.option("--layer N", a->view.layer, "Draw this layer, each head by itself");
+    command.option("--head N", a->view.head, "Draw this head");
+    command.action = [a, &program] { return run_log(*a, program); };
 }
 
 } // namespace keel::cli

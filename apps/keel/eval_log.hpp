@@ -5,6 +5,6 @@
 namespace keel::cli {
 
 // `keel eval log`.
-void add_eval_log(CLI::App &eval, Program &program);
+void add_eval_log(Command &eval, Program &program);
 
 } // namespace keel::cli

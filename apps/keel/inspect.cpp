@@ -351,18 +351,21 @@ int inspect(const InspectOptions &o) {
 
 } // namespace
 
-void add_inspect(CLI::App &app, Program &program) {
-    CLI::App &command = add_command(
-        app, program, "inspect", "Say what a model is, what it needs, and whether its files are sound",
-        {{"keel inspect models/tiny", ""},
-         {"keel inspect models/tiny --verify", "reads every weight; exit code 1 if one is not finite"},
-         {"keel inspect models/tiny --json | jq .kv_bytes_per_token.f16", ""}});
+void add_inspect(Command &keel, Program &program) {
+    Command &command =
+        add_command(keel, program, "inspect",
+                    "Say what a model is, what it needs, and whether its files are sound",
+                    {{"keel inspect models/tiny", ""},
+                     {"keel inspect models/tiny --verify",
+                      "reads every weight; exit code 1 if one is not finite"},
+                     {"keel inspect models/tiny --json | jq .kv_bytes_per_token.f16", ""}});
     auto o = std::make_shared<InspectOptions>();
-    command.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
-    command.add_flag("--verify", o->verify, "Read every weight and look for values that are not finite");
-    command.add_flag("--tensors", o->tensors, "List the tensors: name, type, shape, size");
-    command.add_flag("--json", o->json, "Print a JSON object");
-    set_action(command, program, [o] { return inspect(*o); });
+    command.argument("MODEL", o->model, "The folder of a model, or a GGUF file");
+    command.flag("--verify", o->verify,
+                 "Read every weight and look for values that are not finite");
+    command.flag("--tensors", o->tensors, "List the tensors: name, type, shape, size");
+    command.flag("--json", o->json, "Print a JSON object");
+    command.action = [o] { return inspect(*o); };
 }
 
 } // namespace keel::cli

@@ -18,29 +18,28 @@
 namespace keel::cli {
 namespace {
 
-constexpr void (*commands[])(CLI::App &, Program &) = {
+constexpr void (*commands[])(Command &, Program &) = {
     add_run,       add_chat,    add_bench,    add_compare,  add_eval,    add_ab,
     add_replay_op, add_inspect, add_quantize, add_tokenize, add_plugins, add_config,
 };
 
 constexpr int failed = 1, usage_error = 2;
 
-void describe(CLI::App &app, Program &program) {
-    app.name("keel");
-    app.description("Runs Llama-family language models. Backends and KV-cache policies are plugins, a YAML "
-                    "pipeline names them.");
-    app.set_help_flag("-h,--help", "Show this help; 'keel COMMAND --help' tells about a command");
-    app.require_subcommand(0, 1); // a word behind a command is not taken for another one: 'keel config run'
-    app.set_version_flag("--version", "keel " KEEL_VERSION, "Show the version");
-    app.footer("First steps, in a clone of the repository:\n"
-               "  keel run configs/quickstart.yaml              a small model tells a story\n"
-               "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
-               "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
-               "\nExit codes: 0 done, 1 the run failed, 2 something to mend in the request, 3 worse than "
-               "allowed (ab compare), 130 "
-               "interrupted.");
+void describe(Command &keel, Program &program) {
+    keel.footer =
+        "First steps, in a clone of the repository:\n"
+        "  keel run configs/quickstart.yaml              a small model tells a story\n"
+        "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
+        "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
+        "\nExit codes: 0 done, 1 the run failed, 2 the request was wrong, 3 worse than allowed "
+        "(ab compare), 130 interrupted.";
+    keel.flag("--version", program.version, "Show the version");
+    keel.action = [&keel, &program] {
+        console().out(program.version ? "keel " KEEL_VERSION "\n" : help_text(keel));
+        return EXIT_SUCCESS;
+    };
     for (const auto add : commands)
-        add(app, program);
+        add(keel, program);
 }
 
 int report(const std::string &text, int code) {
@@ -64,9 +63,9 @@ std::string as_spelled(std::string text, const Program &program) {
     return text;
 }
 
-int run_action(const Program &program) {
+int run_action(const Command &command, const Program &program) {
     try {
-        return program.action();
+        return command.action();
     } catch (const OutputClosed &) {
         return EXIT_SUCCESS;
     } catch (const Interrupted &) {
@@ -88,25 +87,24 @@ int run_action(const Program &program) {
 
 int run(int argc, char **argv) {
     Program program;
-    CLI::App app;
-    describe(app, program);
+    Command keel(
+        "keel",
+        "Runs Llama-family language models. Backends and KV-cache policies are plugins, a YAML "
+        "pipeline names them.",
+        "Show this help; 'keel COMMAND --help' tells about a command");
+    describe(keel, program);
+    const CommandLine line = read_command_line(keel, {argv + 1, argv + argc});
     try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp &) {
-        console().out(help_text(app));
-        return EXIT_SUCCESS;
-    } catch (const CLI::CallForVersion &e) {
-        console().out(std::string(e.what()) + "\n");
-        return EXIT_SUCCESS;
-    } catch (const CLI::ParseError &e) {
-        return report(usage_text(app, e), usage_error);
-    }
-    if (!program.action) {
-        console().out(help_text(app));
-        return argc > 1 ? usage_error : EXIT_SUCCESS;
+        if (asks_for_help(line)) {
+            console().out(help_text(*line.command));
+            return EXIT_SUCCESS;
+        }
+        take_values(keel, line);
+    } catch (const Error &e) {
+        return report(e.what(), e.exit_code());
     }
     install_log_sink(program);
-    return run_action(program);
+    return run_action(*line.command, program);
 }
 
 } // namespace

@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *no_policy = "none"; // of a model without a pipeline file
+constexpr const char *forms_group = "Short forms of --set";
 
 // The names beside a missing file.
 std::vector<std::string> neighbours(const fs::path &path) {
@@ -58,87 +59,68 @@ fs::path model_folder(const std::string &given) {
     return path; // whatever the core has to say about it
 }
 
-CLI::Option *PipelineArguments::add_option(CLI::App &command, Program &program, const std::string &names,
-                                           const std::string &key, const std::string &type,
-                                           const std::string &doc) {
-    const std::string shown = names.substr(names.find("--"));
-    return command
-        .add_option_function<std::string>(
-            names,
-            [this, &program, key, shown](const std::string &value) {
-                has_budget_ = has_budget_ || shown == "--budget";
-                short_forms_.push_back(key + "=" + value);
-                program.spelled.emplace_back("--set " + key, shown);
-            },
-            doc)
-        ->type_name(type)
-        ->take_last()
-        ->group("Short forms of --set");
-}
-
-void PipelineArguments::add_flag(CLI::App &command, const std::string &name, const std::string &setting,
-                                 const std::string &doc) {
-    command
-        .add_flag_callback(
-            name, [this, setting] { short_forms_.push_back(setting); }, doc)
-        ->group("Short forms of --set");
-}
-
-void PipelineArguments::add_text_forms(CLI::App &command, Program &program) {
-    const auto add = [&](const char *names, const char *key, const char *type, const char *doc) {
-        return add_option(command, program, names, key, type, doc);
+Option &PipelineArguments::add_form(Command &command, Program &program, std::string_view spelling,
+                                    const std::string &key, const char *doc) {
+    const size_t at = spelling.find("--");
+    const std::string name(spelling.substr(at, spelling.find(' ') - at));
+    const auto take = [this, &program, name, key](const std::string &value) {
+        has_budget_ = has_budget_ || name == "--budget";
+        short_forms_.push_back(key + "=" + value);
+        program.spelled.emplace_back("--set " + key, name);
     };
-    add("-n,--max-tokens", "generation.max_tokens", "N", "Most tokens to write");
-    CLI::Option *temperature = add("--temperature", "sampling.temperature", "X",
-                                   "Higher is more varied; 0: always the most likely token");
-    CLI::Option *top_k =
-        add("--top-k", "sampling.top_k", "N", "Draw from this many of the most likely tokens; 0: all");
-    CLI::Option *top_p = add("--top-p", "sampling.top_p", "X",
-                             "Draw from the most likely tokens that have this probability together");
-    CLI::Option *min_p = add("--min-p", "sampling.min_p", "X",
-                             "Drop tokens below this share of the likeliest one's probability");
-    add("--repetition-penalty", "sampling.repetition_penalty", "X", "Above 1: say less again what was said");
-    CLI::Option *seed = add("--seed", "sampling.seed", "N", "The same seed writes the same text");
-    command
-        .add_flag_callback(
-            "--greedy",
-            [this] {
-                short_forms_.emplace_back("sampling.temperature=0");
-                greedy_ = true;
-            },
-            "Short for --temperature 0: nothing is drawn")
-        ->excludes(temperature, top_k, top_p, min_p, seed)
-        ->group("Short forms of --set");
+    return command.option(spelling, take, doc).last_counts().group(forms_group);
 }
 
-void PipelineArguments::add_pipeline_forms(CLI::App &command, Program &program) {
-    const auto add = [&](const char *names, const char *key, const char *type, const char *doc) {
-        add_option(command, program, names, key, type, doc);
+void PipelineArguments::add_text_forms(Command &command, Program &program) {
+    const auto add = [&](const char *spelling, const char *key, const char *doc) {
+        add_form(command, program, spelling, key, doc);
     };
-    add("--backend", "backend.plugin", "NAME", "Who computes, see 'keel plugins list'");
-    add("--device", "backend.device", "WHICH",
+    add("-n,--max-tokens N", "generation.max_tokens", "Most tokens to write");
+    add("--temperature X", "sampling.temperature",
+        "Higher is more varied; 0: always the most likely token");
+    add("--top-k N", "sampling.top_k", "Draw from this many of the most likely tokens; 0: all");
+    add("--top-p X", "sampling.top_p",
+        "Draw from the most likely tokens that have this probability together");
+    add("--min-p X", "sampling.min_p",
+        "Drop tokens below this share of the likeliest one's probability");
+    add("--repetition-penalty X", "sampling.repetition_penalty",
+        "Above 1: repeat tokens of the text less often");
+    add("--seed N", "sampling.seed", "The same seed writes the same text");
+    const auto be_greedy = [this] {
+        short_forms_.emplace_back("sampling.temperature=0");
+        greedy_ = true;
+    };
+    command.flag("--greedy", be_greedy, "Short for --temperature 0: nothing is drawn")
+        .excludes({"--temperature", "--top-k", "--top-p", "--min-p", "--seed"})
+        .group(forms_group);
+}
+
+void PipelineArguments::add_pipeline_forms(Command &command, Program &program) {
+    const auto add = [&](const char *spelling, const char *key, const char *doc) {
+        add_form(command, program, spelling, key, doc);
+    };
+    add("--backend NAME", "backend.plugin", "Who computes, see 'keel plugins list'");
+    add("--device WHICH", "backend.device",
         "Device of the backend: an index, part of its name or vendor, or a type");
-    add("--threads", "backend.params.threads", "N", "Threads of the backend (a parameter of cpu)");
-    add("--weights", "model.weights", "TYPE", "Keep weights as f32, f16, bf16, q8_0 or q4_0");
-    add("-c,--context", "model.context", "N", "Longest sequence, prompt included");
-    add("--kv-dtype", "kv.dtype", "TYPE", "Keep the KV cache as f32, f16, bf16, q8_0 or q4_0");
-    add("--kv-max-mib", "kv.max_mib", "MIB", "Hard cap of the KV cache");
-    add("--policy", "policy.plugin", "NAME", "What the KV cache forgets, see 'keel plugins list'");
-    add("--budget", "policy.budget.tokens", "N", "Tokens that an eviction leaves");
-    add_flag(command, "--strict", "strict=true", "An op that the backend lacks is an error");
+    add("--threads N", "backend.params.threads", "Threads of the backend (a parameter of cpu)");
+    add("--weights TYPE", "model.weights", "Keep weights as f32, f16, bf16, q8_0 or q4_0");
+    add("-c,--context N", "model.context", "Longest sequence, prompt included");
+    add("--kv-dtype TYPE", "kv.dtype", "Keep the KV cache as f32, f16, bf16, q8_0 or q4_0");
+    add("--kv-max-mib MIB", "kv.max_mib", "Hard cap of the KV cache");
+    add("--policy NAME", "policy.plugin", "What the KV cache forgets, see 'keel plugins list'");
+    add("--budget N", "policy.budget.tokens", "Tokens that an eviction leaves");
+    const auto be_strict = [this] { short_forms_.emplace_back("strict=true"); };
+    command.flag("--strict", be_strict, "An op that the backend lacks is an error")
+        .group(forms_group);
 }
 
-void PipelineArguments::add_to(CLI::App &command, Program &program, ShortForms short_forms) {
-    command.add_option("TARGET", target_, "A pipeline file (.yaml), the folder of a model, or a GGUF file")
-        ->required()
-        ->type_name("");
-    command
-        .add_option(
-            "--set", sets_,
-            "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see docs/config.md")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->take_all();
+void PipelineArguments::add_to(Command &command, Program &program, ShortForms short_forms) {
+    command.argument("TARGET", target_,
+                     "A pipeline file (.yaml), the folder of a model, or a GGUF file");
+    command.option(
+        "--set KEY=VALUE", sets_,
+        "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see "
+        "docs/config.md");
     if (short_forms == ShortForms::all) add_text_forms(command, program);
     if (short_forms != ShortForms::none) add_pipeline_forms(command, program);
 }

@@ -21,7 +21,7 @@ enum class ShortForms {
 class PipelineArguments {
   public:
     // Declares them. Keeps a reference to `program`.
-    void add_to(CLI::App &command, Program &program, ShortForms short_forms);
+    void add_to(Command &command, Program &program, ShortForms short_forms);
 
     // The config of a pipeline file, or of a model folder or GGUF file: backend cpu, policy none, a context that fits the memory.
     pipeline::PipelineConfig load() const;
@@ -31,12 +31,10 @@ class PipelineArguments {
     std::vector<std::string> overrides(std::vector<std::string> first = {}) const;
 
   private:
-    void add_text_forms(CLI::App &command, Program &program);
-    void add_pipeline_forms(CLI::App &command, Program &program);
-    void add_flag(CLI::App &command, const std::string &name, const std::string &setting,
-                  const std::string &doc);
-    CLI::Option *add_option(CLI::App &command, Program &program, const std::string &names,
-                            const std::string &key, const std::string &type, const std::string &doc);
+    void add_text_forms(Command &command, Program &program);
+    void add_pipeline_forms(Command &command, Program &program);
+    Option &add_form(Command &command, Program &program, std::string_view spelling,
+                     const std::string &key, const char *doc);
     void check_contradictions(const pipeline::PipelineConfig &config) const;
 
     std::string target_;

@@ -221,30 +221,29 @@ int show(const PluginsOptions &o) {
 
 } // namespace
 
-void add_plugins(CLI::App &app, Program &program) {
-    CLI::App &command =
-        *app.add_subcommand("plugins", "List backends, policies and allocators, and their parameters");
-    command.set_help_flag("-h,--help", "Show this help");
-    command.footer("Plugins are looked for in the folders of KEEL_PLUGIN_PATH, then in ../lib/keel/plugins "
-                   "beside the program.");
+void add_plugins(Command &keel, Program &program) {
+    Command &command =
+        keel.add_command("plugins", "List backends, policies and allocators, and their parameters");
+    command.footer =
+        "Plugins are looked for in the folders of KEEL_PLUGIN_PATH, then in ../lib/keel/plugins "
+        "beside the program.";
     auto o = std::make_shared<PluginsOptions>();
-    CLI::App &listing = add_command(
+    Command &listing = add_command(
         command, program, "list", "All plugins that can be found, the broken ones with the reason",
-        {{"keel plugins list", ""}, {"KEEL_PLUGIN_PATH=$PWD/build keel plugins list", "with your own"}});
-    listing.add_flag("--json", o->json, "Print a JSON object");
-    set_action(listing, program, [o] { return list(*o); });
-    CLI::App &showing = add_command(
+        {{"keel plugins list", ""},
+         {"KEEL_PLUGIN_PATH=$PWD/build keel plugins list", "with your own"}});
+    listing.flag("--json", o->json, "Print a JSON object");
+    listing.action = [o] { return list(*o); };
+    Command &showing = add_command(
         command, program, "show", "One plugin: parameters, devices, needs",
         {{"keel plugins show sliding_window", ""}, {"keel plugins show ./my_policy.so", "a file"}});
-    showing.add_option("NAME", o->name, "A plugin's name, or the path of its library")
-        ->required()
-        ->type_name("");
-    showing.add_flag("--json", o->json, "Print a JSON object");
-    set_action(showing, program, [o] {
+    showing.argument("NAME", o->name, "A plugin's name, or the path of its library");
+    showing.flag("--json", o->json, "Print a JSON object");
+    showing.action = [o] {
         PluginsOptions absolute = *o;
         if (is_plugin_path(o->name)) absolute.name = absolute_path(o->name).string();
         return show(absolute);
-    });
+    };
 }
 
 } // namespace keel::cli

@@ -8,7 +8,7 @@
 namespace keel::cli {
 namespace {
 
-std::string footer(const std::vector<std::pair<std::string, std::string>> &examples) {
+std::string footer(const Examples &examples) {
     if (examples.empty()) return {};
     std::string text = "Examples:\n";
     for (const auto &[line, meaning] : examples)
@@ -25,23 +25,17 @@ size_t width(std::string_view text) {
 
 } // namespace
 
-CLI::App &add_command(CLI::App &app, Program &program, const std::string &name, const std::string &doc,
-                      const std::vector<std::pair<std::string, std::string>> &examples) {
-    CLI::App &command = *app.add_subcommand(name, doc);
-    command.footer(footer(examples));
-    command.set_help_flag("-h,--help", "Show this help");
-    command.add_flag("-q,--quiet", program.quiet, "Print results and errors alone")->group("Messages");
-    command.add_flag("-v,--verbose", program.verbose, "Print what is going on (--log-level debug)")
-        ->group("Messages");
-    command.add_option("--log-level", program.log_level, "How much to say on standard error")
-        ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
-        ->type_name("LEVEL")
-        ->group("Messages");
+Command &add_command(Command &above, Program &program, const std::string &name,
+                     const std::string &doc, const Examples &examples) {
+    Command &command = above.add_command(name, doc);
+    command.footer = footer(examples);
+    command.flag("-q,--quiet", program.quiet, "Print results and errors alone").group("Messages");
+    command.flag("-v,--verbose", program.verbose, "Print what is going on (--log-level debug)")
+        .group("Messages");
+    command.option("--log-level LEVEL", program.log_level, "How much to say on standard error")
+        .one_of({"debug", "info", "warning", "error", "off"})
+        .group("Messages");
     return command;
-}
-
-void set_action(CLI::App &command, Program &program, std::function<int()> action) {
-    command.callback([&program, action = std::move(action)] { program.action = action; });
 }
 
 void print_json(const nlohmann::ordered_json &json) {

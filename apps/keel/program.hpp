@@ -1,7 +1,7 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
+#include "options.hpp"
+
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -10,22 +10,21 @@
 
 namespace keel::cli {
 
-// What the commands share. Parsing a command line only settles `action`; main() runs it afterwards.
+// What the commands share: how much they print, and how errors name options.
 struct Program {
-    std::function<int()> action; // of the command that was named; returns the exit code
-    bool quiet = false;          // errors and results alone
+    bool quiet = false; // errors and results alone
     std::string log_level = "info";
-    bool verbose = false;
-    // How errors name what an option gave, and that option: {"--set sampling.seed", "--seed"}. They then name what the user wrote.
+    bool verbose = false, version = false;
+    // Key as the core's errors name it, and the option that gave it: {"--set sampling.seed", "--seed"}.
+    // main() puts the option into the message, because that is what the user wrote.
     std::vector<std::pair<std::string, std::string>> spelled;
 };
 
-// A command with the options that all have. `examples` are lines of a shell, shown at the end of its --help.
-CLI::App &add_command(CLI::App &app, Program &program, const std::string &name, const std::string &doc,
-                      const std::vector<std::pair<std::string, std::string>> &examples);
+using Examples = std::vector<std::pair<std::string, std::string>>; // a shell line, what it does
 
-// What the command does once everything was parsed.
-void set_action(CLI::App &command, Program &program, std::function<int()> action);
+// A command with the options of the group "Messages". The help ends with the examples.
+Command &add_command(Command &above, Program &program, const std::string &name,
+                     const std::string &doc, const Examples &examples);
 
 // Standard output as JSON, two spaces deep; bytes that are not UTF-8 become U+FFFD.
 void print_json(const nlohmann::ordered_json &json);
@@ -34,17 +33,17 @@ void print_json(const nlohmann::ordered_json &json);
 std::string table(const std::vector<std::vector<std::string>> &rows, const std::string &indent = "");
 
 // One function per command, each in the file of its name.
-void add_run(CLI::App &app, Program &program);
-void add_chat(CLI::App &app, Program &program);
-void add_bench(CLI::App &app, Program &program);
-void add_compare(CLI::App &app, Program &program);
-void add_ab(CLI::App &app, Program &program);
-void add_eval(CLI::App &app, Program &program);
-void add_replay_op(CLI::App &app, Program &program);
-void add_inspect(CLI::App &app, Program &program);
-void add_quantize(CLI::App &app, Program &program);
-void add_tokenize(CLI::App &app, Program &program);
-void add_plugins(CLI::App &app, Program &program);
-void add_config(CLI::App &app, Program &program);
+void add_run(Command &keel, Program &program);
+void add_chat(Command &keel, Program &program);
+void add_bench(Command &keel, Program &program);
+void add_compare(Command &keel, Program &program);
+void add_ab(Command &keel, Program &program);
+void add_eval(Command &keel, Program &program);
+void add_replay_op(Command &keel, Program &program);
+void add_inspect(Command &keel, Program &program);
+void add_quantize(Command &keel, Program &program);
+void add_tokenize(Command &keel, Program &program);
+void add_plugins(Command &keel, Program &program);
+void add_config(Command &keel, Program &program);
 
 } // namespace keel::cli

@@ -182,25 +182,23 @@ int quantize(const QuantizeOptions &o) {
 
 } // namespace
 
-void add_quantize(CLI::App &app, Program &program) {
-    CLI::App &command =
-        add_command(app, program, "quantize", "Write a model as a GGUF file, its weights in another type",
-                    {{"keel quantize models/tiny tiny-q8_0.gguf", ""},
-                     {"keel quantize models/tiny tiny-q4_0.gguf --type q4_0 --perplexity story.txt",
-                      "and what that does to a text"},
-                     {"keel quantize llama-Q4_K_M.gguf llama-q8_0.gguf --json | jq .relative",
-                      "K-quants become a type that every backend computes with"}});
+void add_quantize(Command &keel, Program &program) {
+    Command &command = add_command(
+        keel, program, "quantize", "Write a model as a GGUF file, its weights in another type",
+        {{"keel quantize models/tiny tiny-q8_0.gguf", ""},
+         {"keel quantize models/tiny tiny-q4_0.gguf --type q4_0 --perplexity story.txt",
+          "and what that does to a text"},
+         {"keel quantize llama-Q4_K_M.gguf llama-q8_0.gguf --json | jq .relative",
+          "K-quants become a type that every backend computes with"}});
     auto o = std::make_shared<QuantizeOptions>();
-    command.add_option("MODEL", o->model, "The folder of a model, or a GGUF file")->required()->type_name("");
-    command.add_option("FILE", o->to, "The GGUF file to write")->required()->type_name("");
-    command
-        .add_option("--type", o->type,
-                    "Type of the matrices: q8_0 (default), q4_0, f16, bf16 or f32; vectors are f32")
-        ->type_name("TYPE");
-    command.add_option("--perplexity", o->text, "Then measure both models on this text")->type_name("FILE");
-    command.add_flag("--force", o->force, "Replace FILE if it exists");
-    command.add_flag("--json", o->json, "Print one JSON object, with the error of each tensor");
-    set_action(command, program, [o] { return quantize(*o); });
+    command.argument("MODEL", o->model, "The folder of a model, or a GGUF file");
+    command.argument("FILE", o->to, "The GGUF file to write");
+    command.option("--type TYPE", o->type,
+                   "Type of the matrices: q8_0 (default), q4_0, f16, bf16 or f32; vectors are f32");
+    command.option("--perplexity FILE", o->text, "Then measure both models on this text");
+    command.flag("--force", o->force, "Replace FILE if it exists");
+    command.flag("--json", o->json, "Print one JSON object, with the error of each tensor");
+    command.action = [o] { return quantize(*o); };
 }
 
 } // namespace keel::cli

@@ -1,6 +1,5 @@
 #include "console.hpp"
 #include "pipeline_arguments.hpp"
-#include "usage.hpp"
 
 #include "base/error.hpp"
 #include "eval/replay/replay.hpp"
@@ -57,32 +56,29 @@ int run_replay(const ReplayArguments &a) {
 
 } // namespace
 
-void add_replay_op(CLI::App &app, Program &program) {
-    CLI::App &command = add_command(
-        app, program, "replay-op",
+void add_replay_op(Command &keel, Program &program) {
+    Command &command = add_command(
+        keel, program, "replay-op",
         "Repeat an op that 'keel compare' saved, on a backend and on the core's plain loops",
-        {{"keel replay-op keel-compare", "the exit code is 0 if the op is within its bound, else 1"},
+        {{"keel replay-op keel-compare",
+          "the exit code is 0 if the op is within its bound, else 1"},
          {"keel replay-op keel-compare --param compute=exact --param isa=scalar", ""},
          {"keel replay-op keel-compare/op.json --backend ./my_backend.so --json", ""}});
     auto a = std::make_shared<ReplayArguments>();
-    command.add_option("FILE", a->file, "The folder that was saved, or the op.json in it")
-        ->required()
-        ->type_name("");
-    command.add_option("--backend", a->backend, "Who computes: a backend's name, or a library's path")
-        ->type_name("NAME")
-        ->capture_default_str();
-    command.add_option("--device", a->device, "Device of the backend: an index or part of its name")
-        ->type_name("WHICH")
-        ->capture_default_str();
-    command.add_option("--param", a->params, "A parameter of the backend; can be repeated")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->take_all();
-    command.add_option("--bound", a->bound, "Largest error (default: by op and dtype, see docs/bench.md)")
-        ->type_name("X")
-        ->check(number_range(0.0, 1e6));
-    command.add_flag("--json", a->json, "Print one JSON object");
-    set_action(command, program, [a] { return run_replay(*a); });
+    command.argument("FILE", a->file, "The folder that was saved, or the op.json in it");
+    command
+        .option("--backend NAME", a->backend, "Who computes: a backend's name, or a library's path")
+        .shows_default();
+    command
+        .option("--device WHICH", a->device, "Device of the backend: an index or part of its name")
+        .shows_default();
+    command.option("--param KEY=VALUE", a->params, "A parameter of the backend; can be repeated");
+    command
+        .option("--bound X", a->bound,
+                "Largest error (default: by op and dtype, see docs/bench.md)")
+        .range(0, 1e6);
+    command.flag("--json", a->json, "Print one JSON object");
+    command.action = [a] { return run_replay(*a); };
 }
 
 } // namespace keel::cli

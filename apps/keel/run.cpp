@@ -20,13 +20,11 @@
 namespace keel::cli {
 namespace {
 
-constexpr int64_t most_logprobs = 1000;
-
 struct RunOptions {
     PipelineArguments pipeline;
     TraceOption trace;
-    std::string prompt, file;
-    bool has_prompt = false;
+    std::optional<std::string> prompt;
+    std::string file;
     std::vector<std::string> stop, pin;
     bool json = false, no_stream = false, ignore_eos = false, echo = false;
     bool explain = false, explain_only = false;
@@ -38,9 +36,9 @@ struct RunOptions {
 
 // -p, then -f, then a pipe, then the config. A loaded session goes on without a prompt too, and the config's began it.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
-    if (o.has_prompt && !o.file.empty())
+    if (o.prompt && !o.file.empty())
         throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
-    if (o.has_prompt) return o.prompt == "-" ? read_text("-") : o.prompt;
+    if (o.prompt) return o.prompt == "-" ? read_text("-") : *o.prompt;
     if (!o.file.empty()) return read_text(o.file);
     const bool has_own = !config.generation.prompt->empty(), goes_on = !o.load_session.empty();
     if (auto text = piped_text(!has_own && !goes_on)) return *std::move(text);
@@ -203,15 +201,19 @@ int run_pipeline(const RunOptions &o, const Program &program) {
 
 } // namespace
 
-void add_run(CLI::App &app, Program &program) {
-    CLI::App &command = add_command(
-        app, program, "run", "Write text with a model: from a pipeline file, or from a model folder",
+void add_run(Command &keel, Program &program) {
+    Command &command = add_command(
+        keel, program, "run",
+        "Write text with a model: from a pipeline file, or from a model folder",
         {{"keel run configs/quickstart.yaml", ""},
          {"keel run configs/quickstart.yaml -p \"The fox said\" --seed 7 -n 200", ""},
          {"keel run models/tiny -p \"Once upon a time\" --greedy",
           "no pipeline file: backend cpu, nothing is evicted"},
-         {"cat story.txt | keel run models/tiny -n 50", "the prompt comes from a pipe; '-f -' insists on it"},
-         {"keel run configs/quickstart.yaml --set policy.budget.tokens=64 --set policy.params.window=60", ""},
+         {"cat story.txt | keel run models/tiny -n 50",
+          "the prompt comes from a pipe; '-f -' insists on it"},
+         {"keel run configs/quickstart.yaml --set policy.budget.tokens=64 --set "
+          "policy.params.window=60",
+          ""},
          {"keel run configs/quickstart.yaml --json | jq .stats",
           "text, ids, stop reason and speeds as one object"},
          {"keel run models/tiny --prompts questions.jsonl --output answers.jsonl",
@@ -219,77 +221,55 @@ void add_run(CLI::App &app, Program &program) {
          {"keel run models/tiny --prompts questions.jsonl --output answers.jsonl --batch 8",
           "eight of them at once: the same answers, sooner"},
          {"keel run models/tiny -f long.txt --save-session long.session",
-          "and 'keel run models/tiny --load-session long.session -p \"...\"' needs not read it again"}});
+          "and 'keel run models/tiny --load-session long.session -p \"...\"' needs not read it "
+          "again"}});
     auto o = std::make_shared<RunOptions>();
     o->pipeline.add_to(command, program, ShortForms::all);
-    CLI::Option *prompt = command
-                              .add_option_function<std::string>(
-                                  "-p,--prompt",
-                                  [o](const std::string &text) {
-                                      o->prompt = text;
-                                      o->has_prompt = true;
-                                  },
-                                  "The text to go on from; '-': from standard input")
-                              ->type_name("TEXT");
-    CLI::Option *file =
-        command.add_option("-f,--file", o->file, "Read the prompt from a file; '-': from standard input")
-            ->type_name("FILE");
-    command.add_option("--stop", o->stop, "End where this text would come; can be repeated")
-        ->type_name("TEXT")
-        ->expected(1)
-        ->take_all();
+    command.option("-p,--prompt TEXT", o->prompt,
+                   "The text to go on from; '-': from standard input");
+    command.option("-f,--file FILE", o->file,
+                   "Read the prompt from a file; '-': from standard input");
+    command.option("--stop TEXT", o->stop, "End where this text would come; can be repeated");
+    command.option(
+        "--pin TEXT", o->pin,
+        "Never evict this part of the prompt, which has to stand in it once; can be repeated");
+    command.flag("--ignore-eos", o->ignore_eos, "Go on past the token that ends a text");
+    command.flag("--echo", o->echo, "Print the prompt in front of the text");
+    command.flag("--no-stream", o->no_stream, "Print the text at the end, not as it is made");
+    command.flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats")
+        .excludes({"--echo", "--no-stream"});
     command
-        .add_option("--pin", o->pin,
-                    "Never evict this part of the prompt, which has to stand in it once; can be repeated")
-        ->type_name("TEXT")
-        ->expected(1)
-        ->take_all();
-    command.add_flag("--ignore-eos", o->ignore_eos, "Go on past the token that ends a text");
-    CLI::Option *echo = command.add_flag("--echo", o->echo, "Print the prompt in front of the text");
-    CLI::Option *no_stream =
-        command.add_flag("--no-stream", o->no_stream, "Print the text at the end, not as it is made");
-    CLI::Option *json =
-        command.add_flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats")
-            ->excludes(echo)
-            ->excludes(no_stream);
+        .option("--logprobs N", o->logprobs,
+                "Print each token's log-probability and the N most likely ones (at most 1000), "
+                "after the "
+                "text")
+        .range(0, 1000);
+    command.option("--save-session FILE", o->save_session,
+                   "Write cache, text and random state to a file at the end");
+    command.option("--load-session FILE", o->load_session,
+                   "Go on from a saved session, with a prompt or without");
     command
-        .add_option("--logprobs", o->logprobs,
-                    "Print each token's log-probability and the N most likely ones, behind the text")
-        ->check(CLI::Range(int64_t{0}, most_logprobs))
-        ->type_name("N");
-    CLI::Option *save_session = command
-                                    .add_option("--save-session", o->save_session,
-                                                "Write cache, text and random state to a file at the end")
-                                    ->type_name("FILE");
-    CLI::Option *load_session = command
-                                    .add_option("--load-session", o->load_session,
-                                                "Go on from a saved session, with a prompt or without")
-                                    ->type_name("FILE");
-    CLI::Option *prompts = command
-                               .add_option("--prompts", o->prompts,
-                                           "Answer many prompts: one JSON object a line, with id and prompt")
-                               ->type_name("FILE")
-                               ->excludes(prompt, file, echo, no_stream, json, save_session, load_session);
-    CLI::Option *output =
-        command
-            .add_option("--output", o->output,
-                        "Where their answers go, a line each; ids that are there are done already")
-            ->type_name("FILE")
-            ->needs(prompts);
-    prompts->needs(output);
+        .option("--prompts FILE", o->prompts,
+                "Answer many prompts: one JSON object a line, with id and prompt")
+        .excludes({"--prompt", "--file", "--echo", "--no-stream", "--json", "--save-session",
+                   "--load-session"})
+        .needs({"--output"});
     command
-        .add_option(
-            "--batch", o->batch,
-            "Write so many of the answers at once, in steps that read the weights once for all of them")
-        ->type_name("N")
-        ->check(CLI::Range(1, static_cast<int>(Pipeline::most_batch)))
-        ->needs(prompts)
-        ->capture_default_str();
-    command.add_flag("--explain", o->explain, "Print who runs each op, on standard error, then run");
+        .option("--output FILE", o->output,
+                "Where their answers go, a line each; ids that are there are done already")
+        .needs({"--prompts"});
+    command
+        .option(
+            "--batch N", o->batch,
+            "Write N of the answers at once, in steps that read the weights once for all of them")
+        .range(1, Pipeline::most_batch)
+        .needs({"--prompts"})
+        .shows_default();
+    command.flag("--explain", o->explain, "Print who runs each op, on standard error, then run");
     o->trace.add_to(command);
-    command.add_flag("--explain-only", o->explain_only, "Print that on standard output and stop")
-        ->excludes("--trace");
-    set_action(command, program, [o, &program] { return run_pipeline(*o, program); });
+    command.flag("--explain-only", o->explain_only, "Print that on standard output and stop")
+        .excludes({"--trace"});
+    command.action = [o, &program] { return run_pipeline(*o, program); };
 }
 
 } // namespace keel::cli

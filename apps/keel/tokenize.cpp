@@ -17,14 +17,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct TokenizeOptions {
-    std::string model, text, file;
-    bool has_text = false;
+    std::string model, file;
+    std::optional<std::string> text;
     std::vector<std::string> decode;
     bool pieces = false, no_special = false, json = false, count = false;
 };
 
 std::string input(const TokenizeOptions &o) {
-    if (o.has_text) return o.text == "-" ? read_text("-") : o.text;
+    if (o.text) return o.text == "-" ? read_text("-") : *o.text;
     if (!o.file.empty()) return read_text(o.file);
     if (auto text = piped_text(true)) return *std::move(text);
     throw_error(ErrorKind::usage, "there is no text: give it as TEXT or with -f FILE, or pipe it in");
@@ -108,42 +108,30 @@ int tokenize(const TokenizeOptions &o) {
 
 } // namespace
 
-void add_tokenize(CLI::App &app, Program &program) {
-    CLI::App &command = add_command(app, program, "tokenize", "Turn text into a model's token ids, or back",
-                                    {{"keel tokenize models/tiny \"Once upon a time\" --pieces", ""},
-                                     {"keel tokenize models/tiny --decode 4094 953 310", ""},
-                                     {"keel tokenize models/tiny --count < story.txt", ""}});
+void add_tokenize(Command &keel, Program &program) {
+    Command &command =
+        add_command(keel, program, "tokenize", "Turn text into a model's token ids, or back",
+                    {{"keel tokenize models/tiny \"Once upon a time\" --pieces", ""},
+                     {"keel tokenize models/tiny --decode 4094 953 310", ""},
+                     {"keel tokenize models/tiny --count < story.txt", ""}});
     auto o = std::make_shared<TokenizeOptions>();
+    command.argument(
+        "MODEL", o->model,
+        "The folder of a model, its tokenizer.json or tokenizer.model, or a GGUF file (one "
+        "with only a vocabulary will do)");
+    command.argument("TEXT", o->text, "The text; without it and -f: what is piped in").optional();
+    command.option("-f,--file FILE", o->file, "Read the text from a file; '-': from standard input")
+        .excludes({"TEXT"});
+    command.flag("--pieces", o->pieces, "One token a line: id and text");
+    command.flag("--count", o->count, "Only how many tokens there are").excludes({"--pieces"});
+    command.flag("--no-special", o->no_special, "Without the special tokens that frame a text");
     command
-        .add_option(
-            "MODEL", o->model,
-            "The folder of a model, its tokenizer.json or tokenizer.model, or a GGUF file (one with only "
-            "a vocabulary will do)")
-        ->required()
-        ->type_name("");
-    CLI::Option *text = command
-                            .add_option_function<std::string>(
-                                "TEXT",
-                                [o](const std::string &given) {
-                                    o->text = given;
-                                    o->has_text = true;
-                                },
-                                "The text; without it and -f: what is piped in")
-                            ->type_name("");
-    CLI::Option *file =
-        command.add_option("-f,--file", o->file, "Read the text from a file; '-': from standard input")
-            ->type_name("FILE")
-            ->excludes(text);
-    CLI::Option *pieces = command.add_flag("--pieces", o->pieces, "One token a line: id and text");
-    CLI::Option *count =
-        command.add_flag("--count", o->count, "Only how many tokens there are")->excludes(pieces);
-    command.add_flag("--no-special", o->no_special, "Without the special tokens that frame a text");
-    command
-        .add_option("--decode", o->decode, "Ids to turn into text: 1 2 3, or 1,2,3; '-': from standard input")
-        ->type_name("IDS")
-        ->excludes(text, file, pieces, count);
-    command.add_flag("--json", o->json, "Print a JSON object");
-    set_action(command, program, [o] { return tokenize(*o); });
+        .option("--decode IDS", o->decode,
+                "Ids to turn into text: 1 2 3, or 1,2,3; '-': from standard input")
+        .many()
+        .excludes({"TEXT", "--file", "--pieces", "--count"});
+    command.flag("--json", o->json, "Print a JSON object");
+    command.action = [o] { return tokenize(*o); };
 }
 
 } // namespace keel::cli

@@ -2,11 +2,10 @@
 
 namespace keel::cli {
 
-void TraceOption::add_to(CLI::App &command) {
-    command
-        .add_option("--trace", state_->file,
-                    "Record ops, submits, waits, evictions and the cache's size for ui.perfetto.dev")
-        ->type_name("FILE");
+void TraceOption::add_to(Command &command) {
+    command.option(
+        "--trace FILE", state_->file,
+        "Record ops, submits, waits, evictions and the cache's size for ui.perfetto.dev");
 }
 
 void TraceOption::open() const {

@@ -14,7 +14,7 @@ namespace keel::cli {
 // --trace FILE of commands that run a pipeline. Lives longer than the pipelines it records.
 class TraceOption {
   public:
-    void add_to(CLI::App &command);
+    void add_to(Command &command);
     bool is_given() const { return !state_->file.empty(); }
     // Makes the file, where one was asked for: before weights are loaded, so that a bad name costs no time.
     void open() const;

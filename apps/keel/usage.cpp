@@ -1,199 +1,196 @@
 #include "usage.hpp"
 
 #include "base/display.hpp"
+#include "base/error.hpp"
 #include "base/suggest.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace keel::cli {
 namespace {
 
-// The innermost command that the line names.
-const CLI::App *innermost(const CLI::App *app) {
-    for (const auto subs = app->get_subcommands(); !subs.empty();)
-        return innermost(subs.back());
-    return app;
+template <typename... Args>
+[[noreturn]] void refuse(const Command &command, fmt::format_string<Args...> format,
+                         Args &&...args) {
+    throw_error(ErrorKind::usage, "{}; see '{} --help'",
+                fmt::format(format, std::forward<Args>(args)...), command.full_name());
 }
 
-std::string full_name(const CLI::App *app) {
-    return app->get_parent() == nullptr ? app->get_name()
-                                        : full_name(app->get_parent()) + " " + app->get_name();
+std::string shown(const std::string &word) {
+    return fmt::format("'{}'", printable(word, 60));
 }
 
-std::vector<std::string> option_names(const CLI::App &app) {
-    std::vector<std::string> names;
-    for (const CLI::Option *option : app.get_options()) {
-        for (const std::string &name : option->get_lnames())
-            names.push_back("--" + name);
-    }
+Words command_names(const Command &command) {
+    Words names;
+    for (const Command &below : command.commands)
+        names.push_back(below.name);
     return names;
 }
 
-std::vector<std::string> command_names(const CLI::App &app) {
-    std::vector<std::string> names;
-    for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
-        names.push_back(command->get_name());
-    return names;
+bool only_holds_commands(const Command &command) {
+    return !command.commands.empty() && command.standard == nullptr;
 }
 
-// "; 'keel run' has it", if another command does.
-std::string whose(const CLI::App &root, const std::string &option) {
-    for (const CLI::App *command : root.get_subcommands([](const CLI::App *) { return true; })) {
-        if (command->get_option_no_throw(option) != nullptr)
-            return fmt::format("; '{}' has it", full_name(command));
+// The first command at or below `command` that has this option; NULL if none has.
+const Command *owner_of(const Command &command, std::string_view option) {
+    if (command.find_option(option) != nullptr) return &command;
+    for (const Command &below : command.commands) {
+        if (const Command *owner = owner_of(below, option)) return owner;
     }
-    return {};
+    return nullptr;
 }
 
-std::string unexpected(const CLI::App &root, const CLI::App &command, const std::string &word) {
-    const std::string shown = printable(word, 60);
-    if (word.starts_with("-=")) // the rest of "-q=4", once its flag was taken off
-        return fmt::format("expected no value behind a flag, found '{}'", shown.substr(2));
+// The name that the user wrote, of an option that has two.
+const std::string &as_written(const Option &option, const Words &words) {
+    const std::string &first = option.names.front();
+    const bool is_short = std::any_of(words.begin(), words.end(), [&](const std::string &word) {
+        return word.starts_with(first) && !word.starts_with("--");
+    });
+    return is_short ? first : option.name();
+}
+
+[[noreturn]] void refuse_unknown_command(const Command &command, const std::string &word) {
+    const Words names = command_names(command);
+    const std::string suggestion = did_you_mean(word, names);
+    refuse(command, "unknown command {}{}", shown(word),
+           suggestion.empty() ? fmt::format("; the commands are {}", fmt::join(names, ", "))
+                              : suggestion);
+}
+
+[[noreturn]] void refuse_unknown(const Command &program, const CommandLine &line) {
+    const Command &command = *line.command;
+    const std::string &word = line.unknown.front();
+    if (word.starts_with("-=")) { // what the parser leaves of "-q=4"
+        const auto whole =
+            std::find_if(line.words.begin(), line.words.end(), [&](const std::string &w) {
+                return w.starts_with('-') && w.ends_with(word.substr(1));
+            });
+        const std::string flag =
+            whole == line.words.end() ? "a flag" : whole->substr(0, whole->find('='));
+        refuse(command, "{}: expected no value, found {}", flag, shown(word.substr(2)));
+    }
     if (word.starts_with("-") && word.size() > 1) {
         const std::string name = word.substr(0, word.find('='));
-        const std::string owner = whose(root, name);
-        return fmt::format("unknown option '{}'{}", shown,
-                           owner.empty() ? did_you_mean(name, option_names(command)) : owner);
-    }
-    const std::vector<std::string> names = command_names(command);
-    if (!names.empty()) {
-        return fmt::format("unknown command '{}'{}", shown,
-                           nearest_word(word, names).empty()
-                               ? fmt::format("; the commands are {}", fmt::join(names, ", "))
-                               : did_you_mean(word, names));
-    }
-    return fmt::format("one argument too many: '{}'; a text with spaces needs quotes", shown);
-}
-
-std::string quoted_list(const std::vector<std::string> &words) {
-    std::string out;
-    for (const std::string &word : words)
-        out += fmt::format("{}'{}'", out.empty() ? "" : " ", printable(word, 60));
-    return out;
-}
-
-// What the help calls an option's value: "N"; the parser adds what its checks say.
-std::string type_of(const CLI::Option &option) {
-    const std::string type = option.get_type_name();
-    return type.substr(0, type.find(':'));
-}
-
-// The same in words.
-std::string kind_of_value(const CLI::Option &option) {
-    const std::string type = type_of(option);
-    if (type.starts_with("N")) return type == "N" ? "an integer" : "integers with ',' between";
-    if (type == "X" || type == "MIB") return "a number";
-    return type.empty() ? "a value" : type;
-}
-
-bool is_flag(const CLI::Option &option) {
-    return option.get_items_expected_max() == 0;
-}
-
-// "1000000.000000", as std::to_string has it.
-std::string plain_number(std::string text) {
-    if (text.find('.') == std::string::npos) return text;
-    while (text.ends_with('0'))
-        text.pop_back();
-    if (text.ends_with('.')) text.pop_back();
-    return text;
-}
-
-// What a validator says, which is one of: "Value X not in range A to B", "X not in {A,B,C}".
-std::string outside(const CLI::Option &option, const std::string &message) {
-    const std::string found = option.results().empty() ? std::string() : option.results().back();
-    const std::string range = "not in range ", set = "not in {";
-    if (const size_t at = message.rfind(range); at != std::string::npos) {
-        const std::string bounds = message.substr(at + range.size());
-        const size_t to = bounds.find(" to ");
-        if (to != std::string::npos)
-            return fmt::format("expected {} from {} to {}, found '{}'", kind_of_value(option),
-                               plain_number(bounds.substr(0, to)), plain_number(bounds.substr(to + 4)),
-                               printable(found, 60));
-    }
-    if (const size_t at = message.rfind(set); at != std::string::npos && message.ends_with('}')) {
-        std::vector<std::string> words{{}};
-        for (const char c : message.substr(at + set.size(), message.size() - at - set.size() - 1)) {
-            if (c == ',') {
-                words.emplace_back();
-            } else {
-                words.back() += c;
-            }
+        if (const Command *owner = owner_of(program, name))
+            refuse(command, "unknown option {}; '{}' has it", shown(word), owner->full_name());
+        Words names;
+        for (const Option &option : command.options) {
+            if (option.kind != Option::Kind::argument) names.push_back(option.name());
         }
-        return fmt::format("expected one of {}, found '{}'{}", fmt::join(words, ", "), printable(found, 60),
-                           did_you_mean(found, words));
+        refuse(command, "unknown option {}{}", shown(word), did_you_mean(name, names));
     }
-    return message;
+    if (only_holds_commands(command)) refuse_unknown_command(command, word);
+    const bool is_standard = command.parent != nullptr && command.parent->standard == &command;
+    refuse(command, "one argument too many: {}; a text with spaces needs quotes{}", shown(word),
+           is_standard ? fmt::format(", and a command ({}) comes right after '{}'",
+                                     fmt::join(command_names(*command.parent), ", "),
+                                     command.parent->full_name())
+                       : "");
 }
 
-// Up to `end` (of all, where it is not there): the name that the parser's messages begin with.
-std::string before(const std::string &text, std::string_view end) {
-    return text.substr(0, text.find(end));
+[[noreturn]] void refuse_missing_value(const CommandLine &line) {
+    std::string name = line.words.back();
+    if (!name.starts_with("--")) name = std::string("-") + name.back(); // "-qn"
+    const Option *option = line.command->find_option(name);
+    refuse(*line.command, "{}: expected {} after it, found none", name,
+           option == nullptr ? "a value" : option->value_name);
 }
 
-std::string missing(const CLI::App &command, const std::string &name) {
-    const CLI::Option *option = command.get_option_no_throw(name);
-    if (option == nullptr) // of a command that only holds others
-        return fmt::format("expected a command, found none; the commands are {}",
-                           fmt::join(command_names(command), ", "));
-    std::string doc = option->get_description();
-    const bool is_word = doc.size() > 1 && (doc[1] == ' ' || (doc[1] >= 'a' && doc[1] <= 'z')); // not "GGUF"
+[[noreturn]] void refuse_missing(const Command &command, const Option &option) {
+    std::string doc = option.doc;
+    const bool is_word =
+        doc.size() > 1 && (doc[1] == ' ' || (doc[1] >= 'a' && doc[1] <= 'z')); // not "GGUF"
     if (is_word && doc[0] >= 'A' && doc[0] <= 'Z') doc[0] = static_cast<char>(doc[0] - 'A' + 'a');
-    return fmt::format("expected {0}, found none; {0} is: {1}", name, doc);
+    refuse(command, "expected {0}, found none; {0} is: {1}", option.name(), doc);
 }
 
-// The parser's own sentences in ours: the option, what was expected there, what was found.
-std::string in_our_words(const CLI::App &command, const CLI::ParseError &error) {
-    const std::string text = error.what();
-    if (dynamic_cast<const CLI::RequiredError *>(&error) != nullptr)
-        return missing(command, before(text, " is required"));
-    if (dynamic_cast<const CLI::ExcludesError *>(&error) != nullptr) {
-        const std::string name = before(text, " excludes ");
-        return fmt::format("{} and {} exclude each other; give one of them", name,
-                           text.substr(std::min(name.size() + 10, text.size())));
+bool is_within(const Option::Range &range, const std::string &word) {
+    const double number = std::strtod(word.c_str(), nullptr);
+    return number >= range.low && number <= range.high; // false for "nan"
+}
+
+// Stores one value, a word or a part of one between commas.
+void take_value(const CommandLine &line, const Option &option, const std::string &word) {
+    const std::string &name = as_written(option, line.words);
+    const auto &choices = option.choices;
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), word) == choices.end())
+        refuse(*line.command, "{}: expected one of {}, found {}{}", name, fmt::join(choices, ", "),
+               shown(word), did_you_mean(word, choices));
+    if (option.take(word) && (!option.bounds || is_within(*option.bounds, word))) return;
+    std::string expected = option.accepts;
+    if (option.bounds)
+        expected +=
+            fmt::format(" from {:.15g} to {:.15g}", option.bounds->low, option.bounds->high);
+    if (option.splits_at_commas) expected += " with ',' between";
+    refuse(*line.command, "{}: expected {}, found {}", name, expected, shown(word));
+}
+
+void take_words(const CommandLine &line, const Option &option, const Words &words) {
+    const std::string &name = as_written(option, line.words);
+    if (option.repeat == Option::Repeat::once && words.size() > 1)
+        refuse(*line.command, "{}: expected it once, found it {} times", name, words.size());
+    for (const std::string &word : words) {
+        const bool is_flag = option.kind == Option::Kind::flag;
+        if (is_flag && word != "true" && word != "false")
+            refuse(*line.command, "{}: expected no value, found {}", name, shown(word));
+        if (is_flag && word == "false") continue; // "--json=false"
+        if (option.repeat == Option::Repeat::last_counts && &word != &words.back()) continue;
+        if (!option.splits_at_commas) {
+            take_value(line, option, word);
+            continue;
+        }
+        for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+            end = word.find(',', begin);
+            take_value(line, option, word.substr(begin, end - begin));
+        }
     }
-    if (dynamic_cast<const CLI::RequiresError *>(&error) != nullptr) {
-        const std::string name = before(text, " requires ");
-        return fmt::format("{}: expected {} beside it, found none", name,
-                           text.substr(std::min(name.size() + 10, text.size())));
+}
+
+// What an option's presence or absence contradicts.
+void check_company(const CommandLine &line, const Option &option) {
+    const Command &command = *line.command;
+    const bool is_given = line.values.contains(&option);
+    if (option.is_required && !is_given) refuse_missing(command, option);
+    if (!is_given) return;
+    const std::string &name = as_written(option, line.words);
+    for (const std::string &other : option.needed) {
+        if (!line.values.contains(command.find_option(other)))
+            refuse(command, "{}: expected {} beside it, found none", name, other);
     }
-    // "Could not convert: --prefill = x"; the others begin with the option.
-    constexpr std::string_view convert = "Could not convert: ";
-    const std::string name = text.starts_with(convert) ? before(text.substr(convert.size()), " = ")
-                                                       : before(before(text, ":"), " was given");
-    const CLI::Option *option = command.get_option_no_throw(name);
-    if (option == nullptr) return text;
-    const std::vector<std::string> &found = option->results();
-    if (dynamic_cast<const CLI::ValidationError *>(&error) != nullptr)
-        return fmt::format("{}: {}", name, outside(*option, text));
-    if (is_flag(*option))
-        return fmt::format("{}: expected no value behind it, found {}", name, quoted_list(found));
-    if (dynamic_cast<const CLI::ConversionError *>(&error) != nullptr)
-        return fmt::format("{}: expected {}, found {}", name, kind_of_value(*option), quoted_list(found));
-    if (text.find(" required ") == std::string::npos) return text;
-    if (text.find("At Most") != std::string::npos)
-        return fmt::format("{}: expected it once, found it {} times", name, found.size());
-    return fmt::format("{}: expected {} behind it, found none", name, type_of(*option));
+    for (const Option &other : command.options) {
+        if (exclude_each_other(option, other) && line.values.contains(&other))
+            refuse(command, "{} and {} exclude each other; give one of them", name,
+                   as_written(other, line.words));
+    }
 }
 
 } // namespace
 
-std::string help_text(const CLI::App &app) {
-    return app.help(); // of the command that was named, if one was
+bool asks_for_help(const CommandLine &line) {
+    if (only_holds_commands(*line.command)) {
+        for (const std::string &word : line.unknown) {
+            if (!word.starts_with('-')) refuse_unknown_command(*line.command, word);
+        }
+    }
+    return line.values.contains(&line.command->help());
 }
 
-std::string usage_text(const CLI::App &app, const CLI::ParseError &error) {
-    const CLI::App *command = innermost(&app);
-    // A word that nothing knows explains more than what is missing because of it.
-    const std::vector<std::string> extra = app.remaining(true);
-    std::string text =
-        extra.empty() ? in_our_words(*command, error) : unexpected(app, *command, extra.front());
-    for (char &c : text) {
-        if (c == '\n') c = ' ';
+void take_values(const Command &program, const CommandLine &line) {
+    const Command &command = *line.command;
+    if (!line.unknown.empty()) refuse_unknown(program, line);
+    if (line.lacks_value) refuse_missing_value(line);
+    for (const Option &option : command.options) {
+        if (const auto at = line.values.find(&option); at != line.values.end())
+            take_words(line, option, at->second);
     }
-    return fmt::format("{}; see '{} --help'", text, full_name(command));
+    for (const Option &option : command.options)
+        check_company(line, option);
+    if (!command.action)
+        refuse(command, "expected a command, found none; the commands are {}",
+               fmt::join(command_names(command), ", "));
 }
 
 } // namespace keel::cli

@@ -1,32 +1,15 @@
 #pragma once
 
-#include "program.hpp"
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
-
-#include <cmath>
-#include <cstdlib>
-#include <string>
+#include "command_line.hpp"
 
 namespace keel::cli {
 
-// The help of the command that was named last, or of the program.
-std::string help_text(const CLI::App &app);
+// The help to print, if the line asks for help. Throws Error(usage) if it names an unknown command.
+bool asks_for_help(const CommandLine &line);
 
-// One line that says what is wrong with a command line, with a suggestion and where to read more.
-std::string usage_text(const CLI::App &app, const CLI::ParseError &error);
-
-// CLI::Range, which lets "nan" pass.
-inline CLI::Validator number_range(double low, double high) {
-    CLI::Validator range = CLI::Range(low, high);
-    return range & CLI::Validator(
-                       [low, high](std::string &text) {
-                           const bool is_nan = std::isnan(std::strtod(text.c_str(), nullptr));
-                           return is_nan ? fmt::format("Value {} not in range {} to {}", text, low, high)
-                                         : std::string();
-                       },
-                       "");
-}
+// Checks a command line and stores its values in what the options are bound to.
+// Throws Error(usage): one line with the option, what was expected there, what was found, and a
+// suggestion. `program` is where to look for the command that has an option.
+void take_values(const Command &program, const CommandLine &line);
 
 } // namespace keel::cli

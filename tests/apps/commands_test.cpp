@@ -73,7 +73,6 @@ TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2
     // A command of the program behind another one is none of that one's.
     CHECK(contains(failure(run_keel({"config", "run", quickstart})), "unknown command 'run'"));
     CHECK(contains(failure(run_keel({"eval", "run", "models/tiny"})), "unknown command 'run'"));
-    CHECK(contains(failure(run_keel({"ab", "run", "x.yaml"})), "unknown command"));
     CHECK(contains(failure(run_keel({"run", quickstart, "--promt", "x"})), "did you mean '--prompt'?"));
     CHECK(contains(failure(run_keel({"run", quickstart, "two", "three"})), "quotes"));
     CHECK(contains(failure(run_keel({"run"})), "TARGET"));
@@ -88,6 +87,39 @@ TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2
     CHECK(run_keel({"plugins"}).code == 2);
     // a hostile argument cannot move the cursor
     CHECK_FALSE(contains(failure(run_keel({"\x1b[2Jrun"})), "\x1b"));
+}
+
+TEST_CASE("an unknown command is an error also with --help") {
+    const auto unknown = [](const std::vector<std::string> &arguments) {
+        return failure(run_keel(arguments));
+    };
+    CHECK(contains(unknown({"nonsense", "--help"}),
+                   "unknown command 'nonsense'; the commands are run, "));
+    CHECK(contains(unknown({"--help", "nonsense"}), "unknown command 'nonsense'"));
+    CHECK(contains(unknown({"rnu", "-h"}), "unknown command 'rnu'; did you mean 'run'?"));
+    CHECK(contains(unknown({"config", "chek", "--help"}),
+                   "unknown command 'chek'; did you mean 'check'?; see 'keel config --help'"));
+    CHECK(contains(unknown({"eval", "nonsense", "--help"}), "the commands are perplexity, kl"));
+    CHECK(contains(unknown({"--version", "nonsense"}), "unknown command 'nonsense'"));
+    // Help comes before other faults.
+    CHECK(run_keel({"run", "--nonsense", "--help"}).code == 0);
+    CHECK(run_keel({"run", "--logprobs", "x", "--help"}).code == 0);
+    CHECK(run_keel({"--help", "run"}).out == run_keel({"run", "--help"}).out);
+}
+
+TEST_CASE("keel ab FILE and keel bench TARGET need no 'run' before them") {
+    for (const char *command : {"ab", "bench"}) {
+        const std::string file = failure(run_keel({command, "none.yaml"}));
+        CHECK(contains(file, "none.yaml: no such file"));
+        CHECK(failure(run_keel({command, "run", "none.yaml"})) == file);
+        const std::string help = run_keel({command, "--help"}).out;
+        CHECK(contains(help, std::string("Usage: keel ") + command + " [OPTIONS] ["));
+        CHECK(contains(help, "\n  run "));
+        CHECK(contains(help, "\n  report "));
+        CHECK(contains(help, "--json"));
+        CHECK(contains(failure(run_keel({command, "x", "report", "y"})),
+                       std::string("comes right after 'keel ") + command + "'"));
+    }
 }
 
 TEST_CASE("inspect says what a model is") {

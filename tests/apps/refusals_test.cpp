@@ -28,7 +28,7 @@ void check(const std::vector<Refusal> &refusals) {
 
 } // namespace
 
-TEST_CASE("The parser's faults are told as all others: the option, what was expected, what was found") {
+TEST_CASE("a wrong command line names the option, what was expected and what was found") {
     const std::string range = "--logprobs: expected an integer from 0 to 1000, found ";
     check({
         {{"bench", tiny, "--prefill", "x"}, {"--prefill: expected integers", "found 'x'"}},
@@ -40,22 +40,31 @@ TEST_CASE("The parser's faults are told as all others: the option, what was expe
         {{"compare", tiny, "--against", "reference", "--bound", "x"},
          {"--bound: expected a number from 0 to 1000000, found 'x'"}},
         {{"run", tiny, "--log-level", "warnin"},
-         {"--log-level: expected one of debug, info, warning, error, off, found 'warnin'; did you mean "
+         {"--log-level: expected one of debug, info, warning, error, off, found 'warnin'; did you "
+          "mean "
           "'warning'?"}},
-        {{"run", tiny, "-p", "a", "--echo=maybe"}, {"--echo: expected no value behind it, found 'maybe'"}},
-        {{"run", tiny, "-p", "a", "-q=4"}, {"expected no value behind a flag, found '4'"}},
+        {{"run", tiny, "-p", "a", "--echo=maybe"}, {"--echo: expected no value, found 'maybe'"}},
+        {{"run", tiny, "-p", "a", "-q=4"}, {"-q: expected no value, found '4'"}},
         {{"run"}, {"expected TARGET, found none; TARGET is: a pipeline file"}},
         {{"eval", "kl", tiny, "--text", "x"},
          {"expected --against, found none; --against is: the reference"}},
-        {{"run", tiny, "-p"}, {"--prompt: expected TEXT behind it, found none"}},
-        {{"run", tiny, "--threads"}, {"--threads: expected N behind it, found none"}},
-        {{"run", tiny, "-f", "a", "-f", "b"}, {"--file: expected it once, found it 2 times"}},
+        {{"run", tiny, "-p"}, {"-p: expected TEXT after it, found none"}},
+        {{"run", tiny, "-qp"}, {"-p: expected TEXT after it, found none"}},
+        {{"run", tiny, "--threads"}, {"--threads: expected N after it, found none"}},
+        {{"run", tiny, "-f", "a", "-f", "b"}, {"-f: expected it once, found it 2 times"}},
+        {{"run", tiny, "--file", "a", "-qf", "b"}, {"--file: expected it once, found it 2 times"}},
         {{"run", tiny, "--output", "x"}, {"--output: expected --prompts beside it, found none"}},
         {{"eval", "perplexity", tiny, "--text", "x", "--prefix", "4"},
          {"--prefix: expected --continuation beside it, found none"}},
         {{"run", tiny, "--explain-only", "--trace", "x"},
          {"--trace and --explain-only exclude each other; give one of them"}},
         {{"eval"}, {"expected a command, found none; the commands are perplexity, kl"}},
+        {{"config"}, {"the commands are show, check, init; see 'keel config --help'"}},
+        {{"bench", tiny, "--batch", "1,257"},
+         {"--batch: expected integers from 1 to 256 with ',' between, found '257'"}},
+        {{"ab"}, {"expected FILE, found none; FILE is: the experiment"}},
+        {{"ab", "x.yaml", "--resume", "--no-resume"},
+         {"--resume and --no-resume exclude each other"}},
     });
 }
 
@@ -68,11 +77,15 @@ TEST_CASE("Arguments that contradict each other are refused, and both are named"
                                                          "generation: {prompt: Once}\n")
                                  .string();
     check({
-        {{"tokenize", tiny, "TEXT", "-f", text}, {"TEXT and --file exclude each other"}},
-        {{"tokenize", tiny, "TEXT", "--decode", "1", "2"}, {"--decode", "TEXT", "exclude each other"}},
-        {{"tokenize", tiny, "--pieces", "--decode", "1"}, {"--pieces", "--decode", "exclude each other"}},
-        {{"tokenize", tiny, "TEXT", "--pieces", "--count"}, {"--pieces", "--count", "exclude each other"}},
-        {{"run", tiny, "-p", "a", "--greedy", "--temperature", "0.5"}, {"--greedy", "--temperature"}},
+        {{"tokenize", tiny, "TEXT", "-f", text}, {"TEXT and -f exclude each other"}},
+        {{"tokenize", tiny, "TEXT", "--decode", "1", "2"},
+         {"--decode", "TEXT", "exclude each other"}},
+        {{"tokenize", tiny, "--pieces", "--decode", "1"},
+         {"--pieces", "--decode", "exclude each other"}},
+        {{"tokenize", tiny, "TEXT", "--pieces", "--count"},
+         {"--pieces", "--count", "exclude each other"}},
+        {{"run", tiny, "-p", "a", "--greedy", "--temperature", "0.5"},
+         {"--greedy", "--temperature"}},
         {{"run", tiny, "-p", "a", "--greedy", "--top-k", "5"}, {"--greedy", "--top-k"}},
         {{"run", tiny, "-p", "a", "--top-p", "0.5", "--greedy"}, {"--greedy", "--top-p"}},
         {{"run", tiny, "-p", "a", "--greedy", "--min-p", "0.5"}, {"--greedy", "--min-p"}},

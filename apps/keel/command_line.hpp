@@ -1,0 +1,26 @@
+#pragma once
+
+#include "options.hpp"
+
+#include <map>
+
+namespace keel::cli {
+
+// A command line, taken apart: the command that it names, and which words belong to which option.
+// Nothing is checked yet; usage.hpp does that.
+struct CommandLine {
+    const Command *command = nullptr;
+    Words words;                            // after the command's name, as the user wrote them
+    std::map<const Option *, Words> values; // of options that are given; a flag's value is "true"
+    Words unknown;                          // words that belong to no option
+    bool lacks_value = false;               // the last word is an option without its value
+};
+
+// The first words name the command, each one below the one before. A command whose `standard` is
+// set stands for that one if no command below it is named.
+CommandLine read_command_line(const Command &program, const Words &words);
+
+// The help of a command; of one with a `standard`, with the options of that.
+std::string help_text(const Command &command);
+
+} // namespace keel::cli

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <charconv>
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace keel::cli {
+
+using Words = std::vector<std::string>;
+
+// Declares one flag ("--json"), option ("-o,--output DIR") or argument ("TARGET") of a command:
+// its names, what it accepts, its help, and what happens to its value.
+// The setters below return the option, so that a declaration is one expression.
+struct Option {
+    enum class Kind { flag, option, argument };
+    enum class Repeat { once, last_counts, all_count };
+    struct Range {
+        double low, high;
+    };
+
+    Kind kind;
+    Words names; // "-o", "--output"; of an argument "TARGET"
+    std::string value_name, doc, group_name = "Options";
+    std::string accepts; // "an integer"; empty: any text
+    bool is_required = false, takes_many = false, splits_at_commas = false;
+    Repeat repeat = Repeat::once;
+    std::optional<Range> bounds;
+    Words choices, needed, excluded; // excluded: in both directions
+    std::string initial;             // the value before the command line is read, as text
+    std::function<bool(const std::string &)> take; // of each value; false: not what `accepts` says
+
+    const std::string &name() const { return names.back(); } // the long one
+    bool is_called(std::string_view name) const;
+
+    Option &group(std::string title);
+    Option &required();
+    Option &optional();
+    Option &many();        // takes all words up to the next option
+    Option &last_counts(); // given twice, the last value counts
+    Option &range(double low, double high);
+    Option &one_of(Words words); // the help lists them
+    Option &shows_default();     // the help ends with "(default: ...)"
+    Option &needs(Words options);
+    Option &excludes(Words options);
+};
+
+bool exclude_each_other(const Option &a, const Option &b);
+
+namespace detail {
+
+template <typename T>
+struct Element {
+    using type = T;
+    static T &next(T &value, bool) { return value; }
+};
+template <typename T>
+struct Element<std::optional<T>> {
+    using type = T;
+    static T &next(std::optional<T> &value, bool) { return value.emplace(); }
+};
+template <typename T>
+struct Element<std::vector<T>> {
+    using type = T;
+    // The first value on a command line replaces the defaults.
+    static T &next(std::vector<T> &values, bool is_first) {
+        if (is_first) values.clear();
+        return values.emplace_back();
+    }
+};
+template <typename T>
+inline constexpr bool is_list = false;
+template <typename T>
+inline constexpr bool is_list<std::vector<T>> = true;
+
+template <typename T>
+bool read_word(const std::string &word, T &value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+        value = word;
+        return true;
+    } else {
+        const char *end = word.data() + word.size();
+        const auto [stop, error] = std::from_chars(word.data(), end, value);
+        return error == std::errc() && stop == end;
+    }
+}
+
+} // namespace detail
+
+// Declares a command: its options, the commands below it, and what it does. parse_command_line()
+// fills what the options are bound to; then `action` runs.
+struct Command {
+    std::string name, doc, footer;
+    const Command *parent = nullptr;
+    std::list<Option> options; // the first one is --help
+    std::list<Command> commands;
+    const Command *standard = nullptr; // runs if none of `commands` is named
+    std::function<int()> action;       // returns the exit code; empty: only holds commands
+
+    Command(std::string called, std::string about, std::string help_doc = "Show this help");
+    Command(const Command &) = delete;
+    Command &operator=(const Command &) = delete;
+
+    Command &add_command(std::string called, std::string about);
+
+    // The value goes to `value`: a text, a number, an optional of one, or a list. A list of texts
+    // takes one value each time the option is given; a list of numbers also splits at commas.
+    // `spelling`: names and the value's name in the help, "-o,--output DIR".
+    template <typename T>
+    requires(!std::is_invocable_v<T &, const std::string &>) Option &option(
+        std::string_view spelling, T &value, std::string about) {
+        return bind(declare(Option::Kind::option, spelling, std::move(about)), value);
+    }
+    Option &option(std::string_view spelling, std::function<void(const std::string &)> take,
+                   std::string about);
+    // Required, unless .optional() follows.
+    template <typename T>
+    Option &argument(std::string_view called, T &value, std::string about) {
+        return bind(declare(Option::Kind::argument, called, std::move(about)), value);
+    }
+    // Sets `value` to `to`.
+    Option &flag(std::string_view spelling, bool &value, std::string about, bool to = true);
+    Option &flag(std::string_view spelling, std::function<void()> take, std::string about);
+
+    // "keel ab compare"; of a standard command its parent's, because the user may leave it out.
+    std::string full_name() const;
+    const Option &help() const { return options.front(); }
+    const Option *find_option(std::string_view called) const;
+    const Command *find_command(std::string_view called) const;
+
+  private:
+    Option &declare(Option::Kind kind, std::string_view spelling, std::string about);
+
+    template <typename T>
+    Option &bind(Option &option, T &value) {
+        using Element = detail::Element<T>;
+        using Value = typename Element::type;
+        constexpr bool is_text = std::is_same_v<Value, std::string>;
+        if constexpr (detail::is_list<T>) {
+            option.repeat = Option::Repeat::all_count;
+            option.splits_at_commas = !is_text;
+            if (!is_text) option.accepts = "integers";
+        } else if constexpr (std::is_same_v<T, std::string>) {
+            option.initial = value;
+        } else if constexpr (std::is_integral_v<T>) {
+            option.initial = std::to_string(value);
+        }
+        if (!is_text && option.accepts.empty())
+            option.accepts = std::is_integral_v<Value> ? "an integer" : "a number";
+        option.take = [&value, is_first = true](const std::string &word) mutable {
+            return detail::read_word(word, Element::next(value, std::exchange(is_first, false)));
+        };
+        return option;
+    }
+};
+
+} // namespace keel::cli
