@@ -1,9 +1,6 @@
-// keel.batched_decode/1 of a GPU backend, the same text for both: each call is the op's own with the view of seat 0 and the seats beside
-// it. For one file of the backend, which includes its own ops/ops.hpp first; its namespace has
-//   void run_batch_prepare(keel_ctx &, const keel_qkv_args &, const Seats &)
-//   void run_batch_append(keel_ctx &, const keel_kv_append_args &, const Seats &)
-//   void run_batch_attention(keel_ctx &, const keel_attention_args &, const Seats &)
-//   void plan_batch_attention(keel_ctx &, const keel_attention_args &, const Seats &, PlanChoice &)
+// keel.batched_decode/1: each call is the op's own with the view of seat 0 and the seats beside it. Part
+// of extensions.hpp. The backend's namespace has run_batch_prepare, run_batch_append,
+// run_batch_attention and plan_batch_attention; the view in their args is that of seat 0.
 #pragma once
 
 #include "gpu/table.hpp"

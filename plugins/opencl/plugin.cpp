@@ -1,7 +1,7 @@
 // The descriptor and the table.
-#include "opencl/ext/extensions.hpp"
 #include "opencl/ops/ops.hpp"
 
+#include "gpu/extensions.hpp"
 #include "gpu/table.hpp"
 
 namespace {
@@ -39,7 +39,7 @@ constexpr keel_plugin make_plugin() {
     keel_plugin p = keel_common::backend_plugin(
         "opencl", "Runs on any OpenCL 1.2 device: GPUs, and processors through PoCL.", params, table);
     p.caps = KEEL_CAP_OWN_THREADS; // drivers start threads
-    p.get_extension = keel_opencl::extension;
+    p.get_extension = keel_gpu::extension;
     return p;
 }
 

@@ -1,7 +1,7 @@
 // The descriptor and the table.
-#include "vulkan/ext/extensions.hpp"
 #include "vulkan/ops/ops.hpp"
 
+#include "gpu/extensions.hpp"
 #include "gpu/table.hpp"
 
 namespace {
@@ -54,7 +54,7 @@ constexpr keel_plugin make_plugin() {
         "vulkan", "Runs on any device with Vulkan 1.2 compute: GPUs, and lavapipe on the processor.", params,
         table);
     p.caps = KEEL_CAP_OWN_THREADS; // drivers start threads
-    p.get_extension = keel_vulkan::extension;
+    p.get_extension = keel_gpu::extension;
     return p;
 }
 

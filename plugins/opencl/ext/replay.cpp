@@ -1,4 +1,4 @@
-#include "opencl/ext/extensions.hpp"
+#include "opencl/ops/ops.hpp"
 
 #include <string>
 
@@ -25,48 +25,27 @@ void record_use(keel_ctx &ctx, cl_mem memory) {
     ctx.recording->uses.emplace_back(memory);
 }
 
-namespace {
+const char *const recording_kind = "kernels with their arguments set";
 
-keel_status KEEL_CALL replay_begin(keel_ctx *ctx) noexcept {
-    return guarded(ctx->host, [&] {
-        need_no_recording(*ctx, "another recording");
-        if (ctx->timing.is_on())
-            refuse(ctx->host, KEEL_E_UNSUPPORTED, "no step is recorded while ops are timed");
-        ctx->recording = std::make_unique<keel_recording>();
-    });
+std::unique_ptr<keel_recording> start_recording(keel_ctx &) {
+    return std::make_unique<keel_recording>();
 }
 
-keel_status KEEL_CALL replay_end(keel_ctx *ctx, keel_recording **out) noexcept {
-    if (out != nullptr) *out = nullptr;
-    return guarded(ctx->host, [&] {
-        if (ctx->recording == nullptr) refuse(ctx->host, KEEL_E_INVALID_ARG, "no step is being recorded");
-        auto done = std::exchange(ctx->recording, nullptr);
-        if (out != nullptr) *out = done.release();
-    });
+void end_recording(keel_ctx &, std::unique_ptr<keel_recording> &, bool) {}
+
+void submit_recording(keel_ctx &ctx, keel_recording &recording) {
+    require_alive(ctx);
+    give_to_device(ctx);
+    ctx.queued = true;
+    for (const keel_recording::Launch &launch : recording.launches)
+        check(ctx.host,
+              clEnqueueNDRangeKernel(ctx.queue.get(), launch.kernel.get(), 3, nullptr, launch.global,
+                                     launch.local, 0, nullptr, nullptr),
+              "clEnqueueNDRangeKernel");
 }
 
-keel_status KEEL_CALL replay_submit(keel_ctx *ctx, keel_recording *recording) noexcept {
-    return guarded(ctx->host, [&] {
-        need_no_recording(*ctx, "submitting a recording");
-        require_alive(*ctx);
-        give_to_device(*ctx);
-        ctx->queued = true;
-        for (const keel_recording::Launch &launch : recording->launches)
-            check(ctx->host,
-                  clEnqueueNDRangeKernel(ctx->queue.get(), launch.kernel.get(), 3, nullptr, launch.global,
-                                         launch.local, 0, nullptr, nullptr),
-                  "clEnqueueNDRangeKernel");
-    });
-}
-
-void KEEL_CALL replay_destroy(keel_ctx *, keel_recording *recording) noexcept {
+void destroy_recording(keel_ctx &, keel_recording *recording) noexcept {
     delete recording; // queued kernels keep what they use
 }
-
-} // namespace
-
-const keel_replay replay = {
-    KEEL_HEADER(keel_replay),          replay_begin, replay_end, replay_submit, replay_destroy,
-    "kernels with their arguments set"};
 
 } // namespace keel_opencl

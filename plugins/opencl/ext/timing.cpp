@@ -1,6 +1,6 @@
 #include "opencl/ext/timing.hpp"
 
-#include "opencl/ext/extensions.hpp"
+#include "opencl/ops/ops.hpp"
 
 namespace keel_opencl {
 
@@ -25,13 +25,6 @@ void Timing::op_done() {
 }
 
 namespace {
-
-bool is_complete(const Event &event) {
-    cl_int state = CL_QUEUED;
-    return clGetEventInfo(event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) ==
-               CL_SUCCESS &&
-           state <= CL_COMPLETE; // or failed: that surfaces where it is waited for
-}
 
 bool time_of(const Event &event, cl_profiling_info what, uint64_t &ns) {
     cl_ulong value = 0;
@@ -60,7 +53,7 @@ uint32_t Timing::read(uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns, ui
     for (; n < capacity && !done_.empty(); done_.pop_front()) {
         const Op &op = done_.front();
         const Event &last = op.last ? op.last : op.first;
-        if (!is_complete(last)) break;
+        if (!has_ended(last.get())) break; // one that failed surfaces where it is waited for
         if (!time_of(op.first, CL_PROFILING_COMMAND_START, begin_ns[n]) ||
             !time_of(last, CL_PROFILING_COMMAND_END, end_ns[n]))
             continue;
@@ -69,38 +62,32 @@ uint32_t Timing::read(uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns, ui
     return n;
 }
 
-namespace {
-
-keel_status KEEL_CALL times_enable(keel_ctx *ctx, uint32_t on) noexcept {
-    return guarded(ctx->host, [&] {
-        if ((on != 0) != ctx->timing.is_on()) change_queue(*ctx, on != 0);
-        ctx->timing.restart(on != 0);
-    });
+void time_ops(keel_ctx &ctx, bool on) {
+    if (on != ctx.timing.is_on()) change_queue(ctx, on);
+    ctx.timing.restart(on);
 }
 
-keel_status KEEL_CALL times_read(keel_ctx *ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
-                                 uint32_t capacity, uint32_t *n) noexcept {
-    *n = 0;
-    return guarded(ctx->host, [&] { *n = ctx->timing.read(number, begin_ns, end_ns, capacity); });
+bool times_ops(const keel_ctx &ctx) {
+    return ctx.timing.is_on();
+}
+
+uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
+                    uint32_t capacity) {
+    return ctx.timing.read(number, begin_ns, end_ns, capacity);
 }
 
 // OpenCL 1.2 has no clock to read, but the end of a command that has nothing to do is timed as well.
-keel_status KEEL_CALL times_now(keel_ctx *ctx, uint64_t *ns) noexcept {
-    *ns = 0;
-    return guarded(ctx->host, [&] {
-        if (!ctx->timing.is_on()) refuse(ctx->host, KEEL_E_UNSUPPORTED, "no times are taken");
-        cl_event marker = nullptr;
-        check(ctx->host, clEnqueueMarkerWithWaitList(ctx->queue.get(), 0, nullptr, &marker),
-              "clEnqueueMarkerWithWaitList");
-        const Event event(marker);
-        wait_for(*ctx, marker, "clWaitForEvents");
-        if (!time_of(event, CL_PROFILING_COMMAND_END, *ns) || *ns == 0)
-            refuse(ctx->host, KEEL_E_UNSUPPORTED, "the driver does not time markers");
-    });
+uint64_t device_time(keel_ctx &ctx) {
+    if (!ctx.timing.is_on()) refuse(ctx.host, KEEL_E_UNSUPPORTED, "no times are taken");
+    cl_event marker = nullptr;
+    check(ctx.host, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &marker),
+          "clEnqueueMarkerWithWaitList");
+    const Event event(marker);
+    wait_for(ctx, marker, "clWaitForEvents");
+    uint64_t ns = 0;
+    if (!time_of(event, CL_PROFILING_COMMAND_END, ns) || ns == 0)
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "the driver does not time markers");
+    return ns;
 }
-
-} // namespace
-
-const keel_timestamps timestamps = {KEEL_HEADER(keel_timestamps), times_enable, times_read, times_now};
 
 } // namespace keel_opencl

@@ -1,5 +1,4 @@
 // attention, and its scores as a by-product; attention_scores shares their kernels.
-#include "opencl/ext/batched_decode.hpp"
 #include "opencl/ops/ops.hpp"
 
 #include "opencl/ops/attention_job.hpp"

@@ -1,5 +1,4 @@
 // kv_append, kv_gather, kv_rerotate.
-#include "opencl/ext/batched_decode.hpp"
 #include "opencl/ops/kv_access.hpp"
 
 #include <algorithm>

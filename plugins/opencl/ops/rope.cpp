@@ -1,5 +1,4 @@
 // rope and qkv_prepare.
-#include "opencl/ext/batched_decode.hpp"
 #include "opencl/ops/kv_access.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Reads of a few bytes that stop nothing, and what the stream does unasked.
-#include "vulkan/ext/extensions.hpp"
+// Reads of a few bytes that stop nothing, and counts of what the stream did unasked.
+#include "vulkan/ops/ops.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -32,53 +32,25 @@ bool Stream::finish_read(uint64_t number, void *to) {
     return true;
 }
 
-namespace {
-
-keel_status KEEL_CALL start(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint64_t n,
-                            uint64_t *number) noexcept {
-    *number = 0;
-    return guarded(ctx->host, [&] {
-        need_no_recording(*ctx, "read_later");
-        if (!ctx->reads_later)
-            refuse(ctx->host, KEEL_E_UNSUPPORTED,
-                   "nothing is read later on this device (parameter read_later)");
-        if (n == 0 || n > KEEL_READ_LATER_BYTES || offset > b->size || n > b->size - offset)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "%llu bytes at %llu of a buffer of %llu are read later",
-                   static_cast<unsigned long long>(n), static_cast<unsigned long long>(offset),
-                   static_cast<unsigned long long>(b->size));
-        *number = ctx->stream.start_read(b->range, offset, n);
-        if (*number == 0)
-            refuse(ctx->host, KEEL_E_UNSUPPORTED, "%d reads are under way", KEEL_READ_LATER_MOST);
-        check_messages(ctx, "read_later");
-    });
+bool reads_later(const keel_ctx &ctx) {
+    return ctx.reads_later;
 }
 
-keel_status KEEL_CALL finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept {
-    return guarded(ctx->host, [&] {
-        if (ctx->recording != nullptr) ctx->stream.finish_read(number, nullptr); // free in any case
-        need_no_recording(*ctx, "read_later");
-        if (!ctx->stream.finish_read(number, dst))
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "read %llu is not under way",
-                   static_cast<unsigned long long>(number));
-        check_messages(ctx, "read_later");
-    });
+uint64_t start_read(keel_ctx &ctx, keel_buffer &b, uint64_t offset, uint64_t n) {
+    const uint64_t number = ctx.stream.start_read(b.range, offset, n);
+    check_messages(&ctx, "read_later");
+    return number;
 }
 
-int32_t KEEL_CALL serves(keel_ctx *ctx) noexcept {
-    return ctx->reads_later ? 1 : 0;
+bool finish_read(keel_ctx &ctx, uint64_t number, void *to) {
+    const bool found = ctx.stream.finish_read(number, to);
+    check_messages(&ctx, "read_later");
+    return found;
 }
 
-keel_status KEEL_CALL counts(keel_ctx *ctx, keel_stream_counts *out) noexcept {
-    keel_stream_counts now = make_out<keel_stream_counts>();
-    now.submits = ctx->stream.own().submits;
-    now.waits = ctx->stream.own().waits;
-    keel_emit(out, &now, sizeof now);
-    return KEEL_OK;
+void count_stream(const keel_ctx &ctx, keel_stream_counts &counts) {
+    counts.submits = ctx.stream.own().submits;
+    counts.waits = ctx.stream.own().waits;
 }
-
-} // namespace
-
-const keel_read_later read_later = {KEEL_HEADER(keel_read_later), start, finish, serves};
-const keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_counts_table), counts};
 
 } // namespace keel_vulkan

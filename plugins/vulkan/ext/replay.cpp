@@ -1,4 +1,4 @@
-#include "vulkan/ext/extensions.hpp"
+#include "vulkan/ops/ops.hpp"
 
 #include <cstring>
 #include <utility>
@@ -81,59 +81,36 @@ void Stream::drop(keel_recording &step) noexcept {
     step.commands = VK_NULL_HANDLE;
 }
 
-namespace {
+const char *const recording_kind = "a secondary command buffer";
 
-keel_status KEEL_CALL replay_begin(keel_ctx *ctx) noexcept {
-    return guarded(ctx->host, [&] {
-        need_no_recording(*ctx, "another recording");
-        if (ctx->stream.timing().is_on())
-            refuse(ctx->host, KEEL_E_UNSUPPORTED, "no step is recorded while ops are timed");
-        auto step = std::make_unique<keel_recording>();
-        ctx->stream.start(*step);
-        ctx->recording = std::move(step);
-        check_messages(ctx, "recording");
-    });
+std::unique_ptr<keel_recording> start_recording(keel_ctx &ctx) {
+    auto step = std::make_unique<keel_recording>();
+    ctx.stream.start(*step);
+    check_messages(&ctx, "recording");
+    return step;
 }
 
-keel_status KEEL_CALL replay_end(keel_ctx *ctx, keel_recording **out) noexcept {
-    if (out != nullptr) *out = nullptr;
-    return guarded(ctx->host, [&] {
-        if (ctx->recording == nullptr) refuse(ctx->host, KEEL_E_INVALID_ARG, "no step is being recorded");
-        auto step = std::exchange(ctx->recording, nullptr);
-        try {
-            if (out != nullptr) {
-                ctx->stream.end_step();
-                check_messages(ctx, "recording");
-            }
-        } catch (...) {
-            ctx->stream.drop(*step);
-            throw;
-        }
-        if (out == nullptr) return ctx->stream.drop(*step);
-        ++ctx->recordings;
-        *out = step.release();
-    });
+void end_recording(keel_ctx &ctx, std::unique_ptr<keel_recording> &step, bool wanted) {
+    if (!wanted) return ctx.stream.drop(*step);
+    try {
+        ctx.stream.end_step();
+        check_messages(&ctx, "recording");
+    } catch (...) {
+        ctx.stream.drop(*step);
+        throw;
+    }
+    ++ctx.recordings;
 }
 
-keel_status KEEL_CALL replay_submit(keel_ctx *ctx, keel_recording *step) noexcept {
-    return guarded(ctx->host, [&] {
-        need_no_recording(*ctx, "submitting a recording");
-        ctx->stream.execute(*step);
-        check_messages(ctx, "submitting a recording");
-    });
+void submit_recording(keel_ctx &ctx, keel_recording &step) {
+    ctx.stream.execute(step);
+    check_messages(&ctx, "submitting a recording");
 }
 
-void KEEL_CALL replay_destroy(keel_ctx *ctx, keel_recording *step) noexcept {
-    if (step == nullptr) return;
-    ctx->stream.drop(*step);
+void destroy_recording(keel_ctx &ctx, keel_recording *step) noexcept {
+    ctx.stream.drop(*step);
     delete step;
-    if (--ctx->recordings == 0) give_back_old_scratch(*ctx);
+    if (--ctx.recordings == 0) give_back_old_scratch(ctx);
 }
-
-} // namespace
-
-const keel_replay replay = {
-    KEEL_HEADER(keel_replay),    replay_begin, replay_end, replay_submit, replay_destroy,
-    "a secondary command buffer"};
 
 } // namespace keel_vulkan

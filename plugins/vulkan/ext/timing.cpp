@@ -1,6 +1,6 @@
 #include "vulkan/ext/timing.hpp"
 
-#include "vulkan/ext/extensions.hpp"
+#include "vulkan/ops/ops.hpp"
 
 #include <cmath>
 
@@ -72,42 +72,32 @@ uint32_t Timing::read(uint64_t done, uint64_t *number, uint64_t *begin_ns, uint6
     return n;
 }
 
-namespace {
-
-keel_status KEEL_CALL times_enable(keel_ctx *ctx, uint32_t on) noexcept {
-    return guarded(ctx->host, [&] {
-        ctx->stream.time_ops(on != 0);
-        check_messages(ctx, "timestamps");
-    });
+void time_ops(keel_ctx &ctx, bool on) {
+    ctx.stream.time_ops(on);
+    check_messages(&ctx, "timestamps");
 }
 
-keel_status KEEL_CALL times_read(keel_ctx *ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
-                                 uint32_t capacity, uint32_t *n) noexcept {
-    *n = 0;
-    return guarded(ctx->host, [&] {
-        *n = ctx->stream.read_times(number, begin_ns, end_ns, capacity);
-        check_messages(ctx, "timestamps");
-    });
+bool times_ops(const keel_ctx &ctx) {
+    return ctx.stream.timing().is_on();
 }
 
-keel_status KEEL_CALL times_now(keel_ctx *ctx, uint64_t *ns) noexcept {
-    *ns = 0;
-    return guarded(ctx->host, [&] {
-        const PFN_vkGetCalibratedTimestampsEXT read = ctx->device.calibrated_timestamps;
-        if (read == nullptr || !ctx->stream.timing().is_on())
-            refuse(ctx->host, KEEL_E_UNSUPPORTED, "the device's clock cannot be read from here");
-        VkCalibratedTimestampInfoEXT info = {VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT};
-        info.timeDomain = VK_TIME_DOMAIN_DEVICE_EXT;
-        uint64_t ticks = 0, deviation = 0;
-        check(ctx->host, read(ctx->device.handle(), 1, &info, &ticks, &deviation),
-              "vkGetCalibratedTimestampsEXT");
-        *ns = ctx->stream.timing().nanoseconds(ticks);
-        check_messages(ctx, "timestamps");
-    });
+uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
+                    uint32_t capacity) {
+    const uint32_t n = ctx.stream.read_times(number, begin_ns, end_ns, capacity);
+    check_messages(&ctx, "timestamps");
+    return n;
 }
 
-} // namespace
-
-const keel_timestamps timestamps = {KEEL_HEADER(keel_timestamps), times_enable, times_read, times_now};
+uint64_t device_time(keel_ctx &ctx) {
+    const PFN_vkGetCalibratedTimestampsEXT read = ctx.device.calibrated_timestamps;
+    if (read == nullptr || !ctx.stream.timing().is_on())
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "the device's clock cannot be read from here");
+    VkCalibratedTimestampInfoEXT info = {VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT};
+    info.timeDomain = VK_TIME_DOMAIN_DEVICE_EXT;
+    uint64_t ticks = 0, deviation = 0;
+    check(ctx.host, read(ctx.device.handle(), 1, &info, &ticks, &deviation), "vkGetCalibratedTimestampsEXT");
+    check_messages(&ctx, "timestamps");
+    return ctx.stream.timing().nanoseconds(ticks);
+}
 
 } // namespace keel_vulkan

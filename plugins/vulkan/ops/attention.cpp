@@ -1,5 +1,4 @@
 // attention, for prefill and decode.
-#include "vulkan/ext/batched_decode.hpp"
 #include "vulkan/ops/attention_job.hpp"
 
 namespace keel_vulkan {

@@ -1,5 +1,4 @@
 // kv_append, kv_gather, kv_rerotate.
-#include "vulkan/ext/batched_decode.hpp"
 #include "vulkan/ops/kv_access.hpp"
 
 namespace keel_vulkan {

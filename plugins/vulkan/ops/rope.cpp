@@ -1,5 +1,4 @@
 // rope and qkv_prepare.
-#include "vulkan/ext/batched_decode.hpp"
 #include "vulkan/ops/kv_access.hpp"
 
 namespace keel_vulkan {

@@ -1,0 +1,154 @@
+// The extensions that both GPU backends serve (keel/ext/draft): the tables, and all that does not
+// depend on the API of the device. For the backend's plugin.cpp alone, which includes its own
+// ops/ops.hpp first.
+//
+// The backend's namespace has these; all refuse by throwing:
+//   keel.timestamps/1
+//     void time_ops(keel_ctx &, bool on)         from now on; forgets the times that were not read
+//     bool times_ops(const keel_ctx &)           whether ops are timed now
+//     uint32_t read_times(keel_ctx &, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
+//                         uint32_t capacity)     moves the times of finished ops; how many
+//     uint64_t device_time(keel_ctx &)           the device's clock in ns
+//   keel.replay/1
+//     std::unique_ptr<keel_recording> start_recording(keel_ctx &)
+//     void end_recording(keel_ctx &, std::unique_ptr<keel_recording> &, bool wanted)
+//                                                not wanted: the recording is thrown away
+//     void submit_recording(keel_ctx &, keel_recording &)
+//     void destroy_recording(keel_ctx &, keel_recording *) noexcept
+//     extern const char *const recording_kind    how a step is recorded, for people
+//   keel.read_later/1, keel.stream_counts/1
+//     bool reads_later(const keel_ctx &)         whether this context serves it
+//     uint64_t start_read(keel_ctx &, keel_buffer &, uint64_t offset, uint64_t n)
+//                                                the read's number; 0: as many as may be are under way
+//     bool finish_read(keel_ctx &, uint64_t number, void *to)
+//                                                `to` NULL: frees the number and waits for nothing;
+//                                                false: there is no such read
+//     void count_stream(const keel_ctx &, keel_stream_counts &)
+#pragma once
+
+#include "gpu/batched_decode.hpp"
+
+#include <keel/ext/draft/read_later.h>
+#include <keel/ext/draft/replay.h>
+#include <keel/ext/draft/stream_counts.h>
+#include <keel/ext/draft/timestamps.h>
+
+#include <utility>
+
+namespace keel_gpu {
+
+// ---- keel.timestamps/1 ----
+
+inline keel_status KEEL_CALL times_enable(keel_ctx *ctx, uint32_t on) noexcept {
+    return guarded(ctx->host, [&] { backend::time_ops(*ctx, on != 0); });
+}
+
+inline keel_status KEEL_CALL times_read(keel_ctx *ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
+                                        uint32_t capacity, uint32_t *n) noexcept {
+    *n = 0;
+    return guarded(ctx->host, [&] { *n = backend::read_times(*ctx, number, begin_ns, end_ns, capacity); });
+}
+
+inline keel_status KEEL_CALL times_now(keel_ctx *ctx, uint64_t *ns) noexcept {
+    *ns = 0;
+    return guarded(ctx->host, [&] { *ns = backend::device_time(*ctx); });
+}
+
+constexpr keel_timestamps timestamps = {KEEL_HEADER(keel_timestamps), times_enable, times_read, times_now};
+
+// ---- keel.replay/1 ----
+
+inline keel_status KEEL_CALL replay_begin(keel_ctx *ctx) noexcept {
+    return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "another recording");
+        if (backend::times_ops(*ctx))
+            refuse(ctx->host, KEEL_E_UNSUPPORTED, "no step is recorded while ops are timed");
+        ctx->recording = backend::start_recording(*ctx);
+    });
+}
+
+inline keel_status KEEL_CALL replay_end(keel_ctx *ctx, keel_recording **out) noexcept {
+    if (out != nullptr) *out = nullptr;
+    return guarded(ctx->host, [&] {
+        if (ctx->recording == nullptr) refuse(ctx->host, KEEL_E_INVALID_ARG, "no step is being recorded");
+        auto recording = std::exchange(ctx->recording, nullptr);
+        backend::end_recording(*ctx, recording, out != nullptr);
+        if (out != nullptr) *out = recording.release();
+    });
+}
+
+inline keel_status KEEL_CALL replay_submit(keel_ctx *ctx, keel_recording *recording) noexcept {
+    return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "submitting a recording");
+        backend::submit_recording(*ctx, *recording);
+    });
+}
+
+inline void KEEL_CALL replay_destroy(keel_ctx *ctx, keel_recording *recording) noexcept {
+    if (recording != nullptr) backend::destroy_recording(*ctx, recording);
+}
+
+// ---- keel.read_later/1, keel.stream_counts/1 ----
+
+inline keel_status KEEL_CALL read_start(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint64_t n,
+                                        uint64_t *number) noexcept {
+    *number = 0;
+    return guarded(ctx->host, [&] {
+        need_no_recording(*ctx, "read_later");
+        if (!backend::reads_later(*ctx))
+            refuse(ctx->host, KEEL_E_UNSUPPORTED,
+                   "nothing is read later on this device (parameter read_later)");
+        if (n == 0 || n > KEEL_READ_LATER_BYTES || offset > b->size || n > b->size - offset)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "%llu bytes at %llu of a buffer of %llu are read later",
+                   static_cast<unsigned long long>(n), static_cast<unsigned long long>(offset),
+                   static_cast<unsigned long long>(b->size));
+        *number = backend::start_read(*ctx, *b, offset, n);
+        if (*number == 0)
+            refuse(ctx->host, KEEL_E_UNSUPPORTED, "%d reads are under way", KEEL_READ_LATER_MOST);
+    });
+}
+
+inline keel_status KEEL_CALL read_finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept {
+    return guarded(ctx->host, [&] {
+        // The number is free in any case.
+        if (ctx->recording != nullptr) backend::finish_read(*ctx, number, nullptr);
+        need_no_recording(*ctx, "read_later");
+        if (!backend::finish_read(*ctx, number, dst))
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "read %llu is not under way",
+                   static_cast<unsigned long long>(number));
+    });
+}
+
+inline int32_t KEEL_CALL read_serves(keel_ctx *ctx) noexcept {
+    return backend::reads_later(*ctx) ? 1 : 0;
+}
+
+constexpr keel_read_later read_later = {KEEL_HEADER(keel_read_later), read_start, read_finish, read_serves};
+
+inline keel_status KEEL_CALL stream_read(keel_ctx *ctx, keel_stream_counts *out) noexcept {
+    keel_stream_counts counts = make_out<keel_stream_counts>();
+    backend::count_stream(*ctx, counts);
+    keel_emit(out, &counts, sizeof counts);
+    return KEEL_OK;
+}
+
+constexpr keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_counts_table), stream_read};
+
+// ---- all ----
+
+constexpr keel_batched_decode batched_decode = make_batched_decode();
+
+// NULL: an unknown name.
+inline const void *KEEL_CALL extension(const char *id) noexcept {
+    static const keel_replay replay = {
+        KEEL_HEADER(keel_replay), replay_begin,           replay_end, replay_submit,
+        replay_destroy,           backend::recording_kind};
+    if (keel_same(id, KEEL_EXT_TIMESTAMPS) != 0) return &timestamps;
+    if (keel_same(id, KEEL_EXT_REPLAY) != 0) return &replay;
+    if (keel_same(id, KEEL_EXT_BATCHED_DECODE) != 0) return &batched_decode;
+    if (keel_same(id, KEEL_EXT_READ_LATER) != 0) return &read_later;
+    if (keel_same(id, KEEL_EXT_STREAM_COUNTS) != 0) return &stream_counts;
+    return nullptr;
+}
+
+} // namespace keel_gpu
