@@ -10,6 +10,7 @@
 #include "eval/ab/records/table.hpp"
 #include "eval/ab/report/report.hpp"
 #include "eval/ab/run/runner.hpp"
+#include "eval/page/text_table.hpp"
 #include "platform/machine.hpp"
 #include "platform/memory.hpp"
 #include "platform/paths.hpp"
@@ -107,7 +108,7 @@ std::string cost_text(const AbExperiment &e, const AbCost &cost) {
         }
         rows.push_back({run.arm, run.budget, fmt::format("{}", fmt::join(run.seeds, ",")), difference});
     }
-    std::string out = table(rows) + "\n";
+    std::string out = left_table(rows) + "\n";
     rows = {{"task", "protocol", "documents", "questions", "runs of each", "tokens to prefill", "to decode",
              "in steps"}};
     for (const AbCost::Row &row : cost.rows) {
@@ -116,7 +117,7 @@ std::string cost_text(const AbExperiment &e, const AbCost &cost) {
                         fmt::format("{}", row.prefill_tokens), fmt::format("{}", row.decode_tokens),
                         fmt::format("{}", row.decode_steps)});
     }
-    out += table(rows);
+    out += left_table(rows);
     const std::string together =
         cost.batch > 1 ? fmt::format(", {} at once at {:.0f}", cost.batch, cost.batch_rate) : "";
     return out + fmt::format("\nabout {}: {} tokens to prefill at {:.0f} tokens/s, {} to decode at {:.0f} "

@@ -7,6 +7,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "eval/page/text_table.hpp"
 
 #include <fmt/ranges.h>
 
@@ -308,8 +309,9 @@ void Chat::command(std::string_view line) {
         std::vector<std::vector<std::string>> rows;
         for (const ChatCommand &c : commands)
             rows.push_back({fmt::format("/{} {}", c.name, c.arguments), std::string(c.doc)});
-        console().faint(table(rows) +
-                        "A line that ends in \\ goes on in the next one; // begins a question with /\n");
+        console().faint(
+            left_table(rows) +
+            "A line that ends in \\ goes on in the next one; // begins a question with /\n");
     } else if (name == "reset") {
         conversation.reset();
         last_.reset();

@@ -1,4 +1,5 @@
 #include "console.hpp"
+#include "eval/page/text_table.hpp"
 #include "fit.hpp"
 #include "interrupt.hpp"
 #include "model/facts.hpp"
@@ -187,7 +188,7 @@ std::string tensor_lines(const ModelSource &source) {
     for (const TensorInfo &tensor : source.tensors())
         rows.push_back({printable(tensor.name), printable(tensor.dtype_name, 20), shape_text(tensor.shape),
                         format_bytes(tensor.bytes)});
-    return table(rows);
+    return left_table(rows);
 }
 
 Json architecture_json(const ModelConfig &m) {
@@ -330,7 +331,7 @@ int inspect(const InspectOptions &o) {
         add_files(rows, r);
         add_tokenizer(rows, r);
         add_memory(rows, r);
-        console().out(printable(r.source->path(), 300) + "\n" + table(rows, "  "));
+        console().out(printable(r.source->path(), 300) + "\n" + left_table(rows, "  "));
         if (o.tensors) console().out("\n" + tensor_lines(*r.source));
     }
     if (!o.verify) {

@@ -4,6 +4,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/page/text_table.hpp"
 #include "platform/paths.hpp"
 #include "plugin/registry.hpp"
 
@@ -79,7 +80,7 @@ int list(const PluginsOptions &o) {
     }
     rows.push_back({"reference", "backend", "",
                     "Keel's own plain code: slow, for comparison and as a last resort (built in)"});
-    console().out(table(rows));
+    console().out(left_table(rows));
     for (const Listed &one : all) {
         if (one.file.shadowed)
             console().out(fmt::format("\nnot taken: {}: another {} comes first\n", one.file.path.string(),
@@ -156,7 +157,7 @@ void show_params(const PluginLibrary &p) {
     const char *section = p.kind() == KEEL_PLUGIN_BACKEND  ? "backend"
                           : p.kind() == KEEL_PLUGIN_POLICY ? "policy"
                                                            : "policy.allocator";
-    console().out("\n" + table(rows));
+    console().out("\n" + left_table(rows));
     const std::string key = p.params().specs().front().key;
     console().out(fmt::format("\nIn a pipeline: {0}: {{plugin: {1}, params: {{{2}: ...}}}}; on the command "
                               "line: --set {0}.params.{2}=...\n",
@@ -176,7 +177,7 @@ void show_devices(const PluginLibrary &p) {
         rows.push_back({std::to_string(i), d.type, d.name,
                         d.total_bytes == 0 ? "" : format_bytes(d.total_bytes), d.driver});
     }
-    console().out(devices->empty() ? "\nNo devices.\n" : "\n" + table(rows));
+    console().out(devices->empty() ? "\nNo devices.\n" : "\n" + left_table(rows));
 }
 
 void show_policy(const PluginLibrary &p) {
@@ -196,7 +197,7 @@ void show_policy(const PluginLibrary &p) {
     if (facts->own_budget != 0)
         rows.push_back(
             {"own budget", fmt::format("{} tokens, where the pipeline names none", facts->own_budget)});
-    console().out("\n" + table(rows));
+    console().out("\n" + left_table(rows));
 }
 
 int show(const PluginsOptions &o) {
@@ -212,7 +213,7 @@ int show(const PluginsOptions &o) {
                  {"ABI", abi_text(p.abi_version())},
                  {"build", p.build_info()}};
     std::erase_if(rows, [](const auto &row) { return row[1].empty(); });
-    console().out(table(rows));
+    console().out(left_table(rows));
     if (p.kind() == KEEL_PLUGIN_BACKEND) show_devices(p);
     if (p.kind() == KEEL_PLUGIN_POLICY) show_policy(p);
     show_params(p);

@@ -29,9 +29,6 @@ Command &add_command(Command &above, Program &program, const std::string &name,
 // Standard output as JSON, two spaces deep; bytes that are not UTF-8 become U+FFFD.
 void print_json(const nlohmann::ordered_json &json);
 
-// Rows as columns, two spaces between; the last column is not padded.
-std::string table(const std::vector<std::vector<std::string>> &rows, const std::string &indent = "");
-
 // One function per command, each in the file of its name.
 void add_run(Command &keel, Program &program);
 void add_chat(Command &keel, Program &program);

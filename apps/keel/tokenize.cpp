@@ -5,6 +5,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/page/text_table.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
 #include <charconv>
@@ -99,7 +100,7 @@ int tokenize(const TokenizeOptions &o) {
         for (const int32_t id : ids)
             rows.push_back(
                 {std::to_string(id), quoted(tokenizer->piece(id)), kind_word(tokenizer->kind(id))});
-        console().out(table(rows));
+        console().out(left_table(rows));
     } else {
         console().out(fmt::format("{}\n", fmt::join(ids, " ")));
     }

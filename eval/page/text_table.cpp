@@ -4,6 +4,38 @@
 #include <fmt/format.h>
 
 namespace keel {
+namespace {
+
+// Columns that a text takes on a screen: characters, not bytes.
+size_t width(std::string_view text) {
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    }));
+}
+
+std::string columns(const TableRows &rows, std::string_view indent, bool numbers_right) {
+    std::vector<size_t> widths;
+    for (const auto &row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (size_t i = 0; i < row.size(); ++i)
+            widths[i] = std::max(widths[i], width(row[i]));
+    }
+    std::string out;
+    for (const auto &row : rows) {
+        out += indent;
+        for (size_t i = 0; i < row.size(); ++i) {
+            const std::string padding(widths[i] - width(row[i]), ' ');
+            if (i > 0) out += "  ";
+            out += numbers_right && i > 0 ? padding + row[i] : row[i] + padding;
+        }
+        while (out.ends_with(' '))
+            out.pop_back();
+        out += '\n';
+    }
+    return out;
+}
+
+} // namespace
 
 std::string rate_text(double value) {
     return value >= 1000  ? fmt::format("{:.0f}", value)
@@ -11,20 +43,12 @@ std::string rate_text(double value) {
                           : fmt::format("{:.2f}", value);
 }
 
-std::string aligned_table(const std::vector<std::vector<std::string>> &rows) {
-    std::vector<size_t> widths(rows.front().size());
-    for (const auto &row : rows) {
-        for (size_t i = 0; i < row.size(); ++i)
-            widths[i] = std::max(widths[i], row[i].size());
-    }
-    std::string out;
-    for (const auto &row : rows) {
-        out += fmt::format("{:<{}}", row[0], widths[0]);
-        for (size_t i = 1; i < row.size(); ++i)
-            out += fmt::format("  {:>{}}", row[i], widths[i]);
-        out += '\n';
-    }
-    return out;
+std::string aligned_table(const TableRows &rows) {
+    return columns(rows, "", true);
+}
+
+std::string left_table(const TableRows &rows, std::string_view indent) {
+    return columns(rows, indent, false);
 }
 
 } // namespace keel

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace keel {
@@ -8,7 +9,12 @@ namespace keel {
 // Three digits that mean something: 1234, 123.4, 12.34, 1.23.
 std::string rate_text(double value);
 
-// Rows of equally many cells under each other: the first column to the left, the others, numbers, to the right. Not empty.
-std::string aligned_table(const std::vector<std::vector<std::string>> &rows);
+// Rows as columns, two spaces between them. A row may have fewer cells than others.
+using TableRows = std::vector<std::vector<std::string>>;
+
+// The first column to the left; the others, which are numbers, to the right.
+std::string aligned_table(const TableRows &rows);
+// All columns to the left; `indent` stands before each row.
+std::string left_table(const TableRows &rows, std::string_view indent = "");
 
 } // namespace keel
