@@ -11,6 +11,7 @@
 #include "eval/ab/report/report.hpp"
 #include "eval/ab/run/runner.hpp"
 #include "eval/page/text_table.hpp"
+#include "platform/clock.hpp"
 #include "platform/machine.hpp"
 #include "platform/memory.hpp"
 #include "platform/paths.hpp"
@@ -18,7 +19,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -36,15 +36,6 @@ struct AbArguments {
     uint32_t batch = 0; // 0: the file's
     bool again = false, dry_run = false, json = false;
 };
-
-std::string now_utc() {
-    const std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    ::gmtime_r(&now, &parts);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return text;
-}
 
 // What numbers depend on beside the file: a build that no commit names is told by the program's size and time.
 std::string circumstances() {
@@ -209,7 +200,7 @@ int run_ab(const AbArguments &a, const Program &program) {
     if (!program.quiet) options.say = [](const std::string &line) { console().message("keel: ", line); };
     options.header.version = KEEL_VERSION;
     options.header.commit = build_commit();
-    options.header.date = now_utc();
+    options.header.date = utc_text(std::chrono::system_clock::now());
     options.header.machine = machine_text();
     AbRunner runner(experiment, options);
     console().clear_progress();

@@ -11,14 +11,15 @@
 #include "base/error.hpp"
 #include "eval/bench/matrix/matrix.hpp"
 #include "eval/bench/matrix/page.hpp"
+#include "platform/clock.hpp"
 #include "platform/machine.hpp"
 #include "platform/new_file.hpp"
 #include "platform/paths.hpp"
 #include "run/pipeline.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -41,15 +42,6 @@ struct ReportArguments {
     std::string output;
     std::string title = "keel bench";
 };
-
-std::string now_utc() {
-    const std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    ::gmtime_r(&now, &parts);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return text;
-}
 
 // Size and time of a file, or of the files in a folder: changed weights are another model, though it lies in the same place.
 std::string stamp_of(const fs::path &path) {
@@ -162,7 +154,7 @@ Json run_json(const MatrixRun &run, const std::string &key, const std::vector<st
             {"axes", std::move(axes)},
             {"version", KEEL_VERSION},
             {"commit", commit.empty() ? Json(nullptr) : Json(commit)},
-            {"date", now_utc()},
+            {"date", utc_text(std::chrono::system_clock::now())},
             {"command", std::move(command)},
             {"result", std::move(result)}};
 }

@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "platform/clock.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -43,18 +43,6 @@ std::string quoted(const std::string &text) {
         }
     }
     return out + '"';
-}
-
-// "2026-03-01T12:00:00.250Z"
-std::string utc(std::chrono::system_clock::time_point when) {
-    using namespace std::chrono;
-    const auto ms = duration_cast<milliseconds>(when.time_since_epoch()).count();
-    const auto seconds = static_cast<std::time_t>(ms / 1000);
-    std::tm parts{};
-    if (::gmtime_r(&seconds, &parts) == nullptr) return {};
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900,
-                       parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                       ms % 1000);
 }
 
 [[noreturn]] void refuse(const std::string &path, std::string_view why) {
@@ -182,8 +170,8 @@ std::string params_json(const keel_param *const *params, uint32_t n) {
 std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
     std::string line = fmt::format(
         R"({{"sequence":{},"tokens":{},"time":"{}","seconds":{:.6f},"trigger":"{}","policy":{})",
-        r.sequence, r.tokens, utc(r.when), r.seconds, trigger_name(r.trigger),
-        quoted(source.policy));
+        r.sequence, r.tokens, utc_text(r.when, TimeUnit::milliseconds), r.seconds,
+        trigger_name(r.trigger), quoted(source.policy));
     if (!source.allocator.empty()) {
         line += fmt::format(R"(,"allocator":{{"plugin":{},"params":{}}})", quoted(source.allocator),
                             source.allocator_params.empty() ? "{}" : source.allocator_params);
