@@ -1,5 +1,7 @@
 #include "eval/stats/estimate.hpp"
 
+#include "eval/stats/bootstrap.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -72,16 +74,17 @@ std::optional<double> bootstrap_error(std::span<const double> values, std::span<
     std::mt19937_64 random(1);
     const size_t resamples =
         std::clamp(resampled_values / std::max<size_t>(values.size(), 1), fewest_resamples, most_resamples);
-    std::vector<double> drawn, found;
-    for (size_t i = 0; i < resamples; ++i) {
+    std::vector<double> drawn;
+    const auto of_resample = [&](const std::vector<size_t> &chosen) {
         drawn.clear();
-        for (size_t b = 0; b < blocks.size(); ++b) {
-            const size_t chosen = random() % blocks.size();
-            const auto block = values.subspan(begins[chosen], blocks[chosen]);
+        for (const size_t b : chosen) {
+            const auto block = values.subspan(begins[b], blocks[b]);
             drawn.insert(drawn.end(), block.begin(), block.end());
         }
-        found.push_back(statistic(drawn));
-    }
+        return statistic(drawn);
+    };
+    const std::vector<double> found = bootstrap(
+        blocks.size(), resamples, [&](size_t n) { return random() % n; }, of_resample);
     double mean = 0, squares = 0;
     for (const double v : found)
         mean += v / static_cast<double>(found.size());

@@ -1,6 +1,7 @@
 #include "eval/stats/statistics.hpp"
 
 #include "base/error.hpp"
+#include "eval/stats/bootstrap.hpp"
 #include "eval/stats/distributions.hpp"
 #include "eval/stats/estimate.hpp"
 
@@ -148,26 +149,18 @@ std::optional<BootstrapInterval> cluster_bootstrap(const ClusterSums &c, double 
                                                    uint64_t resamples, uint64_t seed) {
     check_finite(c.sums);
     if (c.sums.size() < 2 || resamples == 0) return std::nullopt;
-    const auto k = static_cast<uint32_t>(c.sums.size());
-    const bool even =
-        std::adjacent_find(c.counts.begin(), c.counts.end(), std::not_equal_to<>()) == c.counts.end();
     AbRandom random(seed);
-    std::vector<double> means(resamples);
-    for (double &mean : means) {
+    const auto mean_of = [&](const std::vector<size_t> &chosen) {
         double sum = 0, count = 0;
-        if (even) {
-            for (uint32_t i = 0; i < k; ++i)
-                sum += c.sums[random.below(k)];
-            count = k * c.counts[0];
-        } else {
-            for (uint32_t i = 0; i < k; ++i) {
-                const uint32_t chosen = random.below(k);
-                sum += c.sums[chosen];
-                count += c.counts[chosen];
-            }
+        for (const size_t i : chosen) {
+            sum += c.sums[i];
+            count += c.counts[i];
         }
-        mean = sum / count;
-    }
+        return sum / count;
+    };
+    std::vector<double> means = bootstrap(
+        c.sums.size(), resamples, [&](size_t n) { return random.below(static_cast<uint32_t>(n)); },
+        mean_of);
     std::sort(means.begin(), means.end());
     const double tail = 0.5 * (1 - confidence);
     BootstrapInterval out;
