@@ -1,6 +1,5 @@
 #include "config_check.hpp"
 #include "console.hpp"
-#include "fit.hpp"
 #include "pipeline_arguments.hpp"
 
 #include "base/display.hpp"
@@ -9,6 +8,7 @@
 #include "platform/paths.hpp"
 #include "plugin/registry.hpp"
 #include "reference/reference.hpp"
+#include "run/fit.hpp"
 
 #include <cerrno>
 #include <cstring>

@@ -1,8 +1,8 @@
 #include "config_check.hpp"
 
-#include "fit.hpp"
 #include "model/facts.hpp"
 #include "model/model_tensors.hpp"
+#include "run/fit.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"

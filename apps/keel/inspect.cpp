@@ -1,14 +1,14 @@
 #include "console.hpp"
-#include "eval/page/text_table.hpp"
-#include "fit.hpp"
 #include "interrupt.hpp"
-#include "model/facts.hpp"
-#include "model/model_tensors.hpp"
 #include "pipeline_arguments.hpp"
 #include "verify.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/page/text_table.hpp"
+#include "model/facts.hpp"
+#include "model/model_tensors.hpp"
+#include "run/fit.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
 #include <map>

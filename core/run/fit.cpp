@@ -1,11 +1,11 @@
-#include "fit.hpp"
+#include "run/fit.hpp"
 
 #include "base/display.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace keel::cli {
+namespace keel {
 namespace {
 
 constexpr int64_t small_context = 2048; // below it a smaller type of the weights is the better choice
@@ -78,4 +78,4 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
     return fit;
 }
 
-} // namespace keel::cli
+} // namespace keel

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace keel::cli {
+namespace keel {
 
 // The longest context, up to the model's, whose cache fits beside the weights: a multiple of 256. 0: none does.
 // Unknown memory holds everything.
@@ -22,4 +22,4 @@ struct Fit {
 };
 Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info);
 
-} // namespace keel::cli
+} // namespace keel
