@@ -25,6 +25,16 @@ void add(TensorCheck &check, Sums &sums, uint64_t index, float value) {
     sums.squares += static_cast<double>(value) * value;
 }
 
+std::vector<int64_t> index_of(uint64_t flat, const std::vector<int64_t> &shape) {
+    std::vector<int64_t> index(shape.size());
+    for (size_t i = shape.size(); i-- > 0;) {
+        const auto dim = static_cast<uint64_t>(std::max<int64_t>(shape[i], 1));
+        index[i] = static_cast<int64_t>(flat % dim);
+        flat /= dim;
+    }
+    return index;
+}
+
 } // namespace
 
 TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor) {
@@ -46,6 +56,34 @@ TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor) {
         check.rms = std::sqrt(sums.squares / finite);
     }
     return check;
+}
+
+void WeightsCheck::work(const std::function<bool(uint64_t)> &progress) {
+    for (size_t i = next_++; i < source_.tensors().size(); i = next_++) {
+        const TensorInfo &tensor = source_.tensors()[i];
+        try {
+            const TensorCheck check = check_tensor(source_, tensor);
+            if (check.first_not_finite) {
+                bad_[i] = BadTensor{tensor.stored_name.empty() ? tensor.name : tensor.stored_name,
+                                    source_.file(tensor).path(), check.elements, check.not_finite,
+                                    index_of(*check.first_not_finite, tensor.shape)};
+            }
+        } catch (...) {
+            const std::lock_guard lock(mutex_);
+            if (!error_) error_ = std::current_exception();
+            next_ = source_.tensors().size();
+        }
+        if (!progress(done_ += tensor.bytes)) return;
+    }
+}
+
+std::vector<BadTensor> WeightsCheck::result() {
+    if (error_) std::rethrow_exception(error_);
+    std::vector<BadTensor> found;
+    for (std::optional<BadTensor> &one : bad_) {
+        if (one) found.push_back(*std::move(one));
+    }
+    return found;
 }
 
 } // namespace keel

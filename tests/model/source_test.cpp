@@ -190,10 +190,25 @@ TEST_CASE("checking a tensor finds every value that is not finite, and the range
     const TensorCheck flat = check_tensor(*source, *source->find("flat"));
     CHECK(flat.high == -1.0);
     CHECK_FALSE(flat.first_not_finite.has_value());
+    WeightsCheck all(*source);
+    uint64_t bytes = 0;
+    all.work([&](uint64_t read) { return (bytes = read) > 0; });
+    CHECK(bytes == source->total_bytes());
+    const std::vector<BadTensor> bad = all.result();
+    REQUIRE(bad.size() == 1);
+    CHECK(bad[0].name == "noisy");
+    CHECK(bad[0].not_finite == 2);
+    CHECK(bad[0].first_index == std::vector<int64_t>{0, 0});
+    WeightsCheck stopped(*source);
+    stopped.work([](uint64_t) { return false; });
+    CHECK(stopped.result().size() == 1); // "noisy" is the first tensor
     write_file(
         folder / "m/model.safetensors",
         safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})", "12345678"));
     const auto integers = open_model_source(folder / "m");
     CHECK_THAT(error_text([&] { check_tensor(*integers, *integers->find("w")); }),
                Contains("tensor 'w'") && Contains("I64"));
+    WeightsCheck refused(*integers);
+    refused.work([](uint64_t) { return true; });
+    CHECK_THAT(error_text([&] { refused.result(); }), Contains("tensor 'w'"));
 }
