@@ -36,10 +36,7 @@ struct Report {
     std::string tokenizer_error; // why there is none
     MemoryInfo memory;
     MemoryNeed need; // stored weights, f16 cache, full context
-    struct Sum {
-        uint64_t tensors = 0, elements = 0, bytes = 0;
-    };
-    std::map<std::string, Sum> by_dtype; // as the files spell it
+    std::map<std::string, TensorSum> by_dtype; // as the files spell it
 };
 
 Report make_report(const InspectOptions &o) {
@@ -55,12 +52,7 @@ Report make_report(const InspectOptions &o) {
     r.memory = memory_info();
     r.need = memory_need(*r.source, KEEL_DTYPE_NONE, KEEL_DTYPE_F16, KEEL_DTYPE_F16,
                          r.source->config().max_positions);
-    for (const TensorInfo &tensor : r.source->tensors()) {
-        Report::Sum &sum = r.by_dtype[tensor.dtype_name];
-        ++sum.tensors;
-        sum.elements += static_cast<uint64_t>(tensor.elements());
-        sum.bytes += tensor.bytes;
-    }
+    r.by_dtype = sums_by_dtype(*r.source);
     return r;
 }
 
@@ -69,23 +61,6 @@ std::string count_text(uint64_t n) {
     if (n >= 1000000000) return fmt::format("{:.2f} billion", value / 1e9);
     if (n >= 1000000) return fmt::format("{:.2f} million", value / 1e6);
     return fmt::format("{}", n);
-}
-
-std::string rope_text(const ModelConfig &m) {
-    std::string text = fmt::format("theta {}", m.rope_theta);
-    if (m.local_rope_theta) text += fmt::format(" ({} in layers with a window)", *m.local_rope_theta);
-    switch (m.rope_scaling.kind) {
-    case RopeScaling::Kind::none:
-        return text + ", no scaling";
-    case RopeScaling::Kind::linear:
-        return text + fmt::format(", linear scaling by {}", m.rope_scaling.factor);
-    case RopeScaling::Kind::factors:
-        return text + ", a scaling factor per frequency";
-    case RopeScaling::Kind::llama3:
-        break;
-    }
-    return text + fmt::format(", Llama 3 scaling by {} from {} tokens", m.rope_scaling.factor,
-                              m.rope_scaling.original_context);
 }
 
 bool fits(const Report &r) {
@@ -109,17 +84,6 @@ void add_architecture(Rows &rows, const Report &r) {
     rows.push_back({"rope", rope_text(m)});
 }
 
-// What only those backends convert that do not take the type as it is stored.
-std::vector<Conversion> some_convert(const ModelSource &source) {
-    std::vector<Conversion> some = source.conversions(KEEL_DTYPE_NONE, 0);
-    const std::vector<Conversion> all = source.conversions(KEEL_DTYPE_NONE, all_weight_dtypes);
-    std::erase_if(some, [&](const Conversion &c) {
-        return std::any_of(all.begin(), all.end(),
-                           [&](const Conversion &other) { return other.from == c.from; });
-    });
-    return some;
-}
-
 void add_files(Rows &rows, const Report &r) {
     for (size_t i = 0; i < r.source->file_count(); ++i) {
         const MappedFile &file = r.source->file(i);
@@ -136,7 +100,7 @@ void add_files(Rows &rows, const Report &r) {
     // No device was asked: what all of them convert, and what those do that do not take the type.
     for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes))
         rows.push_back({"", conversion_text(c) + " when the model is loaded"});
-    for (const Conversion &c : some_convert(*r.source))
+    for (const Conversion &c : sometimes_converted(*r.source))
         rows.push_back({"", "on a backend that does not take " + c.from + ", " + conversion_text(c)});
     if (!r.unused.empty())
         rows.push_back({"", fmt::format("{} of them are used by nothing, e.g. {}", r.unused.size(),
@@ -256,7 +220,7 @@ Json report_json(const Report &r, const InspectOptions &o) {
                                    {"loaded_bytes", c.loaded_bytes}});
     };
     add("converted_at_load", r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes));
-    add("converted_where_not_taken", some_convert(*r.source));
+    add("converted_where_not_taken", sometimes_converted(*r.source));
     json["unused_tensors"] = r.unused;
     if (r.tokenizer) {
         const TokenizerInfo info = r.tokenizer->info();

@@ -31,4 +31,43 @@ std::vector<std::string> architecture_facts(const ModelConfig &c) {
     return facts;
 }
 
+std::string rope_text(const ModelConfig &m) {
+    std::string text = fmt::format("theta {}", m.rope_theta);
+    if (m.local_rope_theta)
+        text += fmt::format(" ({} in layers with a window)", *m.local_rope_theta);
+    switch (m.rope_scaling.kind) {
+    case RopeScaling::Kind::none:
+        return text + ", no scaling";
+    case RopeScaling::Kind::linear:
+        return text + fmt::format(", linear scaling by {}", m.rope_scaling.factor);
+    case RopeScaling::Kind::factors:
+        return text + ", a scaling factor per frequency";
+    case RopeScaling::Kind::llama3:
+        break;
+    }
+    return text + fmt::format(", Llama 3 scaling by {} from {} tokens", m.rope_scaling.factor,
+                              m.rope_scaling.original_context);
+}
+
+std::map<std::string, TensorSum> sums_by_dtype(const ModelSource &source) {
+    std::map<std::string, TensorSum> sums;
+    for (const TensorInfo &tensor : source.tensors()) {
+        TensorSum &sum = sums[tensor.dtype_name];
+        ++sum.tensors;
+        sum.elements += static_cast<uint64_t>(tensor.elements());
+        sum.bytes += tensor.bytes;
+    }
+    return sums;
+}
+
+std::vector<Conversion> sometimes_converted(const ModelSource &source) {
+    std::vector<Conversion> some = source.conversions(KEEL_DTYPE_NONE, 0);
+    const std::vector<Conversion> all = source.conversions(KEEL_DTYPE_NONE, all_weight_dtypes);
+    std::erase_if(some, [&](const Conversion &c) {
+        return std::any_of(all.begin(), all.end(),
+                           [&](const Conversion &other) { return other.from == c.from; });
+    });
+    return some;
+}
+
 } // namespace keel
