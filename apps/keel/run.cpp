@@ -167,7 +167,7 @@ int run_pipeline(const RunOptions &o, const Program &program) {
         }
     }
     std::vector<BatchPrompt> prompts;
-    std::optional<BatchOutput> output;
+    std::optional<AnswerFile> output;
     if (is_batch && !o.explain_only) {
         check_apart(o.prompts, o.output);
         prompts = read_prompts(o.prompts);

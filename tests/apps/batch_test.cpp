@@ -132,7 +132,7 @@ TEST_CASE("An output that is something else is not written into") {
         return text;
     };
     CHECK(contains(refusal("A story.\n"), "out.jsonl:1: "));
-    CHECK(contains(refusal("A story"), "choose another --output"));
+    CHECK(contains(refusal("A story"), "name another file for the answers"));
     CHECK(contains(refusal("{\"id\": \"a\"}\n"), "out.jsonl:1: "));
     CHECK(contains(refusal("{\"id\": \"a\", \"prompt\": \"Another\"}\n"), "answered for another prompt"));
     CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder.path().string()})),

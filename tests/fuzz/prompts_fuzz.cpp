@@ -1,16 +1,15 @@
 // A file of prompts from outside: refused with one line that names the line, or prompts whose ids are all different.
 #include "base/error.hpp"
-#include "memory_file.hpp"
-#include "run_batch.hpp"
+#include "run/prompt_file.hpp"
 
 #include <set>
 #include <string_view>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const MemoryFile file(data, size);
+    const std::string_view text(reinterpret_cast<const char *>(data), size);
     try {
         std::set<std::string> ids;
-        for (const keel::cli::BatchPrompt &prompt : keel::cli::read_prompts(file.path())) {
+        for (const keel::BatchPrompt &prompt : keel::parse_prompts(text, "prompts.jsonl")) {
             if (prompt.id.empty() || !ids.insert(prompt.id).second) std::abort();
             if (prompt.max_tokens && *prompt.max_tokens < 1) std::abort();
         }

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// A line of a file of prompts.
+struct BatchPrompt {
+    std::string id; // as JSON: "\"a\"", "7"
+    std::string prompt;
+    std::optional<int64_t> max_tokens;
+    std::optional<uint64_t> seed;
+};
+
+// Reads the text of a JSONL file: an object a line, with "id" (a text or an integer, each once),
+// "prompt", and optionally "max_tokens" and "seed"; empty lines are skipped. `name` is the file's,
+// for messages. Throws Error(input) "NAME:LINE: ...".
+std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string &name);
+
+// A JSONL file of answers, one line each, written as each is finished. A second run goes on where
+// the first one stopped: lines that are there stay, and their ids are done. A last line that was
+// cut off, because the program was killed, is removed. The file is locked while this lives.
+class AnswerFile {
+  public:
+    // `settings`: a fingerprint of what the answers depend on; each line has it. Throws Error(input)
+    // if the file holds something else, answers to other prompts or under other settings, or if
+    // another run writes to it.
+    AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings);
+    ~AnswerFile();
+    AnswerFile(const AnswerFile &) = delete;
+    AnswerFile &operator=(const AnswerFile &) = delete;
+
+    bool is_done(const BatchPrompt &prompt) const;
+    size_t failed() const { return failed_; } // prompts whose line holds an error of an earlier run
+    const std::string &settings() const { return settings_; }
+    void write(const std::string &line); // one JSON object, without a newline
+
+  private:
+    void read_done(const std::vector<BatchPrompt> &prompts);
+
+    std::string file_, settings_;
+    size_t failed_ = 0;
+    int fd_ = -1;
+    std::vector<std::string> done_; // ids, sorted
+};
+
+} // namespace keel
