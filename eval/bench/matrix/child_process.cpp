@@ -1,6 +1,4 @@
-#include "child_process.hpp"
-
-#include "interrupt.hpp"
+#include "eval/bench/matrix/child_process.hpp"
 
 #include "base/error.hpp"
 
@@ -15,7 +13,7 @@
 
 extern char **environ;
 
-namespace keel::cli {
+namespace keel {
 namespace {
 
 // The child, until it has ended: nobody leaves it behind.
@@ -43,13 +41,15 @@ class Child {
         for (const std::string &argument : arguments)
             list.push_back(const_cast<char *>(argument.c_str()));
         list.push_back(nullptr);
-        const int error = ::posix_spawn(&pid_, name.c_str(), &files, &attributes, list.data(), environ);
+        const int error =
+            ::posix_spawn(&pid_, name.c_str(), &files, &attributes, list.data(), environ);
         ::posix_spawn_file_actions_destroy(&files);
         ::posix_spawnattr_destroy(&attributes);
         ::close(ends[1]);
         if (error != 0) {
             ::close(read_end_);
-            throw_error(ErrorKind::runtime, "{}: cannot be started: {}", name, std::strerror(error));
+            throw_error(ErrorKind::runtime, "{}: cannot be started: {}", name,
+                        std::strerror(error));
         }
     }
     ~Child() {
@@ -62,13 +62,14 @@ class Child {
     Child(const Child &) = delete;
     Child &operator=(const Child &) = delete;
 
-    void read_all(std::string &out, uint64_t most) {
+    void read_all(std::string &out, uint64_t most, const std::function<bool()> &interrupted) {
         constexpr int moment_ms = 200;
         bool told = false;
         for (;;) {
             if (interrupted() && !told) {
                 told = true;
-                ::kill(pid_, SIGINT); // a terminal has told it already; a `kill` of us alone has not
+                ::kill(pid_,
+                       SIGINT); // a terminal has told it already; a `kill` of us alone has not
             }
             pollfd fd{read_end_, POLLIN, 0};
             if (::poll(&fd, 1, moment_ms) <= 0) continue;
@@ -77,7 +78,8 @@ class Child {
             if (n < 0 && errno == EINTR) continue;
             if (n <= 0) return;
             out.append(piece, static_cast<size_t>(n));
-            if (out.size() > most) throw_error(ErrorKind::runtime, "a run printed more than {} bytes", most);
+            if (out.size() > most)
+                throw_error(ErrorKind::runtime, "a run printed more than {} bytes", most);
         }
     }
 
@@ -97,13 +99,14 @@ class Child {
 
 } // namespace
 
-ChildResult run_child(const std::filesystem::path &program, const std::vector<std::string> &arguments,
-                      uint64_t most) {
+ChildResult run_child(const std::filesystem::path &program,
+                      const std::vector<std::string> &arguments,
+                      const std::function<bool()> &interrupted, uint64_t most) {
     Child child(program, arguments);
     ChildResult result;
-    child.read_all(result.out, most);
+    child.read_all(result.out, most, interrupted);
     result.code = child.wait();
     return result;
 }
 
-} // namespace keel::cli
+} // namespace keel

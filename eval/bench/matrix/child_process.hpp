@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+struct ChildResult {
+    int code = -1; // its exit code; 128 + the signal that ended it
+    std::string out;
+};
+
+// Runs a program to its end and returns its standard output; its standard error is ours. The child
+// gets SIGINT once when `interrupted` returns true. Throws Error(runtime) if the program cannot be
+// started or prints more than `most` bytes.
+ChildResult run_child(const std::filesystem::path &program,
+                      const std::vector<std::string> &arguments,
+                      const std::function<bool()> &interrupted, uint64_t most = uint64_t{8} << 20);
+
+} // namespace keel
