@@ -43,6 +43,12 @@ std::string rate_text(double value) {
                           : fmt::format("{:.2f}", value);
 }
 
+std::string duration_text(double seconds) {
+    if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+    return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60)
+                          : fmt::format("{:.1f} h", seconds / 3600);
+}
+
 std::string aligned_table(const TableRows &rows) {
     return columns(rows, "", true);
 }
