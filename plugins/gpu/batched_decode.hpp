@@ -3,7 +3,7 @@
 // run_batch_attention and plan_batch_attention; the view in their args is that of seat 0.
 #pragma once
 
-#include "gpu/table.hpp"
+#include "gpu/ops.hpp"
 
 namespace keel_gpu {
 
@@ -27,7 +27,9 @@ inline keel_status KEEL_CALL batch_plan(keel_ctx *ctx, const keel_qkv_args *qkv,
     return guarded(ctx->host, [&] {
         const SeatZero zero(ctx->host, kv, attention->q->shape[0], "batched decode");
         PlanChoice prepare, attend;
-        backend::plan_qkv_prepare(*ctx, adopt_batch(ctx->host, qkv, zero), prepare);
+        const keel_qkv_args qkv_args = adopt_batch(ctx->host, qkv, zero);
+        check_qkv_prepare(ctx->host, qkv_args);
+        backend::plan_qkv_prepare(*ctx, qkv_args, prepare);
         const keel_attention_args args = adopt_batch(ctx->host, attention, zero);
         check_batch_attention(ctx->host, args);
         backend::plan_batch_attention(*ctx, args, zero.seats(), attend);

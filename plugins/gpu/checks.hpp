@@ -10,7 +10,7 @@ namespace keel_gpu {
 // Refuses feature bits beyond `known`.
 void check_features(const keel_host *host, uint64_t features, uint64_t known, const char *op);
 
-// Every op but matmul and embed, whose weight is the backend's own:
+// Of matmul and embed all but the weight, which is the backend's own.
 #define KEEL_GPU_DECLARE_CHECK(ID, slot, args_type) void check_##slot(const keel_host *, const args_type &);
 KEEL_FOR_EACH_OP(KEEL_GPU_DECLARE_CHECK)
 #undef KEEL_GPU_DECLARE_CHECK

@@ -14,13 +14,42 @@
 
 namespace keel_gpu {
 
-template <class Args, void (*plan)(keel_ctx &, const Args &, PlanChoice &),
-          void (*run)(keel_ctx &, const Args &)>
+#define KEEL_GPU_USE_OP(op, args)                                                                            \
+    using backend::plan_##op;                                                                                \
+    using backend::run_##op;
+KEEL_GPU_FOR_EACH_SINGLE_OP(KEEL_GPU_USE_OP)
+#undef KEEL_GPU_USE_OP
+
+#define KEEL_GPU_OP_OF_GROUP(op, group, number, args)                                                        \
+    inline void plan_##op(keel_ctx &ctx, const args &a, PlanChoice &choice) {                                \
+        backend::plan_##group(ctx, a, number, #op, choice);                                                  \
+    }                                                                                                        \
+    inline void run_##op(keel_ctx &ctx, const args &a) {                                                     \
+        backend::run_##group(ctx, a, number);                                                                \
+    }
+KEEL_GPU_OP_OF_GROUP(rms_norm, norm, norm_rms, keel_norm_args)
+KEEL_GPU_OP_OF_GROUP(add_rms_norm, norm, norm_add_rms, keel_norm_args)
+KEEL_GPU_OP_OF_GROUP(layer_norm, norm, norm_layer, keel_norm_args)
+KEEL_GPU_OP_OF_GROUP(silu_mul, gate, gate_silu, keel_gate_args)
+KEEL_GPU_OP_OF_GROUP(gelu_mul, gate, (a.features & KEEL_GELU_TANH) != 0 ? gate_gelu_tanh : gate_gelu,
+                     keel_gate_args)
+KEEL_GPU_OP_OF_GROUP(add, combine, combine_add, keel_elementwise_args)
+KEEL_GPU_OP_OF_GROUP(add_bias, combine, combine_add_bias, keel_elementwise_args)
+KEEL_GPU_OP_OF_GROUP(scale, combine, combine_scale, keel_elementwise_args)
+KEEL_GPU_OP_OF_GROUP(scaled_add, combine, combine_scaled_add, keel_elementwise_args)
+KEEL_GPU_OP_OF_GROUP(copy, move, move_copy, keel_move_args)
+KEEL_GPU_OP_OF_GROUP(transpose, move, move_transpose, keel_move_args)
+KEEL_GPU_OP_OF_GROUP(zero, move, move_zero, keel_move_args)
+#undef KEEL_GPU_OP_OF_GROUP
+
+template <class Args, void (*check)(const keel_host *, const Args &),
+          void (*plan)(keel_ctx &, const Args &, PlanChoice &), void (*run)(keel_ctx &, const Args &)>
 keel_status KEEL_CALL op_call(keel_ctx *ctx, const Args *theirs) noexcept {
     return guarded(ctx->host, [&] {
         const Args args = adopt_args(ctx->host, theirs);
         const backend::PlanInUse in_use(*ctx, args.plan);
         PlanChoice choice;
+        check(ctx->host, args);
         plan(*ctx, args, choice);
         run(*ctx, args);
         backend::after_op(*ctx);
@@ -30,9 +59,11 @@ keel_status KEEL_CALL op_call(keel_ctx *ctx, const Args *theirs) noexcept {
 inline void plan_op(keel_ctx &ctx, keel_op op, const keel_op_args *args, PlanChoice &choice) {
     switch (op) {
 #define KEEL_GPU_PLAN(ID, slot, args_type)                                                                   \
-    case KEEL_OP_##ID:                                                                                       \
-        return backend::plan_##slot(ctx, adopt_args(ctx.host, reinterpret_cast<const args_type *>(args)),    \
-                                    choice);
+    case KEEL_OP_##ID: {                                                                                     \
+        const auto a = adopt_args(ctx.host, reinterpret_cast<const args_type *>(args));                      \
+        check_##slot(ctx.host, a);                                                                           \
+        return plan_##slot(ctx, a, choice);                                                                  \
+    }
         KEEL_FOR_EACH_OP(KEEL_GPU_PLAN)
 #undef KEEL_GPU_PLAN
     default:
@@ -79,8 +110,7 @@ constexpr keel_backend make_table() {
     t.op_plan = op_plan;
     t.plan_destroy = plan_destroy;
     t.plan_info = plan_info;
-#define KEEL_GPU_SLOT(ID, slot, args_type)                                                                   \
-    t.slot = op_call<args_type, backend::plan_##slot, backend::run_##slot>;
+#define KEEL_GPU_SLOT(ID, slot, args_type) t.slot = op_call<args_type, check_##slot, plan_##slot, run_##slot>;
     KEEL_FOR_EACH_OP(KEEL_GPU_SLOT)
 #undef KEEL_GPU_SLOT
     return t;

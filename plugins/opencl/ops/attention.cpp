@@ -185,7 +185,6 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
 } // namespace
 
 void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
-    check_attention(ctx.host, a);
     plan(ctx, a, choice);
 }
 

@@ -5,7 +5,6 @@
 
 namespace keel_opencl {
 void plan_kv_append(keel_ctx &ctx, const keel_kv_append_args &a, PlanChoice &choice) {
-    check_kv_append(ctx.host, a);
     view_of(ctx.host, a.k, "k");
     view_of(ctx.host, a.v, "v");
     build_kv(ctx, choice, "kv_append", a.kv, {"prepare"}, dim_of(a.kv));
@@ -33,7 +32,6 @@ void run_batch_append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats &
 }
 
 void plan_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a, PlanChoice &choice) {
-    check_kv_gather(ctx.host, a);
     view_of(ctx.host, a.index, "index");
     for (uint32_t i = 0; i < a.n_sides; ++i)
         view_of(ctx.host, a.sides[i], "a side array");
@@ -68,7 +66,6 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
 }
 
 void plan_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a, PlanChoice &choice) {
-    check_kv_rerotate(ctx.host, a);
     view_of(ctx.host, a.row, "row");
     view_of(ctx.host, a.new_positions, "new_positions");
     if (a.source != nullptr) view_of(ctx.host, a.source, "source");

@@ -7,10 +7,6 @@
 
 namespace keel_opencl {
 
-inline View view_or_none(keel_ctx &ctx, const keel_tensor *t, const char *name) {
-    return t != nullptr ? view_of(ctx.host, t, name) : View{};
-}
-
 inline cl_kernel kv_kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
     return ctx.kernels->get(Source::kv, name, {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }

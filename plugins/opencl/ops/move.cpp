@@ -15,26 +15,9 @@ void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *name, 
     name_kernel(choice, "%s", op);
 }
 
-void plan_bytes(keel_ctx &ctx, const keel_move_args &a, const char *name, PlanChoice &choice) {
-    const uint32_t unit = common_unit(a.out, a.x);
-    bytes_view(ctx.host, a.out, unit, "out");
-    if (a.x != nullptr) bytes_view(ctx.host, a.x, unit, "x");
-    build(ctx, choice, name, "move", unit);
-}
-
-void run_bytes(keel_ctx &ctx, const keel_move_args &a, bool swapped) {
-    const uint32_t unit = common_unit(a.out, a.x);
-    const View out = bytes_view(ctx.host, a.out, unit, "out");
-    const View x = a.x != nullptr ? bytes_view(ctx.host, a.x, unit, "x") : View{};
-    if (out.rows() == 0 || out.n == 0) return;
-    launch(ctx, kernel(ctx, "move", unit), piece_grid(ctx.form, out.n, 16, out.rows()), a.x, x, a.out, out,
-           swapped ? 1U : 0U, a.x == nullptr ? 1U : 0U);
-}
-
 } // namespace
 
 void plan_cast(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_cast(ctx.host, a);
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     build(ctx, choice, "cast", "cast", 4);
@@ -50,35 +33,22 @@ void run_cast(keel_ctx &ctx, const keel_move_args &a) {
            static_cast<uint32_t>(from), a.out, out, static_cast<uint32_t>(to));
 }
 
-void plan_copy(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_copy(ctx.host, a);
-    plan_bytes(ctx, a, "copy", choice);
+void plan_move(keel_ctx &ctx, const keel_move_args &a, Move move, const char *op, PlanChoice &choice) {
+    const keel_tensor *x = move == move_zero ? nullptr : a.x;
+    const uint32_t unit = common_unit(a.out, x);
+    bytes_view(ctx.host, a.out, unit, "out");
+    if (x != nullptr) bytes_view(ctx.host, x, unit, "x");
+    build(ctx, choice, op, "move", unit);
 }
 
-void run_copy(keel_ctx &ctx, const keel_move_args &a) {
-    run_bytes(ctx, a, false);
-}
-
-void plan_transpose(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_transpose(ctx.host, a);
-    plan_bytes(ctx, a, "transpose", choice);
-}
-
-void run_transpose(keel_ctx &ctx, const keel_move_args &a) {
-    run_bytes(ctx, a, true);
-}
-
-void plan_zero(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    keel_move_args only_out = a;
-    only_out.x = nullptr;
-    check_zero(ctx.host, only_out);
-    plan_bytes(ctx, only_out, "zero", choice);
-}
-
-void run_zero(keel_ctx &ctx, const keel_move_args &a) {
-    keel_move_args only_out = a;
-    only_out.x = nullptr;
-    run_bytes(ctx, only_out, false);
+void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
+    const keel_tensor *x = move == move_zero ? nullptr : a.x;
+    const uint32_t unit = common_unit(a.out, x);
+    const View out = bytes_view(ctx.host, a.out, unit, "out");
+    const View from = x != nullptr ? bytes_view(ctx.host, x, unit, "x") : View{};
+    if (out.rows() == 0 || out.n == 0) return;
+    launch(ctx, kernel(ctx, "move", unit), piece_grid(ctx.form, out.n, 16, out.rows()), x, from, a.out, out,
+           move == move_transpose ? 1U : 0U, x == nullptr ? 1U : 0U);
 }
 
 void build_copy_queries(keel_ctx &ctx) {

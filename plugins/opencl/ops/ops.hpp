@@ -10,6 +10,13 @@ using namespace keel_gpu; // checks, views and constants: what both GPU backends
 
 KEEL_GPU_DECLARE_BACKEND
 
+inline View view_or_none(keel_ctx &ctx, const keel_tensor *t, const char *name) {
+    return t != nullptr ? view_of(ctx.host, t, name) : View{};
+}
+inline uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t, const char *name) {
+    return view_or_none(ctx, t, name).offset;
+}
+
 // For gpu/table.hpp.
 struct PlanInUse { // kernels are found by a hash of few words; a plan has nothing to keep
     PlanInUse(keel_ctx &, keel_plan *) {}

@@ -27,7 +27,6 @@ uint32_t count_of(const keel_keys_args &a, const KvConstants &c) {
 } // namespace
 
 void plan_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a, PlanChoice &choice) {
-    check_attention_scores(ctx.host, a);
     view_of(ctx.host, a.q, "q");
     view_of(ctx.host, a.scores->out, "scores.out");
     choice.scratch_bytes = 8 * static_cast<uint64_t>(a.q->shape[0] * a.q->shape[1]);
@@ -65,7 +64,6 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
 }
 
 void plan_key_project(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
-    check_key_project(ctx.host, a);
     view_of(ctx.host, a.out, "out");
     build(ctx, choice, "key_project", static_cast<uint32_t>(a.kv->k->shape[2]));
 }
@@ -90,7 +88,6 @@ void run_key_project(keel_ctx &ctx, const keel_keys_args &a) {
 }
 
 void plan_key_sum(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
-    check_key_sum(ctx.host, a);
     view_of(ctx.host, a.out, "out");
     build(ctx, choice, "key_sum", static_cast<uint32_t>(a.kv->k->shape[2]));
 }
@@ -106,7 +103,6 @@ void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
 }
 
 void plan_value_norms(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
-    check_value_norms(ctx.host, a);
     view_of(ctx.host, a.out, "out");
     build(ctx, choice, "value_norms", 128);
 }
@@ -122,7 +118,6 @@ void run_value_norms(keel_ctx &ctx, const keel_keys_args &a) {
 }
 
 void plan_query_stats(keel_ctx &ctx, const keel_query_stats_args &a, PlanChoice &choice) {
-    check_query_stats(ctx.host, a);
     view_of(ctx.host, a.q, "q");
     view_of(ctx.host, a.sum, "sum");
     if (a.second != nullptr) view_of(ctx.host, a.second, "second");

@@ -12,14 +12,9 @@ cl_kernel rope_kernel(keel_ctx &ctx, Form form, uint32_t dim) {
     return ctx.kernels->get(Source::rope, "rope", {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
-uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t) {
-    return t != nullptr ? view_of(ctx.host, t, "norm").offset : 0;
-}
-
 } // namespace
 
 void plan_rope(keel_ctx &ctx, const keel_rope_args &a, PlanChoice &choice) {
-    check_rope(ctx.host, a);
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
@@ -60,15 +55,14 @@ void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Se
            row_grid(form, uint64_t{tokens} * (heads + 2 * c.kv_heads)), a.q, q, a.k, k, a.v, v, heads, tokens,
            a.positions, position_constants(ctx.host, a.positions, op), rope,
            a.tables != nullptr ? a.tables->cos : none, a.tables != nullptr ? a.tables->sin : none,
-           norm ? a.q_norm : none, offset_of(ctx, norm ? a.q_norm : none), norm ? a.k_norm : none,
-           offset_of(ctx, norm ? a.k_norm : none), flags, a.eps, a.kv->k, a.kv->v, c, a.kv->block_table,
-           a.kv->lengths, a.kv->positions, seats != nullptr ? seats->list : none, a.q_out,
+           norm ? a.q_norm : none, offset_of(ctx, norm ? a.q_norm : none, "q_norm"), norm ? a.k_norm : none,
+           offset_of(ctx, norm ? a.k_norm : none, "k_norm"), flags, a.eps, a.kv->k, a.kv->v, c,
+           a.kv->block_table, a.kv->lengths, a.kv->positions, seats != nullptr ? seats->list : none, a.q_out,
            view_or_none(ctx, a.q_out, "q_out"), q_copy, view_or_none(ctx, q_copy, "q_unrotated"), k_copy,
            view_or_none(ctx, k_copy, "k_unrotated"));
 }
 
 void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice) {
-    check_qkv_prepare(ctx.host, a);
     for (const keel_tensor *t : {a.q, a.k, a.v, a.q_out})
         view_of(ctx.host, t, "q, k, v or q_out");
     build_kv(ctx, choice, "qkv_prepare", a.kv, {"prepare"}, dim_of(a.kv));

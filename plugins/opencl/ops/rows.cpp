@@ -21,7 +21,6 @@ void plan_rows(keel_ctx &ctx, const keel_rows_args &a, const char *name, PlanCho
 } // namespace
 
 void plan_argmax_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice) {
-    check_argmax_rows(ctx.host, a);
     plan_rows(ctx, a, "argmax_rows", choice);
 }
 
@@ -34,7 +33,6 @@ void run_argmax_rows(keel_ctx &ctx, const keel_rows_args &a) {
 }
 
 void plan_top_k_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice) {
-    check_top_k_rows(ctx.host, a);
     plan_rows(ctx, a, "top_k_rows", choice);
 }
 

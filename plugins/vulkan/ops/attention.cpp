@@ -11,7 +11,6 @@ const keel_scores *scores_of(const keel_attention_args &a) {
 } // namespace
 
 void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
-    check_attention(ctx.host, a);
     tensor_of(ctx, a.q, "q"), tensor_of(ctx, a.out, "out");
     if ((a.features & KEEL_ATTENTION_LSE) != 0) tensor_of(ctx, a.lse, "lse");
     if (scores_of(a) != nullptr) tensor_of(ctx, a.scores->out, "scores.out");

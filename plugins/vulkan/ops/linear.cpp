@@ -67,7 +67,6 @@ VkPipeline many_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
 } // namespace
 
 void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
-    check_matmul(ctx.host, a);
     const WeightShape w = weight_in_use(ctx.host, shape_of(a.weight), a.w, "matmul");
     const int64_t m = a.x->shape[0];
     if (a.x->stride[0] % 4 != 0 || a.out->stride[0] % 4 != 0 || m > INT32_MAX || w.rows > INT32_MAX)
@@ -123,7 +122,6 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
 }
 
 void plan_embed(keel_ctx &ctx, const keel_embed_args &a, PlanChoice &choice) {
-    check_embed(ctx.host, a);
     const WeightShape w = weight_in_use(ctx.host, shape_of(a.weight), a.w, "embed");
     if (a.out->stride[0] % 4 != 0)
         refuse(ctx.host, KEEL_E_UNSUPPORTED, "embed: a stride that is no multiple of 4");

@@ -13,30 +13,6 @@ Tensor bytes_of(const keel_ctx &ctx, const keel_tensor *t, uint32_t unit, const 
     return {{v.shape[0], v.shape[1], v.shape[2]}, {v.stride[0], v.stride[1], v.stride[2]}, v.n, v.offset};
 }
 
-void plan_bytes(keel_ctx &ctx, const keel_move_args &a, const char *op, PlanChoice &choice) {
-    const uint32_t unit = common_unit(a.out, a.x);
-    bytes_of(ctx, a.out, unit, "out");
-    if (a.x != nullptr) bytes_of(ctx, a.x, unit, "x");
-    ctx.kernels.get(Kernel::copy, {kGroup, unit});
-    name_kernel(choice, "%s by %u bytes", op, unit);
-}
-
-// turned: out's two dimensions outside a row change places
-void run_bytes(keel_ctx &ctx, const keel_move_args &a, bool turned) {
-    const uint32_t unit = common_unit(a.out, a.x);
-    MoveParams p = {};
-    p.to = base_of(a.out);
-    p.out_at = bytes_of(ctx, a.out, unit, "out");
-    if (turned) {
-        std::swap(p.out_at.shape[1], p.out_at.shape[2]);
-        std::swap(p.out_at.stride[1], p.out_at.stride[2]);
-    }
-    if (a.x != nullptr) p.x = base_of(a.x), p.x_at = bytes_of(ctx, a.x, unit, "x");
-    flatten(p.out_at, {a.x != nullptr ? &p.x_at : nullptr, nullptr}, true);
-    ctx.stream.dispatch(ctx.kernels.get(Kernel::copy, {kGroup, unit}), p, groups(p.out_at.n, kGroup),
-                        groups(row_count(p.out_at), 1));
-}
-
 // What casts: to blocks whole blocks at a time, else element by element.
 VkPipeline cast_pipeline(keel_ctx &ctx, Type from, Type to) {
     return ctx.kernels.get(is_block(to) ? Kernel::cast_blocks : Kernel::cast, {kGroup, from, to});
@@ -51,7 +27,6 @@ void cast_types(const keel_move_args &a, Type &from, Type &to) {
 } // namespace
 
 void plan_cast(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_cast(ctx.host, a);
     tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.out, "out");
     Type from, to;
     cast_types(a, from, to);
@@ -70,35 +45,29 @@ void run_cast(keel_ctx &ctx, const keel_move_args &a) {
     ctx.stream.dispatch(cast_pipeline(ctx, from, to), p, groups(n, kGroup), groups(row_count(p.out_at), 1));
 }
 
-void plan_copy(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_copy(ctx.host, a);
-    plan_bytes(ctx, a, "copy", choice);
+void plan_move(keel_ctx &ctx, const keel_move_args &a, Move move, const char *op, PlanChoice &choice) {
+    const keel_tensor *x = move == move_zero ? nullptr : a.x;
+    const uint32_t unit = common_unit(a.out, x);
+    bytes_of(ctx, a.out, unit, "out");
+    if (x != nullptr) bytes_of(ctx, x, unit, "x");
+    ctx.kernels.get(Kernel::copy, {kGroup, unit});
+    name_kernel(choice, "%s by %u bytes", op, unit);
 }
 
-void run_copy(keel_ctx &ctx, const keel_move_args &a) {
-    run_bytes(ctx, a, false);
-}
-
-void plan_transpose(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_transpose(ctx.host, a);
-    plan_bytes(ctx, a, "transpose", choice);
-}
-
-void run_transpose(keel_ctx &ctx, const keel_move_args &a) {
-    run_bytes(ctx, a, true);
-}
-
-void plan_zero(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
-    check_zero(ctx.host, a);
-    keel_move_args only_out = a;
-    only_out.x = nullptr;
-    plan_bytes(ctx, only_out, "zero", choice);
-}
-
-void run_zero(keel_ctx &ctx, const keel_move_args &a) {
-    keel_move_args only_out = a;
-    only_out.x = nullptr;
-    run_bytes(ctx, only_out, false);
+void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
+    const keel_tensor *x = move == move_zero ? nullptr : a.x;
+    const uint32_t unit = common_unit(a.out, x);
+    MoveParams p = {};
+    p.to = base_of(a.out);
+    p.out_at = bytes_of(ctx, a.out, unit, "out");
+    if (move == move_transpose) { // out's two dimensions outside a row change places
+        std::swap(p.out_at.shape[1], p.out_at.shape[2]);
+        std::swap(p.out_at.stride[1], p.out_at.stride[2]);
+    }
+    if (x != nullptr) p.x = base_of(x), p.x_at = bytes_of(ctx, x, unit, "x");
+    flatten(p.out_at, {x != nullptr ? &p.x_at : nullptr, nullptr}, true);
+    ctx.stream.dispatch(ctx.kernels.get(Kernel::copy, {kGroup, unit}), p, groups(p.out_at.n, kGroup),
+                        groups(row_count(p.out_at), 1));
 }
 
 } // namespace keel_vulkan

@@ -58,7 +58,6 @@ void run_rows(keel_ctx &ctx, const keel_keys_args &a, bool values, bool norms, c
 } // namespace
 
 void plan_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a, PlanChoice &choice) {
-    check_attention_scores(ctx.host, a);
     tensor_of(ctx, a.q, "q"), tensor_of(ctx, a.scores->out, "scores.out");
     if ((a.features & KEEL_SCORES_RANGES) != 0) tensor_of(ctx, a.ranges, "ranges");
     if ((a.features & KEEL_SCORES_WEIGHTS) != 0) tensor_of(ctx, a.weights, "weights");
@@ -91,7 +90,6 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
 }
 
 void plan_key_project(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
-    check_key_project(ctx.host, a);
     tensor_of(ctx, a.out, "out");
     if (a.projection != nullptr) tensor_of(ctx, a.projection, "projection");
     keys_pipeline(ctx, a.kv, false, has(a, KEEL_KEYS_NORMS));
@@ -103,7 +101,6 @@ void run_key_project(keel_ctx &ctx, const keel_keys_args &a) {
 }
 
 void plan_key_sum(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
-    check_key_sum(ctx.host, a);
     tensor_of(ctx, a.out, "out");
     sum_pipeline(ctx);
     if (has(a, KEEL_KEYS_NORMALIZED)) keys_pipeline(ctx, a.kv, false, true);
@@ -130,7 +127,6 @@ void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
 }
 
 void plan_value_norms(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
-    check_value_norms(ctx.host, a);
     tensor_of(ctx, a.out, "out");
     keys_pipeline(ctx, a.kv, true, true);
     name_kernel(choice, "value_norms %s", keel_dtype_name(a.kv->v->dtype));
@@ -141,7 +137,6 @@ void run_value_norms(keel_ctx &ctx, const keel_keys_args &a) {
 }
 
 void plan_query_stats(keel_ctx &ctx, const keel_query_stats_args &a, PlanChoice &choice) {
-    check_query_stats(ctx.host, a);
     tensor_of(ctx, a.q, "q"), tensor_of(ctx, a.sum, "sum");
     if (a.second != nullptr) tensor_of(ctx, a.second, "second");
     ctx.kernels.get(Kernel::query_stats, {kStatsGroup});

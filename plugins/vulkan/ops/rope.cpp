@@ -11,7 +11,6 @@ VkPipeline rope_pipeline(keel_ctx &ctx, int64_t dim) {
 } // namespace
 
 void plan_rope(keel_ctx &ctx, const keel_rope_args &a, PlanChoice &choice) {
-    check_rope(ctx.host, a);
     at(ctx, a.x, "x"), at(ctx, a.out, "out");
     if (a.positions->rank == 2 && (a.positions->shape[1] < 1 || a.x->shape[1] % a.positions->shape[1] != 0))
         refuse(ctx.host, KEEL_E_INVALID_ARG, "rope: heads are no multiple of the positions' heads");
@@ -34,7 +33,6 @@ void run_rope(keel_ctx &ctx, const keel_rope_args &a) {
 }
 
 void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice) {
-    check_qkv_prepare(ctx.host, a);
     at(ctx, a.q, "q"), at(ctx, a.k, "k"), at(ctx, a.v, "v"), at(ctx, a.q_out, "q_out");
     append_pipeline(ctx, a.kv);
     name_kernel(choice, "qkv_prepare %s/%s", keel_dtype_name(a.kv->k->dtype),

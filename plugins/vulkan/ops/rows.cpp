@@ -24,7 +24,6 @@ RowsParams rows_params(const keel_ctx &ctx, const keel_tensor *x) {
 } // namespace
 
 void plan_argmax_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice) {
-    check_argmax_rows(ctx.host, a);
     tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.index, "index");
     pipeline(ctx, Kernel::argmax);
     name_kernel(choice, "argmax_rows");
@@ -38,7 +37,6 @@ void run_argmax_rows(keel_ctx &ctx, const keel_rows_args &a) {
 }
 
 void plan_top_k_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice) {
-    check_top_k_rows(ctx.host, a);
     tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.index, "index"), tensor_of(ctx, a.values, "values");
     pipeline(ctx, Kernel::top_k);
     name_kernel(choice, "top_k_rows");
