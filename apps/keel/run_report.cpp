@@ -80,8 +80,8 @@ Json hybrid_json(Pipeline &p) {
                             {"last_layer", engine->part.end - 1},
                             {"weight_bytes_per_token", engine->weights->bytes_per_token(engine->device())},
                             {"kv_bytes_per_token", engine->kv_shape.bytes_per_token()},
-                            {"decode", rows_json(engine->graph->decode_ops())},
-                            {"prefill", rows_json(engine->graph->prefill_ops())}});
+                            {"decode", rows_json(engine->graph->ops(StepForm::decode))},
+                            {"prefill", rows_json(engine->graph->ops(StepForm::prefill))}});
     }
     Json json = {{"crossing_bytes_per_token", p.crossing_bytes_per_token()},
                  {"backends", std::move(backends)}};
@@ -108,8 +108,8 @@ Json explain_json(Pipeline &p) {
              {{"key_dtype", keel_dtype_name(p.kv_shape().key_dtype)},
               {"value_dtype", keel_dtype_name(p.kv_shape().value_dtype)},
               {"bytes_per_token", p.kv_shape().bytes_per_token()}}},
-            {"decode", rows_json(p.graph().decode_ops())},
-            {"prefill", rows_json(p.graph().prefill_ops())},
+            {"decode", rows_json(p.graph().ops(StepForm::decode))},
+            {"prefill", rows_json(p.graph().ops(StepForm::prefill))},
             {"eviction", rows_json(p.cache_plan().ops())}};
 }
 

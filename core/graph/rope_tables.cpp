@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "device/device.hpp"
+#include "model/rope_frequencies.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -76,6 +77,24 @@ void RopeTables::write_rows(int64_t first, int64_t n) {
         }
         tensor->rows(first, n).write(split_.data());
     }
+}
+
+LayerRopes::LayerRopes(const ModelConfig &c, int64_t rows)
+    : config_(c),
+      all_(rope_frequencies(c.rope_theta, c.head_dim, c.rope_scaling), rows, KEEL_ROPE_HALF_SPLIT) {
+    if (!c.local_rope_theta) return;
+    local_.emplace(rope_frequencies(*c.local_rope_theta, c.head_dim, {}), rows,
+                   KEEL_ROPE_HALF_SPLIT);
+}
+
+void LayerRopes::place(Device &device, keel_buffer_kind kind) {
+    all_.place(device, kind);
+    if (local_) local_->place(device, kind);
+}
+
+void LayerRopes::ensure(std::span<const int32_t> positions) {
+    all_.ensure(positions);
+    if (local_) local_->ensure(positions);
 }
 
 } // namespace keel

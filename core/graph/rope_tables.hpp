@@ -5,6 +5,7 @@
 
 #include <keel/kv.h>
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,25 @@ class RopeTables {
     std::vector<float> scratch_, split_; // kept, so that a step allocates nothing
 
     void write_rows(int64_t first, int64_t n);
+};
+
+// The RoPE tables of a model's layers: layers with a window may have their own.
+class LayerRopes {
+  public:
+    LayerRopes(const ModelConfig &config, int64_t rows);
+
+    const RopeTables &of(size_t layer) const {
+        return config_.has_local_rope(layer) ? *local_ : all_;
+    }
+    // As those of RopeTables, for all tables.
+    void place(Device &device, keel_buffer_kind kind);
+    void ensure(std::span<const int32_t> positions);
+    bool collide(std::span<const int32_t> positions) const { return all_.collide(positions); }
+
+  private:
+    const ModelConfig &config_;
+    RopeTables all_;
+    std::optional<RopeTables> local_;
 };
 
 } // namespace keel

@@ -8,7 +8,8 @@
 
 namespace keel {
 
-// What a step leaves behind for a policy: Graph::forward asks it layer by layer, in order, while it queues the layer's ops.
+// What a segment of a step leaves for a policy. Graph::forward asks it layer by layer, in order, while
+// it queues the layer's ops.
 class StepTap {
   public:
     // Where a layer's by-products go; NULL: they are not wanted. Valid until the next call.

@@ -155,6 +155,19 @@ class Executor {
     // Ops, and what the stream does, are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
     void set_trace(Trace *trace);
     void set_observer(Observer observer) { observer_ = std::move(observer); }
+    // Sets an observer while it lives, then restores the one before. The executor outlives it.
+    class Watch {
+      public:
+        Watch(Executor &executor, Observer observer)
+            : executor_(executor), before_(std::exchange(executor.observer_, std::move(observer))) {}
+        ~Watch() { executor_.observer_ = std::move(before_); }
+        Watch(const Watch &) = delete;
+        Watch &operator=(const Watch &) = delete;
+
+      private:
+        Executor &executor_;
+        Observer before_;
+    };
     // Memory for a composition's intermediate result, good until the next composed op: all of them use the same.
     Tensor scratch(const keel_tensor &like);
 

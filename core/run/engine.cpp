@@ -33,9 +33,9 @@ uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
 }
 
 std::vector<const PlannedOp *> Engine::ops() const {
-    std::vector<const PlannedOp *> all = graph->decode_ops();
+    std::vector<const PlannedOp *> all = graph->ops(StepForm::decode);
     for (const auto &more :
-         {graph->prefill_ops(), graph->batch_ops(), graph->taps().ops(), cache_plan->ops()})
+         {graph->ops(StepForm::prefill), graph->ops(StepForm::batch), graph->taps().list(), cache_plan->ops()})
         all.insert(all.end(), more.begin(), more.end());
     std::set<const PlannedOp *> seen;
     std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });

@@ -117,7 +117,7 @@ class Pipeline {
     // them (Session::fork). Throws Error(input) naming the need that cannot be collected for all of them at once.
     CachePlan &add_shared_prefill(std::span<CachePlan *const> plans);
     // What steps run for the by-products of a plan of this.
-    const GraphTaps &taps(const CachePlan &plan) const;
+    const TapOps &taps(const CachePlan &plan) const;
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }
     static constexpr uint32_t most_batch = 256; // sequences that take steps together
@@ -137,7 +137,7 @@ class Pipeline {
         pipeline::PipelineConfig config;
         BoundPlugin policy, allocator;
         std::unique_ptr<CachePlan> plan;
-        std::unique_ptr<GraphTaps> taps;
+        std::unique_ptr<TapOps> taps;
     };
     // Of an engine, under the config's own policy.
     CacheConfig make_cache_config(bool has_system_prompt, const Engine &engine) const;

@@ -51,11 +51,11 @@ std::string Pipeline::explain_engine(const Engine &engine) const {
                        format_bytes(engine.weights->bytes_per_token(device)), conversions,
                        keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype),
                        format_bytes(kv.bytes_per_token())) +
-           explain_table("decode, one token a step", explain_rows(graph.decode_ops())) +
-           explain_table(prefill_title, explain_rows(graph.prefill_ops())) +
-           (graph.taps().ops().empty()
+           explain_table("decode, one token a step", explain_rows(graph.ops(StepForm::decode))) +
+           explain_table(prefill_title, explain_rows(graph.ops(StepForm::prefill))) +
+           (graph.taps().list().empty()
                 ? std::string{}
-                : explain_table("of these, run for the policy", explain_rows(graph.taps().ops()))) +
+                : explain_table("of these, run for the policy", explain_rows(graph.taps().list()))) +
            (engine.cache_plan->ops().empty()
                 ? std::string{}
                 : explain_table("KV cache, when slots go", explain_rows(engine.cache_plan->ops())));

@@ -182,7 +182,7 @@ void Pipeline::keep_arm(std::unique_ptr<Arm> arm) {
     check_trained_context(*arm->plan);
     arm->taps = engine().graph->plan_taps(arm->plan->tap_forms());
     auto ops = arm->plan->ops();
-    const auto in_steps = arm->taps->ops();
+    const auto in_steps = arm->taps->list();
     ops.insert(ops.end(), in_steps.begin(), in_steps.end());
     report_fallbacks(engine().device(), ops);
     arms_.push_back(std::move(arm));
@@ -236,7 +236,7 @@ CachePlan &Pipeline::add_shared_prefill(std::span<CachePlan *const> plans) {
     return *arms_.back()->plan;
 }
 
-const GraphTaps &Pipeline::taps(const CachePlan &plan) const {
+const TapOps &Pipeline::taps(const CachePlan &plan) const {
     for (const auto &engine : engines_) {
         if (engine->cache_plan.get() == &plan) return engine->graph->taps();
     }

@@ -153,14 +153,17 @@ void Session::forward(std::span<const int32_t> ids, std::span<const int32_t> pos
     for (size_t i = 0; i < parts_.size(); ++i) {
         Engine &engine = *parts_[i].engine;
         const bool last = i + 1 == parts_.size();
-        StepTaps taps;
-        if (i < step_taps.size() && step_taps[i] != nullptr)
-            taps = {&pipeline_.taps(parts_[i].cache->plan()), step_taps[i]};
+        Segment segment{.positions = positions, .kv = caches[i]->views(), .logit_rows = last ? rows : 0};
         if (i == 0) {
-            engine.graph->forward(ids, positions, caches[i]->views(), last ? rows : 0, taps);
+            segment.ids = ids;
         } else {
-            engine.graph->forward_residual(residual_, positions, caches[i]->views(), last ? rows : 0, taps);
+            segment.residual = residual_;
         }
+        if (i < step_taps.size() && step_taps[i] != nullptr) {
+            segment.tap = step_taps[i];
+            segment.tap_ops = &pipeline_.taps(parts_[i].cache->plan());
+        }
+        engine.graph->forward(segment);
         if (!last) engine.graph->read_residual(residual_);
     }
 }
@@ -240,7 +243,7 @@ void Session::settle_step() {
 void Session::read_logits() {
     if (overwritten_) take_step_again();
     logits_.resize(static_cast<size_t>(rows_) * static_cast<size_t>(pipeline_.model().vocab_size));
-    if (rows_ > 0) results_->graph->read_logits(rows_, logits_.data(), first_row_);
+    if (rows_ > 0) results_->graph->next().read_logits(rows_, logits_.data(), first_row_);
     check_finite(logits_);
     logits_read_ = true;
     settle();

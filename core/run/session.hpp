@@ -220,7 +220,8 @@ class Session {
     std::optional<int32_t> said_; // what greedy() gave
     LaterRead coming_;            // what it will give, where argmax was queued with the step
     LaterRead ahead_;             // the same of the step that is queued behind that one; empty: there is none
-    uint64_t turn_ = 0;           // the graph's, when the argmax of coming_ or ahead_ was queued
+    // NextToken::results_version() when the argmax of coming_ or ahead_ was queued.
+    uint64_t results_version_ = 0;
     bool overwritten_ = false;    // the step's logits, by the one that was ahead of them
     bool ahead_failed_ = false;   // a step could not be queued: no other is tried
     std::vector<float> residual_; // between the parts of a step

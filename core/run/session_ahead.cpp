@@ -12,20 +12,19 @@ bool Session::may_run_ahead() const {
     if (parts_.size() != 1 || ahead_failed_ || !stays()) return false;
     const Part &part = parts_.front();
     // What argmax found lies where other sequences' steps put theirs.
-    if (coming_ && part.engine->graph->turn() != turn_) return false;
+    if (coming_ && part.engine->graph->next().results_version() != results_version_) return false;
     return part.engine == results_ && first_row_ == 0 && rows_ == 1 && part.engine->graph->can_run_ahead() &&
            part.cache->can_append_ahead();
 }
 
 int32_t Session::read_greedy(bool go_on) {
     if (overwritten_ && !coming_) take_step_again();
-    Graph &graph = *results_->graph;
+    NextToken &next = results_->graph->next();
     const bool ahead = go_on && may_run_ahead();
     if (!coming_) {
-        graph.queue_argmax();
-        turn_ = graph.turn();
-        if (ahead)
-            coming_ = graph.start_reading_next_id(); // empty: as many as the backend takes are under way
+        next.queue_argmax();
+        results_version_ = next.results_version();
+        if (ahead) coming_ = next.start_reading(); // empty: as many as the backend takes are under way
     }
     int32_t id = -1;
     if (coming_) {
@@ -37,7 +36,7 @@ int32_t Session::read_greedy(bool go_on) {
         LaterRead read = std::move(coming_);
         read.finish(&id);
     } else {
-        graph.next_id().read(&id);
+        next.ids().read(&id);
     }
     if (id < 0) { // no token: a logit was not finite
         drop_ahead();
@@ -57,10 +56,12 @@ void Session::run_ahead() {
         part.cache->append_ahead();
         is_there = overwritten_ = true;
         Graph &graph = *part.engine->graph;
-        graph.forward_next(part.cache->next_positions(1), part.cache->cache().views());
-        graph.queue_argmax();
-        turn_ = graph.turn();
-        ahead_ = graph.start_reading_next_id();
+        graph.forward({.positions = part.cache->next_positions(1),
+                       .kv = part.cache->cache().views(),
+                       .logit_rows = 1}); // of the token that argmax finds
+        graph.next().queue_argmax();
+        results_version_ = graph.next().results_version();
+        ahead_ = graph.next().start_reading();
         stream.flush();
         if (ahead_) return;
     } catch (const Error &error) {
@@ -85,7 +86,8 @@ bool Session::take_ahead(int32_t id) {
     step_caches_.assign(1, &manager.cache());
     begin_results(step_ids_, StepKind::decode, 1);
     coming_ = std::move(ahead_);
-    overwritten_ = results_->graph->turn() != turn_; // by another sequence meanwhile
+    overwritten_ =
+        results_->graph->next().results_version() != results_version_; // by another sequence meanwhile
     ++stats_.ahead_steps;
     return true;
 }

@@ -27,7 +27,7 @@ SessionBatch::SessionBatch(Pipeline &pipeline, CachePlan &plan)
     outcomes_.reserve(pipeline.batch());
     members_.reserve(pipeline.batch());
     next_.resize(pipeline.batch());
-    rows_.reserve(pipeline.batch());
+    segments_.reserve(pipeline.batch());
     caches_.reserve(pipeline.batch());
 }
 
@@ -112,9 +112,7 @@ void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const i
 }
 
 void SessionBatch::forward() {
-    ids_.clear();
-    positions_.clear();
-    rows_.clear();
+    segments_.clear();
     caches_.clear();
     uint32_t row = 0;
     for (const Member &member : members_) {
@@ -122,26 +120,27 @@ void SessionBatch::forward() {
         CacheManager &cache = session.cache();
         cache.cache().refresh(); // another's growth may have exchanged the arena
         session.first_row_ = row++;
-        ids_.push_back(session.step_ids_.front());
-        positions_.push_back(session.step_positions_.front());
         caches_.push_back(&cache.cache());
-        StepTap *tap = session.taps_.front();
-        rows_.push_back({cache.cache().views(), {}});
-        if (tap != nullptr) rows_.back().taps = {&pipeline_.taps(cache.plan()), tap};
+        segments_.push_back({.positions = session.step_positions_,
+                             .kv = cache.cache().views(),
+                             .ids = session.step_ids_,
+                             .logit_rows = 1,
+                             .tap = session.taps_.front(),
+                             .tap_ops = &pipeline_.taps(cache.plan())});
     }
-    pipeline_.graph().forward_batch(ids_, positions_, rows_, view_.of(caches_));
+    pipeline_.graph().forward(segments_, view_.of(caches_));
 }
 
 void SessionBatch::read_results(Read read) {
-    Graph &graph = pipeline_.graph();
+    NextToken &results = pipeline_.graph().next();
     const auto n = static_cast<uint32_t>(members_.size());
     const auto vocabulary = static_cast<size_t>(pipeline_.model().vocab_size);
     if (read == Read::greedy) {
-        graph.queue_batch_argmax(n);
-        graph.next_ids(n).read(next_.data());
+        results.queue_argmax(n);
+        results.ids(n).read(next_.data());
     } else {
         logits_.resize(n * vocabulary);
-        graph.read_logits(n, logits_.data());
+        results.read_logits(n, logits_.data());
     }
     // All of them are here before any is looked into: what looks for a number that is not finite runs steps of its own.
     for (size_t i = 0; i < n; ++i) {

@@ -80,8 +80,8 @@ class SessionBatch {
     // Of the step in the making; kept, so that a step allocates nothing.
     std::vector<Outcome> outcomes_;
     std::vector<Member> members_;
-    std::vector<int32_t> ids_, positions_, next_;
-    std::vector<BatchRow> rows_;
+    std::vector<int32_t> next_;
+    std::vector<Segment> segments_;
     std::vector<KvCache *> caches_;
     BatchView view_;
     std::vector<float> logits_;

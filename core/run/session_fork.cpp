@@ -26,8 +26,8 @@ class Session::Repeater final : public Replayer {
         return from_words ? from_words_ : whole_;
     }
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions, StepTap &tap) override {
-        static const GraphTaps plain;
-        session_.engine().graph->forward(ids, positions, session_.cache().cache().views(), 0, {&plain, &tap});
+        session_.engine().graph->forward(
+            {.positions = positions, .kv = session_.cache().cache().views(), .ids = ids, .tap = &tap});
     }
 
   private:

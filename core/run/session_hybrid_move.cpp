@@ -79,10 +79,11 @@ int64_t Session::Hybrid::warm_up(Engine &target, int64_t tokens) {
     while (done < tokens && scratch.fits(1) && !session_.pipeline_.host().cancelled()) {
         const auto position = static_cast<int32_t>(done);
         scratch.append({&position, 1}, 1);
-        graph.forward({&token, 1}, {&position, 1}, scratch.views(), 1);
-        graph.queue_argmax();
+        graph.forward(
+            {.positions = {&position, 1}, .kv = scratch.views(), .ids = {&token, 1}, .logit_rows = 1});
+        graph.next().queue_argmax();
         int32_t likeliest = 0;
-        graph.next_id().read(&likeliest); // waits, as a real step does
+        graph.next().ids().read(&likeliest); // waits, as a real step does
         ++done;
     }
     return done;

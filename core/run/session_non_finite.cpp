@@ -24,26 +24,25 @@ std::optional<Session::NonFinite> Session::probe_step(std::span<const int32_t> i
                                                       std::span<const int32_t> positions,
                                                       const Caches &caches, uint32_t rows) {
     std::vector<float> host;
-    const auto set_probes = [&](const Graph::Probe &probe) {
-        for (const Part &part : parts_)
-            part.engine->graph->set_probe(probe);
-    };
-    set_probes([&](int64_t layer, const Tensor &x) {
-        host.resize(x.bytes() / sizeof(float));
-        x.read(host.data());
-        for (size_t i = 0; i < host.size(); ++i) {
-            if (!std::isfinite(host[i])) throw NonFinite{layer, static_cast<int64_t>(i) / x.dim(1)};
-        }
-    });
+    std::vector<std::unique_ptr<Executor::Watch>> watches;
+    for (const Part &part : parts_) {
+        Executor &executor = *part.engine->executor;
+        const auto look = [&](const PlannedOp &op, const keel_op_args *args, bool after) {
+            const keel_tensor *x = after ? residual_after(op, args) : nullptr;
+            if (x == nullptr) return;
+            host.resize(extent_bytes(*x) / sizeof(float));
+            executor.device().find(x->buffer)->read(x->offset, host.data(), extent_bytes(*x));
+            for (size_t i = 0; i < host.size(); ++i) {
+                if (!std::isfinite(host[i]))
+                    throw NonFinite{op.tag().layer, static_cast<int64_t>(i) / x->shape[1]};
+            }
+        };
+        watches.push_back(std::make_unique<Executor::Watch>(executor, look));
+    }
     try {
         forward(ids, positions, caches, rows, {});
-        set_probes({});
     } catch (const NonFinite &found) {
-        set_probes({});
         return found;
-    } catch (...) {
-        set_probes({});
-        throw;
     }
     return std::nullopt;
 }

@@ -117,34 +117,6 @@ void add_logits(CompareLogits &sums, std::span<const float> a, std::span<const f
     sums.same_top += d.same_top ? 1 : 0;
 }
 
-// Sets a graph's probe for a scope.
-class Probing {
-  public:
-    Probing(Pipeline &pipeline, Graph::Probe probe) : graph_(pipeline.graph()) {
-        graph_.set_probe(std::move(probe));
-    }
-    ~Probing() { graph_.set_probe({}); }
-    Probing(const Probing &) = delete;
-    Probing &operator=(const Probing &) = delete;
-
-  private:
-    Graph &graph_;
-};
-
-// Sets an executor's observer for a scope.
-class Watching {
-  public:
-    Watching(Pipeline &pipeline, Executor::Observer observer) : executor_(pipeline.executor()) {
-        executor_.set_observer(std::move(observer));
-    }
-    ~Watching() { executor_.set_observer({}); }
-    Watching(const Watching &) = delete;
-    Watching &operator=(const Watching &) = delete;
-
-  private:
-    Executor &executor_;
-};
-
 class Comparison {
   public:
     Comparison(Pipeline &a, Pipeline &b, const CompareOptions &options)
@@ -191,19 +163,21 @@ class Comparison {
         judge_.begin_step(name);
         residuals_.clear();
         {
-            const Probing probing(
-                b_, [this](int64_t, const Tensor &x) { residuals_.push_back(x.read<float>()); });
-            const Watching watching(b_, [this](const PlannedOp &op, const keel_op_args *args, bool after) {
-                if (after) judge_.record(op, args);
-            });
+            const auto record = [this](const PlannedOp &op, const keel_op_args *args, bool after) {
+                if (!after) return;
+                judge_.record(op, args);
+                if (const keel_tensor *x = residual_after(op, args))
+                    residuals_.push_back(read_values(b_.device(), *x, {}).values);
+            };
+            const Executor::Watch watch(b_.executor(), record);
             feed(session_b_);
         }
         {
-            const Watching watching(a_, [this](const PlannedOp &op, const keel_op_args *args, bool after) {
+            const auto judge = [this](const PlannedOp &op, const keel_op_args *args, bool after) {
                 after ? judge_.after(op, args) : judge_.before(op, args);
-            });
-            std::optional<Probing> probing;
-            if (!free_) probing.emplace(a_, [this](int64_t l, const Tensor &x) { add_layer(l, x); });
+                if (after && !free_) add_layer(op, args);
+            };
+            const Executor::Watch watch(a_.executor(), judge);
             layer_ = 0;
             feed(session_a_);
         }
@@ -212,7 +186,10 @@ class Comparison {
             if (p->host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
         }
         if (free_) {
-            const Probing probing(a_, [this](int64_t l, const Tensor &x) { add_layer(l, x); });
+            const auto add = [this](const PlannedOp &op, const keel_op_args *args, bool after) {
+                if (after) add_layer(op, args);
+            };
+            const Executor::Watch watch(a_.executor(), add);
             layer_ = 0;
             feed(*free_);
         }
@@ -222,13 +199,14 @@ class Comparison {
         next_ = most_likely(logits);
     }
 
-    // The residual stream of the first, running freely, against the second's at the same place.
-    void add_layer(int64_t layer, const Tensor &x) {
-        if (layer_ >= residuals_.size()) return;
-        const std::vector<float> a = x.read<float>(), &b = residuals_[layer_];
+    // After the last op of a layer: compares the residual stream of the first with the second's.
+    void add_layer(const PlannedOp &op, const keel_op_args *args) {
+        const keel_tensor *x = residual_after(op, args);
+        if (x == nullptr || layer_ >= residuals_.size()) return;
+        const std::vector<float> a = read_values(a_.device(), *x, {}).values, &b = residuals_[layer_];
         if (report_.layers.size() <= layer_) report_.layers.resize(layer_ + 1);
         CompareLayer &sums = report_.layers[layer_++];
-        sums.layer = layer;
+        sums.layer = op.tag().layer;
         for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
             const double d = static_cast<double>(a[i]) - b[i];
             if (!std::isfinite(d)) continue; // the ops say where that comes from

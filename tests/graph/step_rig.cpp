@@ -83,6 +83,7 @@ std::vector<int32_t> StepRig::append(size_t sequence, int64_t tokens) {
 
 void StepRig::watch() {
     lines_.clear();
+    tags_.clear();
     buffers_.clear();
     executor.set_observer([this](const PlannedOp &op, const keel_op_args *args, bool after) {
         if (!after) return;
@@ -99,6 +100,7 @@ void StepRig::watch() {
                                 tensor_text(t, static_cast<size_t>(known - buffers_.begin())));
         }
         lines_.push_back(std::move(line));
+        tags_.push_back(op.tag());
     });
 }
 
@@ -107,42 +109,50 @@ std::vector<std::string> StepRig::stop() {
     return std::move(lines_);
 }
 
+void StepRig::forward(std::vector<Segment> segments, std::optional<size_t> tapped) {
+    const size_t hidden = static_cast<size_t>(weights.config().hidden_size);
+    Segment &last = segments.back();
+    WantsAll tap(executor.device(), weights.config(), last.tokens(), shape.max_slots);
+    if (tapped) {
+        segments[*tapped].tap = &tap;
+        segments[*tapped].tap_ops = &graph.taps();
+    }
+    const std::vector<float> residual(last.tokens() * hidden, 0.5F);
+    if (!weights.has_embedding()) {
+        last.ids = {};
+        last.residual = residual;
+    }
+    graph.forward(segments);
+}
+
 void StepRig::prefill(uint32_t logit_rows, bool tapped) {
     const std::vector<int32_t> ids = {7, 3, 90, 41, 12}, positions = append(0, 5);
-    WantsAll tap(executor.device(), weights.config(), 5, shape.max_slots);
-    const StepTaps taps = tapped ? StepTaps{&graph.taps(), &tap} : StepTaps{};
-    if (weights.has_embedding())
-        return graph.forward(ids, positions, caches[0]->views(), logit_rows, taps);
-    const std::vector<float> residual(5 * static_cast<size_t>(weights.config().hidden_size), 0.5F);
-    graph.forward_residual(residual, positions, caches[0]->views(), logit_rows, taps);
+    forward(
+        {{.positions = positions, .kv = caches[0]->views(), .ids = ids, .logit_rows = logit_rows}},
+        tapped ? std::optional<size_t>(0) : std::nullopt);
 }
 
 void StepRig::decode(bool tapped) {
     const std::vector<int32_t> ids = {12}, positions = append(0, 1);
-    WantsAll tap(executor.device(), weights.config(), 1, shape.max_slots);
-    const StepTaps taps = tapped ? StepTaps{&graph.taps(), &tap} : StepTaps{};
     const uint32_t rows = weights.has_output() ? 1 : 0;
-    if (weights.has_embedding()) {
-        graph.forward(ids, positions, caches[0]->views(), rows, taps);
-    } else {
-        const std::vector<float> residual(static_cast<size_t>(weights.config().hidden_size), 0.5F);
-        graph.forward_residual(residual, positions, caches[0]->views(), rows, taps);
-    }
-    if (rows > 0) graph.queue_argmax();
+    forward({{.positions = positions, .kv = caches[0]->views(), .ids = ids, .logit_rows = rows}},
+            tapped ? std::optional<size_t>(0) : std::nullopt);
+    if (rows > 0) graph.next().queue_argmax();
 }
 
 void StepRig::decode_batch(bool tapped) {
     const std::vector<int32_t> ids = {12, 40, 5};
     std::vector<int32_t> positions;
-    WantsAll tap(executor.device(), weights.config(), 1, shape.max_slots);
-    std::vector<BatchRow> rows;
-    for (size_t i = 0; i < sequences; ++i) {
+    for (size_t i = 0; i < sequences; ++i)
         positions.push_back(append(i, 1).front());
-        rows.push_back({caches[i]->views(), {}});
-        if (tapped && i == 1) rows.back().taps = {&graph.taps(), &tap};
-    }
-    graph.forward_batch(ids, positions, rows);
-    graph.queue_batch_argmax(sequences);
+    std::vector<Segment> segments;
+    for (size_t i = 0; i < sequences; ++i)
+        segments.push_back({.positions = {&positions[i], 1},
+                            .kv = caches[i]->views(),
+                            .ids = {&ids[i], 1},
+                            .logit_rows = 1});
+    forward(std::move(segments), tapped ? std::optional<size_t>(1) : std::nullopt);
+    graph.next().queue_argmax(sequences);
 }
 
 std::filesystem::path miniature_folder(const std::string &name, bool mixed) {

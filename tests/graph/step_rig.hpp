@@ -44,10 +44,15 @@ class StepRig {
         step();
         return stop();
     }
+    // The tags of the ops that the last ops_of() wrote down.
+    const std::vector<OpTag> &tags() const { return tags_; }
 
     void prefill(uint32_t logit_rows, bool tapped = false); // five tokens of sequence 0
     void decode(bool tapped = false);                       // one token of sequence 0
     void decode_batch(bool tapped = false); // one token of each sequence; the tap is of the second
+
+    // Makes slots for tokens; returns their positions.
+    std::vector<int32_t> append(size_t sequence, int64_t tokens);
 
     Executor executor;
     ModelWeights weights;
@@ -57,12 +62,14 @@ class StepRig {
     std::array<std::unique_ptr<KvCache>, sequences> caches;
 
   private:
+    // `tapped`: which segment has a tap.
+    void forward(std::vector<Segment> segments, std::optional<size_t> tapped);
     void watch();
     std::vector<std::string> stop();
-    std::vector<int32_t> append(size_t sequence, int64_t tokens);
 
     std::array<int32_t, sequences> lengths_{};
     std::vector<std::string> lines_;
+    std::vector<OpTag> tags_;                  // of the lines
     std::vector<const keel_buffer *> buffers_; // in the order in which they were seen
 };
 

@@ -38,7 +38,7 @@ class CapturedLog {
 
 // The rows of all ops of a step that are `op`.
 std::vector<ExplainRow> rows_of(const MiniPipeline &p, const std::string &op) {
-    const std::vector<const PlannedOp *> ops = p.graph.decode_ops();
+    const std::vector<const PlannedOp *> ops = p.graph.ops(StepForm::decode);
     std::vector<ExplainRow> rows = explain_rows(ops);
     std::erase_if(rows, [&](const ExplainRow &r) { return r.op != op; });
     return rows;
@@ -311,7 +311,7 @@ TEST_CASE("explain counts like ops, and adds up what crosses") {
     const uint64_t before = p.executor.crossed_bytes();
     p.step(1);
     CHECK(p.executor.crossed_bytes() - before == silu[0].crossing_bytes);
-    const std::vector<const PlannedOp *> ops = p.graph.decode_ops();
+    const std::vector<const PlannedOp *> ops = p.graph.ops(StepForm::decode);
     const std::string table = explain_table("decode", explain_rows(ops));
     CHECK_THAT(table, Contains("silu_mul") &&
                           Contains("e.g. decode layer 0: activation: it has no such op") &&

@@ -165,9 +165,11 @@ TEST_CASE("sequences that take turns have a recording each") {
         const auto step_of_second = [](MiniPipeline &m, KvCache &cache, int32_t at) {
             const std::vector<int32_t> position = {at};
             cache.append(position, 1);
-            m.graph.forward(std::vector<int32_t>{at + 3}, position, cache.views(), 1);
-            m.graph.queue_argmax();
-            return m.graph.next_id().read<int32_t>().front();
+            const int32_t id = at + 3;
+            m.graph.forward(
+                {.positions = position, .kv = cache.views(), .ids = {&id, 1}, .logit_rows = 1});
+            m.graph.next().queue_argmax();
+            return m.graph.next().ids().read<int32_t>().front();
         };
         for (int32_t i = 0; i < 6; ++i) {
             CHECK(p.step(i) == other.step(i));
@@ -193,10 +195,12 @@ TEST_CASE("a step that never comes again is soon left alone") {
         caches.push_back(std::make_unique<KvCache>(p.executor, p.shape, p.executor.placement()));
         const std::vector<int32_t> position = {0};
         caches.back()->append(position, 1);
-        p.graph.forward(std::vector<int32_t>{i}, position, caches.back()->views(), 1);
+        p.graph.forward(
+            {.positions = position, .kv = caches.back()->views(), .ids = {&i, 1}, .logit_rows = 1});
         KvCache theirs(other.executor, other.shape, other.executor.placement());
         theirs.append(position, 1);
-        other.graph.forward(std::vector<int32_t>{i}, position, theirs.views(), 1);
+        other.graph.forward(
+            {.positions = position, .kv = theirs.views(), .ids = {&i, 1}, .logit_rows = 1});
         CHECK(p.logits() == other.logits());
     }
     CHECK(r.recorded() >= 4);

@@ -156,7 +156,7 @@ TEST_CASE("matrices whose parts are stored in different types are multiplied par
     const Files files(mixed);
     const auto native = pipeline_of(files.packed, {});
     std::map<std::string, int> ops;
-    for (const PlannedOp *op : native->graph().decode_ops())
+    for (const PlannedOp *op : native->graph().ops(StepForm::decode))
         ++ops[op->label() + ": " + std::string(op->kernel()).substr(0, 11)];
     CHECK(ops["decode layer 0: qkv: matmul q4_k"] == 1);
     CHECK(ops["decode layer 0: qkv, part 2: matmul q6_k"] == 1);

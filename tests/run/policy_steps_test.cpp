@@ -83,7 +83,7 @@ TEST_CASE("steps that leave something for a policy compute what plain ones do, t
     Session none(plain);
     none.prefill(ids);
     const auto wanted = follow(none, 20);
-    CHECK(plain.graph().taps().ops().empty());
+    CHECK(plain.graph().taps().list().empty());
     CHECK(plain.cache_plan().ops().empty());
     for (const char *policy : {"snapkv", "h2o", "tova", "keydiff", "knorm", "expected_attention", "compactor",
                                "kvzip", "random", "sliding_window"}) {
@@ -205,8 +205,12 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
         manager->append(static_cast<int64_t>(n));
         watch.tap = manager->begin_step(static_cast<int64_t>(n), kind);
         REQUIRE(watch.tap != nullptr);
-        pipeline.graph().forward(std::span(ids).subspan(done, n), positions, manager->cache().views(), 1,
-                                 {taps.get(), &watch});
+        pipeline.graph().forward({.positions = positions,
+                                  .kv = manager->cache().views(),
+                                  .ids = std::span(ids).subspan(done, n),
+                                  .logit_rows = 1,
+                                  .tap = &watch,
+                                  .tap_ops = taps.get()});
         manager->after_step(kind);
         done += n;
     }

@@ -68,9 +68,9 @@ KvShape MiniPipeline::shape_of(const ModelConfig &c) const {
 }
 
 MiniPipeline::MiniPipeline(std::shared_ptr<Device> device, Executor::Options options)
-    : executor(std::move(device), std::move(options)), weights(executor, mini_source(), load_options()),
-      shape(shape_of(weights.config())), kv_template(shape),
-      graph(executor, weights, graph_options(kv_template.view())),
+    : executor(std::move(device), std::move(options)),
+      weights(executor, mini_source(), load_options()), shape(shape_of(weights.config())),
+      kv_template(shape), graph(executor, weights, graph_options(kv_template.view())),
       cache(executor, shape, executor.placement()) {}
 
 void MiniPipeline::prefill() {
@@ -79,22 +79,22 @@ void MiniPipeline::prefill() {
     std::vector<int32_t> positions(ids.size());
     std::iota(positions.begin(), positions.end(), 0);
     cache.append(positions, static_cast<int64_t>(ids.size()));
-    graph.forward(ids, positions, cache.views(), 1);
+    graph.forward({.positions = positions, .kv = cache.views(), .ids = ids, .logit_rows = 1});
     position_ = static_cast<int32_t>(ids.size());
 }
 
 int32_t MiniPipeline::step(int32_t id) {
     const std::vector<int32_t> position = {position_++};
     cache.append(position, 1);
-    graph.forward(std::vector<int32_t>{id}, position, cache.views(), 1);
-    graph.queue_argmax();
-    return graph.next_id().read<int32_t>().front();
+    graph.forward({.positions = position, .kv = cache.views(), .ids = {&id, 1}, .logit_rows = 1});
+    graph.next().queue_argmax();
+    return graph.next().ids().read<int32_t>().front();
 }
 
 std::vector<int32_t> MiniPipeline::generate(int tokens) {
     prefill();
-    graph.queue_argmax();
-    std::vector<int32_t> out = graph.next_id().read<int32_t>();
+    graph.next().queue_argmax();
+    std::vector<int32_t> out = graph.next().ids().read<int32_t>();
     while (static_cast<int>(out.size()) < tokens)
         out.push_back(step(out.back()));
     return out;

@@ -21,7 +21,9 @@ class MiniPipeline {
     // One decode step with `id`; the token that follows.
     int32_t step(int32_t id);
     void prefill();
-    std::vector<float> logits() const { return graph.logits(1).read<float>(); } // of the last step
+    std::vector<float> logits() const {
+        return graph.next().logits(1).read<float>();
+    } // of the last step
 
     Executor executor;
     ModelWeights weights;

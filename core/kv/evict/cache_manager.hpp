@@ -31,7 +31,7 @@ enum class StepKind {
 //     positions = manager.next_positions(n);
 //     manager.append(n);                                 // slots exist now
 //     tap = manager.begin_step(n, kind);                 // what the step leaves for the policy
-//     graph.forward(ids, positions, manager.cache().views(), ..., tap);
+//     graph.forward({positions, manager.cache().views(), ids, tap, ...});
 //     for (const EvictionRecord &r : manager.after_step(kind)) ...
 //
 // Under a policy that keeps all, no hook queues an op, makes a buffer or reads one. Evictions read policy inputs back, so they wait

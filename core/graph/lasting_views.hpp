@@ -1,0 +1,23 @@
+#pragma once
+
+#include <keel/kv.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Views of a cache whose bound on the length stays the same for a while. A backend can record a decode
+// step with them once and submit it again.
+class LastingViews {
+  public:
+    // Valid until the next call.
+    std::span<const keel_kv_view *const> of(std::span<const keel_kv_view *const> kv);
+
+  private:
+    std::vector<keel_kv_view> views_;
+    std::vector<const keel_kv_view *> list_;
+};
+
+} // namespace keel

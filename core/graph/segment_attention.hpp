@@ -1,0 +1,48 @@
+#pragma once
+
+#include "graph/segment.hpp"
+#include "graph/step_program.hpp"
+#include "ops/batched_decode.hpp"
+
+#include <memory>
+
+namespace keel {
+
+// Runs the attention of a step, layer by layer: segment by segment, or once for all sequences.
+class SegmentAttention {
+  public:
+    // A segment of one token uses the ops of `decode`, a longer one those of `prefill`. All outlive
+    // this.
+    SegmentAttention(Executor &executor, Decoder &decoder, const Workspace &workspace,
+                     const StepProgram &decode, const StepProgram &prefill)
+        : executor_(executor), decoder_(decoder), workspace_(workspace), decode_(decode),
+          prefill_(prefill) {}
+
+    // Asks the backend whether it attends for `sequences` at once. `kv` is a view without memory.
+    void settle_together(uint32_t sequences, const keel_batch_kv &kv);
+    bool can_attend_together() const { return batched_ != nullptr; }
+
+    // Begins a step, and writes the RoPE tables that it needs. `together`: the caches as one view, by
+    // layer; may be empty. One call serves all sequences if the backend can do that, each has one
+    // token, and none leaves anything for a policy. Both spans are valid until the step's end.
+    void begin(std::span<const Segment> segments, std::span<const keel_batch_kv *const> together);
+    void run(size_t layer);
+
+  private:
+    bool ensure_rotations();
+    void attend_together(size_t layer, const keel_batch_kv &kv);
+    void attend(size_t layer, const Segment &segment, uint32_t first_row);
+
+    Executor &executor_;
+    Decoder &decoder_;
+    const Workspace &workspace_;
+    const StepProgram &decode_, &prefill_;
+    std::unique_ptr<BatchedDecode> batched_; // NULL: sequences attend one by one
+    // Of the step.
+    std::span<const Segment> segments_;
+    std::span<const keel_batch_kv *const> together_; // empty: segment by segment
+    std::vector<int32_t> positions_;
+    bool has_rotations_ = false; // of all tokens at once
+};
+
+} // namespace keel

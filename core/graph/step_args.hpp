@@ -1,0 +1,84 @@
+#pragma once
+
+#include "graph/decoder.hpp"
+#include "graph/step_tap.hpp"
+
+namespace keel {
+
+// The args of the ops of a step. They point to the tensors that they are made from.
+
+inline keel_embed_args embed_args(const ModelConfig &c, const Tensor &ids, const Tensor &out) {
+    keel_embed_args a = {KEEL_HEADER(keel_embed_args)};
+    a.ids = ids.c();
+    a.out = out.c();
+    a.scale = static_cast<float>(c.embedding_scale);
+    return a;
+}
+
+inline keel_norm_args norm_args(const ModelConfig &c, const Tensor &x, const Tensor &weight,
+                                const Tensor &out) {
+    keel_norm_args a = {KEEL_HEADER(keel_norm_args)};
+    a.x = x.c();
+    a.weight = weight.c();
+    a.out = out.c();
+    a.eps = static_cast<float>(c.rms_norm_eps);
+    return a;
+}
+
+inline keel_matmul_args matmul_args(const Tensor &x, const Tensor &bias, const Tensor &out,
+                                    bool accumulate = false) {
+    keel_matmul_args a = {KEEL_HEADER(keel_matmul_args)};
+    a.features = (accumulate ? KEEL_MATMUL_ACCUMULATE : 0) | (bias.empty() ? 0 : KEEL_MATMUL_BIAS);
+    a.x = x.c();
+    a.bias = bias.c();
+    a.out = out.c();
+    return a;
+}
+
+// a += b.
+inline keel_elementwise_args add_args(const Tensor &a, const Tensor &b) {
+    keel_elementwise_args e = {KEEL_HEADER(keel_elementwise_args)};
+    e.a = a.c();
+    e.b = b.c();
+    e.out = a.c();
+    return e;
+}
+
+inline keel_op activation_op(const ModelConfig &c) {
+    return c.activation == Activation::silu ? KEEL_OP_SILU_MUL : KEEL_OP_GELU_MUL;
+}
+
+inline keel_gate_args gate_args(const ModelConfig &c, const Tensor &gate, const Tensor &up,
+                                const Tensor &out) {
+    keel_gate_args a = {KEEL_HEADER(keel_gate_args)};
+    a.features = c.activation == Activation::gelu_tanh ? KEEL_GELU_TANH : 0;
+    a.gate = gate.c();
+    a.up = up.c();
+    a.out = out.c();
+    return a;
+}
+
+inline keel_rows_args argmax_args(const Tensor &rows, const Tensor &ids) {
+    keel_rows_args a = {KEEL_HEADER(keel_rows_args)};
+    a.x = rows.c();
+    a.index = ids.c();
+    return a;
+}
+
+// The args of a layer's ops between its projections, for some rows of a step. q, k and v are columns
+// of the fused projection; q is rotated in place.
+struct AttentionCall {
+    AttentionCall(const Decoder &d, size_t layer, const Tensor &qkv, const Tensor &out,
+                  Tensor positions, const keel_kv_view *kv);
+    AttentionCall(const AttentionCall &) = delete;
+    AttentionCall &operator=(const AttentionCall &) = delete;
+
+    // The ops also leave what `places` wants.
+    void add(const StepTap::Places &places);
+
+    Tensor q, k, v, heads, at; // `at`: the positions
+    keel_qkv_args prepare = {KEEL_HEADER(keel_qkv_args)};
+    keel_attention_args attention = {KEEL_HEADER(keel_attention_args)};
+};
+
+} // namespace keel

@@ -1,0 +1,195 @@
+#pragma once
+
+#include "graph/step_args.hpp"
+#include "graph/workspace.hpp"
+#include "ops/executor.hpp"
+
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// The one list of a step's ops. A hand is given each op, in order; it plans or runs it:
+//     hand(tag, op, args, weight)  an op; the tag has no form
+//     hand.attend(layer)           the layer's attention: walk_attention(), once or for each segment
+//     hand.again()                 the next call is of the op before, for other rows
+// A new op in a layer is a new call here and a new Role.
+
+// Rows of a step.
+struct RowRange {
+    uint32_t first = 0, count = 0;
+};
+
+// The rows of the workspace that a step of m tokens uses.
+struct StepRows {
+    StepRows(const Workspace &w, uint32_t m, int64_t intermediate)
+        : ids(w.ids.rows(0, m)), x(w.x.rows(0, m)), h(w.h.rows(0, m)), qkv(w.qkv.rows(0, m)),
+          attention(w.attention.rows(0, m)), gate_up(w.gate_up.rows(0, m)),
+          gate(gate_up.columns(0, intermediate)), up(gate_up.columns(intermediate, intermediate)),
+          act(w.act.rows(0, m)) {}
+    Tensor ids, x, h, qkv, attention, gate_up, gate, up, act;
+};
+
+inline OpTag layer_tag(const Decoder &d, size_t layer, Role role) {
+    return {StepForm::none, role, static_cast<int32_t>(d.number(layer))};
+}
+
+// A layer's ops between its projections.
+template <typename Hand>
+void walk_attention(const Decoder &d, size_t layer, const AttentionCall &call, Hand &hand) {
+    hand(layer_tag(d, layer, Role::qkv_prepare), KEEL_OP_QKV_PREPARE, call.prepare);
+    hand(layer_tag(d, layer, Role::attention), KEEL_OP_ATTENTION, call.attention);
+}
+
+// out = x times a matrix, which may be stored in parts.
+template <typename Hand>
+void walk_parts(OpTag tag, RowParts &parts, const Tensor &x, const Tensor &bias, const Tensor &out,
+                Hand &hand) {
+    if (parts.size() == 1) {
+        return hand(tag, KEEL_OP_MATMUL, matmul_args(x, bias, out), parts.front().get());
+    }
+    int64_t at = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const int64_t n = parts[i]->rows();
+        const Tensor columns = out.columns(at, n), b = bias.empty() ? bias : bias.columns(at, n);
+        tag.part = static_cast<uint8_t>(i);
+        hand(tag, KEEL_OP_MATMUL, matmul_args(x, b, columns), parts[i].get());
+        at += n;
+    }
+}
+
+// A matrix whose result joins the residual stream, and the norm that models with post_norms put
+// between the two.
+struct ResidualProduct {
+    Role product, norm, add;
+    Weight *weight;
+    const Tensor &bias, &norm_weight;
+};
+
+template <typename Hand>
+void walk_residual(const Decoder &d, const StepRows &rows, size_t layer, const Tensor &x,
+                   const ResidualProduct &p, Hand &hand) {
+    const bool post_norms = d.config().post_norms;
+    hand(layer_tag(d, layer, p.product), KEEL_OP_MATMUL,
+         matmul_args(x, p.bias, post_norms ? rows.h : rows.x, !post_norms), p.weight);
+    if (!post_norms) return;
+    hand(layer_tag(d, layer, p.norm), KEEL_OP_RMS_NORM,
+         norm_args(d.config(), rows.h, p.norm_weight, rows.h));
+    hand(layer_tag(d, layer, p.add), KEEL_OP_ADD, add_args(rows.x, rows.h));
+}
+
+template <typename Hand>
+void walk_layer(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand) {
+    const ModelConfig &c = d.config();
+    LayerWeights &w = d.layer(layer);
+    const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
+    hand(tag(Role::attention_norm), KEEL_OP_RMS_NORM,
+         norm_args(c, rows.x, w.attention_norm, rows.h));
+    walk_parts(tag(Role::qkv), w.qkv, rows.h, w.qkv_bias, rows.qkv, hand);
+    hand.attend(layer);
+    walk_residual(d, rows, layer, rows.attention,
+                  {Role::attention_out, Role::post_attention_norm, Role::attention_add,
+                   w.attention_out.get(), w.attention_out_bias, w.post_attention_norm},
+                  hand);
+    hand(tag(Role::ffn_norm), KEEL_OP_RMS_NORM, norm_args(c, rows.x, w.ffn_norm, rows.h));
+    walk_parts(tag(Role::gate_up), w.gate_up, rows.h, w.gate_up_bias, rows.gate_up, hand);
+    hand(tag(Role::activation), activation_op(c), gate_args(c, rows.gate, rows.up, rows.act));
+    walk_residual(d, rows, layer, rows.act,
+                  {Role::down, Role::post_ffn_norm, Role::ffn_add, w.down.get(), w.down_bias,
+                   w.post_ffn_norm},
+                  hand);
+}
+
+// Only the rows of `logits` go through the output projection, to rows 0, 1, ... of the logits.
+template <typename Hand>
+void walk_output(const Decoder &d, const Workspace &w, std::span<const RowRange> logits,
+                 Hand &hand) {
+    uint32_t n = 0;
+    for (const RowRange &range : logits) {
+        if (n > 0) hand.again();
+        hand({.role = Role::final_norm}, KEEL_OP_RMS_NORM,
+             norm_args(d.config(), w.x.rows(range.first, range.count), d.weights().final_norm(),
+                       w.h.rows(n, range.count)));
+        n += range.count;
+    }
+    if (n == 0) return;
+    hand({.role = Role::output}, KEEL_OP_MATMUL,
+         matmul_args(w.h.rows(0, n), {}, w.logits.rows(0, n)), &d.weights().output());
+}
+
+template <typename Hand>
+void walk_step(const Decoder &d, const Workspace &w, uint32_t m, std::span<const RowRange> logits,
+               Hand &hand) {
+    const StepRows rows(w, m, d.config().intermediate_size);
+    if (d.has_embedding()) {
+        hand({.role = Role::embed}, KEEL_OP_EMBED, embed_args(d.config(), rows.ids, rows.x),
+             &d.weights().embedding());
+    }
+    for (size_t layer = 0; layer < d.layers(); ++layer)
+        walk_layer(d, rows, layer, hand);
+    walk_output(d, w, logits, hand);
+}
+
+// The ops of one form of a step, in the order in which they run.
+class StepProgram {
+  public:
+    struct Limits {
+        uint32_t tokens = 0, logit_rows = 0; // of a step of this form at most
+    };
+
+    StepProgram() = default; // no ops
+    // Plans them. A batch has no ops for attention: the segments use those of decode steps. `kv` is a
+    // view without memory, of the largest cache.
+    StepProgram(Executor &executor, const Decoder &decoder, const Workspace &workspace,
+                StepForm form, const Limits &limits, const keel_kv_view *kv);
+
+    size_t size() const { return ops_.size(); }
+    const Limits &limits() const { return limits_; }
+    std::vector<const PlannedOp *> list() const;
+    std::span<const OpHandle> attention(size_t layer) const; // the ops of walk_attention()
+
+    // Runs a step of m tokens, with logits of some rows; attend(layer) runs the attention of a layer.
+    // Throws Error(internal) if the walk and the ops differ.
+    template <typename Attend>
+    void run(Executor &executor, const Decoder &decoder, const Workspace &workspace, uint32_t m,
+             std::span<const RowRange> logits, const Attend &attend) const {
+        RunHand<Attend> hand{*this, executor, attend};
+        walk_step(decoder, workspace, m, logits, hand);
+        check_end(hand.next, logits.empty());
+    }
+
+  private:
+    struct PlanHand;
+    template <typename Attend>
+    struct RunHand {
+        const StepProgram &program;
+        Executor &executor;
+        const Attend &attention;
+        size_t next = 0;
+
+        template <typename Args>
+        void operator()(const OpTag &tag, keel_op, const Args &args, Weight * = nullptr) {
+            executor.run(program.op(next++, tag), args);
+        }
+        void attend(size_t layer) {
+            attention(layer);
+            next += program.attention(layer).size();
+        }
+        void again() { --next; }
+    };
+
+    PlannedOp &op(size_t at, const OpTag &tag) const; // which has that role and layer
+    void check_end(size_t at, bool without_logits) const;
+
+    Limits limits_;
+    std::vector<OpHandle> ops_;
+    std::vector<size_t> attention_; // by layer: the index of its first op
+    size_t attention_ops_ = 0;      // of each layer
+    size_t output_ = 0;             // the index of the first op after the layers
+};
+
+// The residual stream after an op: f32 [m, hidden] if the op is the embedding or the last of a layer,
+// NULL if it is another.
+const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args);
+
+} // namespace keel

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "graph/decoder.hpp"
+#include "graph/step_tap.hpp"
+#include "ops/executor.hpp"
+
+#include <vector>
+
+namespace keel {
+
+// Ops of attention that also leave something for a policy. They run in place of the plain ones, which
+// cannot do that. Made for one set of by-products (TapForms).
+class TapOps {
+  public:
+    TapOps() = default; // no ops: for taps that only look
+    // `tokens`: of a prefill step at most. `kv` as for StepProgram.
+    TapOps(Executor &executor, const Decoder &decoder, const TapForms &forms, uint32_t tokens,
+           const keel_kv_view *kv);
+
+    // The op to run instead of a plain one with this role; NULL: the plain one.
+    PlannedOp *find(StepForm form, size_t layer, Role role) const;
+    std::vector<const PlannedOp *> list() const;
+
+  private:
+    struct Layer {
+        OpHandle qkv_prepare, attention;
+    };
+    static Layer plan(Executor &executor, const Decoder &decoder, const TapForms &forms,
+                      StepForm form, size_t layer, uint32_t m, const keel_kv_view *kv);
+
+    std::vector<Layer> decode_, prefill_; // by layer; or empty
+};
+
+} // namespace keel
