@@ -123,7 +123,8 @@ void Pipeline::compare_budgets() const {
     if (cache_plan().keeps_all() || needs.own_budget == 0 || kind == pipeline::BudgetKind::none ||
         kind == pipeline::BudgetKind::ratio)
         return;
-    const int64_t own = int64_t{needs.own_budget} + *p.protect.prefix, budget = cache_plan().budget(0).tokens;
+    const int64_t own = int64_t{needs.own_budget} + *p.protect.prefix,
+                  budget = cache_plan().budget().at(0).tokens;
     if (own == budget) return;
     const std::string key =
         kind == pipeline::BudgetKind::tokens ? "policy.budget.tokens" : "policy.budget.mib";

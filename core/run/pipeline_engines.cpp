@@ -225,7 +225,7 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
             const MemoryNeed n =
                 memory_need(*source_, *config_.model.weights, shape.key_dtype, shape.value_dtype, context,
                             chunk, e->device().info().weight_dtypes);
-            const int64_t held = std::min(context, e->cache_plan->peak_slots(chunk));
+            const int64_t held = std::min(context, e->cache_plan->budget().peak(chunk));
             const uint64_t cache = static_cast<uint64_t>((held + block - 1) / block) * shape.block_bytes() *
                                    shape.layers * shape.kv_heads;
             all.weights += mode() == HybridMode::none

@@ -327,18 +327,18 @@ TEST_CASE("Budgets in ratio and MiB come to slots") {
     run.step(100, StepKind::prefill_end);
     CHECK(run.manager->cache().max_length() == 79); // and the next token
     CHECK(run.manager->cache().bytes_in_use() <= 41943);
-    CHECK(run.plan->budget(0).tokens == 79);
+    CHECK(run.plan->budget().at(0).tokens == 79);
     config.slack = std::nullopt; // an eighth of what stays
-    CHECK(Run("reference", shape, script, config).plan->budget(0).tokens == 70);
+    CHECK(Run("reference", shape, script, config).plan->budget().at(0).tokens == 70);
     config.slack = 30;
-    CHECK(Run("reference", shape, script, config).plan->budget(0).tokens == 49);
+    CHECK(Run("reference", shape, script, config).plan->budget().at(0).tokens == 49);
     config.slack = 79;
     CHECK_THAT(refusal(shape, script, config),
                Contains("policy.budget.mib") && Contains("80 for slack"));
     config.slack = std::nullopt;
     config.at_budget = false;
     config.every_n = 16;
-    CHECK(Run("reference", shape, script, config).plan->budget(0).tokens == 63);
+    CHECK(Run("reference", shape, script, config).plan->budget().at(0).tokens == 63);
 }
 
 TEST_CASE("Configs that cannot work are refused with the key to change") {
@@ -620,8 +620,8 @@ TEST_CASE("A policy with a budget of its own takes slack") {
     CacheConfig config;
     config.slack = 0;
     Run run("reference", test_shape(), script, config);
-    CHECK(run.plan->budget(0).slack == 0);
-    CHECK(run.plan->budget(0).tokens == 32);
+    CHECK(run.plan->budget().at(0).slack == 0);
+    CHECK(run.plan->budget().at(0).tokens == 32);
     script.needs.own_budget = 0;
     CHECK_THAT(refusal(test_shape(), script, config),
                Catch::StartsWith("policy.budget.slack: expected a budget beside it"));
@@ -630,15 +630,16 @@ TEST_CASE("A policy with a budget of its own takes slack") {
 TEST_CASE(
     "What a sequence may come to hold is the budget only under a policy that acts in the prompt") {
     Script script = newest_first();
-    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->peak_slots(16) == 128);
+    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->budget().peak(16) == 128);
     script.needs.flags = KEEL_POLICY_BLOCKWISE;
-    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->peak_slots(16) ==
+    CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->budget().peak(16) ==
           32 + 4 + 16);
-    CHECK(Run("reference", test_shape(), script, tokens_budget(120)).plan->peak_slots(16) == 128);
+    CHECK(Run("reference", test_shape(), script, tokens_budget(120)).plan->budget().peak(16) ==
+          128);
     CacheConfig ratio;
     ratio.budget_unit = BudgetUnit::ratio;
     ratio.budget = 0.5;
-    CHECK(Run("reference", test_shape(), script, ratio).plan->peak_slots(16) == 128);
+    CHECK(Run("reference", test_shape(), script, ratio).plan->budget().peak(16) == 128);
 }
 
 TEST_CASE("A policy that fails names the config's line, the parameter's if it speaks of one") {

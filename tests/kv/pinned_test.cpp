@@ -149,7 +149,7 @@ TEST_CASE("Pins that leave no room are refused, with the numbers and the key") {
     script.needs.own_budget = 20;
     config.budget_unit = BudgetUnit::none;
     ManagerRun own("reference", pin_shape(), config);
-    CHECK(own.plan->budget(0).tokens == 70);
+    CHECK(own.plan->budget().at(0).tokens == 70);
 }
 
 TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding") {

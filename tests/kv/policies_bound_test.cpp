@@ -73,7 +73,7 @@ TEST_CASE("No step of a prompt or behind it leaves more than budget and slack, a
                 }
                 const int64_t heads = int64_t{shape.layers} * shape.kv_heads;
                 const auto check = [&] {
-                    const BudgetNow now = run.plan->budget(run.manager->tokens_seen());
+                    const BudgetNow now = run.plan->budget().at(run.manager->tokens_seen());
                     REQUIRE(run.held() <= (now.tokens + now.slack) * heads);
                     REQUIRE(run.manager->cache().bytes_in_use() <= shape.max_bytes);
                     if (unit == BudgetUnit::mib) REQUIRE(run.manager->bytes_in_use() <= 6 * row);

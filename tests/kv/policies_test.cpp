@@ -120,7 +120,7 @@ TEST_CASE("sliding_window with a window of its own needs no budget") {
     config.slack = 0;
     {
         Run run(config);
-        CHECK(run.plan->budget(0).tokens == 14);
+        CHECK(run.plan->budget().at(0).tokens == 14);
         run.prefill(50);
         CHECK(run.positions() == prefix_and(4, 40, 50));
         run.step(1, StepKind::decode);

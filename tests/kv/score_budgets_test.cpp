@@ -230,8 +230,8 @@ TEST_CASE("A budget below what a policy can work with is refused with the key an
     CacheConfig config = budget_of(script, 0.1);
     config.budget_unit = BudgetUnit::ratio;
     ManagerRun run("reference", test_shape(), config);
-    CHECK(run.plan->budget(60).tokens == 40); // a ratio never comes to less
-    CHECK(run.plan->budget(1000).tokens == 100);
+    CHECK(run.plan->budget().at(60).tokens == 40); // a ratio never comes to less
+    CHECK(run.plan->budget().at(1000).tokens == 100);
 }
 
 TEST_CASE("Attention that scores cannot follow is refused by the model's property") {

@@ -67,7 +67,7 @@ TEST_CASE("under a policy that evicts they are checked, with their lines") {
     const Mini mini;
     const auto pipeline =
         mini.open("policy: {plugin: sliding_window, params: {window: 92}, budget: {slack: 0}}\n");
-    CHECK(pipeline->cache_plan().budget(0).slack == 0);
+    CHECK(pipeline->cache_plan().budget().at(0).slack == 0);
     CHECK(pipeline->allocator().library != nullptr);
     CHECK(mini.refusal("policy:\n  plugin: sliding_window\n  budget: {tokens: 9, ratio: 0.5}\n") ==
           "f.yaml:5:20: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one");

@@ -1,6 +1,7 @@
 #include "kv/evict/cache_manager.hpp"
 
 #include "base/error.hpp"
+#include "kv/evict/check_policy.hpp"
 #include "kv/evict/kv_trace.hpp"
 
 #include <algorithm>
@@ -89,7 +90,7 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     if (!prompt && plan_.prefill_only())
         return refuse(
             fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
-    const int64_t capacity = plan_.capacity_slots();
+    const int64_t capacity = plan_.budget().capacity();
     const BudgetNow budget = budget_now(seen_ + n);
     const int64_t least = config.at_insert ? protected_slots() + 1 : budget.tokens;
     const bool fires = config.at_insert || (config.at_budget && budget.tokens < capacity) ||
@@ -123,13 +124,14 @@ bool CacheManager::can_replay(int64_t n, std::string *why) const {
 int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     int64_t n = std::min(left, std::max<int64_t>(preferred, 1));
     if (may_act(StepKind::prefill_chunk) && !cache_->fits(n)) {
-        const int64_t capacity = plan_.capacity_slots();
+        const int64_t capacity = plan_.budget().capacity();
         const int64_t kept = plan_.config().at_insert
                                  ? std::min(budget_now(seen_).tokens, capacity - 1)
                                  : cache_->max_length();
         n = std::clamp<int64_t>(capacity - kept, 1, n);
     }
-    if (const int64_t most = plan_.mib_slots(); most > 0 && may_act(StepKind::prefill_chunk)) {
+    const int64_t most = plan_.config().at_budget ? plan_.budget().mib_slots() : 0;
+    if (most > 0 && may_act(StepKind::prefill_chunk)) {
         const int64_t heads = int64_t{plan_.shape().layers} * plan_.shape().kv_heads;
         n = std::clamp<int64_t>(most - (held_slots() + heads - 1) / heads, 1, n);
     }
@@ -148,7 +150,7 @@ std::span<const EvictionRecord> CacheManager::before_append(int64_t n, StepKind 
     std::string why;
     if (cache_->fits(n, &why)) return {};
     if (may_act(kind) && plan_.config().at_insert) {
-        const int64_t target = std::min(budget_now(seen_).tokens, plan_.capacity_slots() - n);
+        const int64_t target = std::min(budget_now(seen_).tokens, plan_.budget().capacity() - n);
         if (target > protected_slots()) {
             const auto records = run_eviction(KEEL_TRIGGER_INSERT, target);
             if (cache_->fits(n, &why)) return records;
@@ -297,7 +299,8 @@ void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
     if (seen_ != 0)
         throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
     const int64_t prefix = std::max(tokens, plan_.config().protect_prefix);
-    plan_.check_prefix(prefix, what); // under a policy that keeps all it is for forks
+    if (!plan_.keeps_all()) // else the prefix is for forks
+        check_prefix(plan_.config(), plan_.budget(), prefix, what);
     set_prefix(prefix);
 }
 

@@ -2,6 +2,7 @@
 #include "kv/evict/cache_manager.hpp"
 
 #include "base/error.hpp"
+#include "kv/evict/check_policy.hpp"
 
 namespace keel {
 
@@ -61,10 +62,11 @@ void CacheManager::check_fork(const CachePlan &plan) const {
         }
     }
     if (plan.keeps_all() || !has_evicted()) {
-        plan.check_prefix(plan.config().protect_system_prompt
-                              ? std::max(prefix_, plan.config().protect_prefix)
-                              : plan.config().protect_prefix,
-                          "the protected prefix");
+        const int64_t least = plan.config().protect_prefix;
+        const int64_t prefix =
+            plan.config().protect_system_prompt ? std::max(prefix_, least) : least;
+        if (!plan.keeps_all())
+            check_prefix(plan.config(), plan.budget(), prefix, "the protected prefix");
         return;
     }
     const bool moves = plan_.may_move_keys();

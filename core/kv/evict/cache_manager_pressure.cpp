@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "device/device.hpp"
+#include "kv/evict/check_policy.hpp"
 
 #include <algorithm>
 
@@ -95,23 +96,9 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     if (from < 0 || from >= to || to > (int64_t{1} << 30))
         throw_error(ErrorKind::internal, "a pin of tokens {} to {}", from, to);
     if (plan_.keeps_all()) return;
-    const CacheConfig &config = plan_.config();
     const TokenRun run = {static_cast<int32_t>(from), static_cast<int32_t>(to)};
-    const int64_t pinned = pins_.count_with(prefix_, run);
-    const int64_t least = prefix_ + config.protect_recent + pinned + 1;
-    // A policy's own budget grows with what is protected; a ratio does as well. Both end where the cache does.
-    const bool grows =
-        config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
-    const int64_t room =
-        std::min(grows ? plan_.capacity_slots() : plan_.budget(seen_, prefix_).tokens,
-                 plan_.capacity_slots() - 1);
-    if (least > room) {
-        throw_error(ErrorKind::input,
-                    "{}: {} pinned tokens, {} at the front and policy.protect.recent = {} leave no "
-                    "room in {} "
-                    "slots; at least {} are needed: raise policy.budget, or pin less",
-                    what, pinned, prefix_, config.protect_recent, room, least);
-    }
+    check_pins(plan_.config(), plan_.budget(), seen_, prefix_, pins_.count_with(prefix_, run),
+               what);
     if (from >= seen_) {
         pins_.add(run);
     } else {
@@ -154,9 +141,9 @@ void CacheManager::note_kept(EvictionRecord &record) const {
 
 BudgetNow CacheManager::budget_now(int64_t seen) const {
     const CacheConfig &config = plan_.config();
-    BudgetNow now = plan_.budget(seen, prefix_);
+    BudgetNow now = plan_.budget().at(seen, prefix_);
     const int64_t pinned = pins_.count(prefix_);
-    if (config.budget_unit == BudgetUnit::none) now.tokens += pinned - plan_.pinned_slots();
+    if (config.budget_unit == BudgetUnit::none) now.tokens += pinned - pinned_slots(config);
     if (config.budget_unit == BudgetUnit::ratio)
         now.tokens = std::max(now.tokens, protected_slots() + 1);
     if (!pressure_) return now;
@@ -169,7 +156,8 @@ BudgetNow CacheManager::budget_now(int64_t seen) const {
 }
 
 std::span<const EvictionRecord> CacheManager::answer_pressure() {
-    const int64_t whole = std::min(plan_.budget(seen_, prefix_).tokens, plan_.capacity_slots());
+    const int64_t whole =
+        std::min(plan_.budget().at(seen_, prefix_).tokens, plan_.budget().capacity());
     const PressureWatch::Change change = pressure_->poll(seen_, whole);
     const PressureFacts &facts = pressure_->facts();
     if (change != PressureWatch::Change::none)

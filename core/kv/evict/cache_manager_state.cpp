@@ -2,6 +2,7 @@
 #include "kv/evict/cache_manager.hpp"
 
 #include "base/error.hpp"
+#include "kv/evict/check_policy.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -79,7 +80,7 @@ void CacheManager::load_books(StateReader &in) {
                     "(policy.protect.prefix)",
                     prefix, least);
         }
-        plan_.check_prefix(std::max(prefix, least), "a saved prefix");
+        check_prefix(plan_.config(), plan_.budget(), std::max(prefix, least), "a saved prefix");
         set_prefix(prefix);
     }
     evictions_ = in.get<uint64_t>("evictions");
@@ -108,7 +109,7 @@ void CacheManager::check_lengths(const StateReader &in) const {
             const bool shared =
                 !plan_.keeps_all() &&
                 (granularity == KEEL_KEEP_TOKEN || (h > 0 && granularity == KEEL_KEEP_LAYER) ||
-                 (h > 0 && granularity == KEEL_KEEP_HEAD_EQUAL && !plan_.has_ragged_budgets()));
+                 (h > 0 && granularity == KEEL_KEEP_HEAD_EQUAL && !plan_.allocator().ragged));
             const int64_t other =
                 granularity == KEEL_KEEP_TOKEN ? cache_->length(0, 0) : cache_->length(l, 0);
             if (shared && length != other)

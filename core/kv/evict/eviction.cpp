@@ -34,7 +34,7 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
     auto began = Clock::now();
     records_.clear();
     // An allocator that weighs scores is asked when they are there.
-    share_out(target, plan_.allocates_by_scores() ? ShareOut::evenly : ShareOut::by_lengths);
+    share_out(target, plan_.allocator().by_scores ? ShareOut::evenly : ShareOut::by_lengths);
     if (!has_excess(trigger, target)) return {};
     // What is read waits for the stream in any case: what a step had still to do there is no part of the eviction.
     if (inputs_->reads()) {
@@ -52,9 +52,9 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
     inputs_->compute(*cache_, once ? 1 : s.layers, stride_, tail_, seen_);
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
     const auto when = std::chrono::system_clock::now();
-    answers_.resize(plan_.allocates_by_scores() ? s.layers : 1);
+    answers_.resize(plan_.allocator().by_scores ? s.layers : 1);
     asked_microseconds_.assign(s.layers, 0);
-    if (plan_.allocates_by_scores()) {
+    if (plan_.allocator().by_scores) {
         for (uint32_t l = 0; l < s.layers; ++l)
             ask(l, trigger);
         share_out(target, ShareOut::by_scores);
@@ -68,7 +68,7 @@ std::span<const EvictionRecord> CacheManager::run_eviction(keel_trigger trigger,
             keep_[l] = keep_[0];
         } else {
             const auto begin = Clock::now();
-            if (!plan_.allocates_by_scores()) ask(l, trigger);
+            if (!plan_.allocator().by_scores) ask(l, trigger);
             read_decision(l, record);
             record.microseconds = asked_microseconds_[l] + microseconds_since(begin);
         }
@@ -121,7 +121,7 @@ void CacheManager::note_eviction(double microseconds) {
 // step has to fit, a head that is full is one, whatever the others hold.
 bool CacheManager::has_excess(keel_trigger trigger, int64_t target) const {
     const KvShape &s = plan_.shape();
-    if (trigger != KEEL_TRIGGER_INSERT || plan_.allocates_by_scores())
+    if (trigger != KEEL_TRIGGER_INSERT || plan_.allocator().by_scores)
         return held_slots() > target * s.layers * s.kv_heads;
     for (uint32_t l = 0; l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h)
@@ -157,7 +157,7 @@ void CacheManager::share_out(int64_t target, ShareOut how) {
         const bool must_agree =
             granularity == KEEL_KEEP_TOKEN
                 ? i > 0
-                : same_layer && (granularity == KEEL_KEEP_LAYER || !plan_.has_ragged_budgets());
+                : same_layer && (granularity == KEEL_KEEP_LAYER || !plan_.allocator().ragged);
         if (must_agree && budgets_[i] != budgets_[i - 1]) {
             throw_error(ErrorKind::plugin,
                         "{}budget allocator {} gave layer {} head {} {} slots and the one before "
@@ -303,7 +303,7 @@ void CacheManager::ask(uint32_t layer, keel_trigger trigger) {
         decision.keep_count = answer.counts.data();
     }
     policy_->decide(input, decision);
-    if (plan_.allocates_by_scores()) asked_microseconds_[layer] = microseconds_since(begin);
+    if (plan_.allocator().by_scores) asked_microseconds_[layer] = microseconds_since(begin);
 }
 
 // The policy's answer as checked keep-lists in keep_[layer].
@@ -334,7 +334,7 @@ void CacheManager::read_decision(uint32_t layer, EvictionRecord &record) {
     }
     for (h = 1; shared && h < s.kv_heads; ++h)
         keep[h] = keep[0];
-    if (granularity == KEEL_KEEP_HEAD_EQUAL && !plan_.has_ragged_budgets()) equalize(layer, keep);
+    if (granularity == KEEL_KEEP_HEAD_EQUAL && !plan_.allocator().ragged) equalize(layer, keep);
     if (plan_.needs().output == KEEL_OUTPUT_SCORES)
         record.summarize(answer.scores, answer.lengths, stride_, shared ? 1 : s.kv_heads);
 }
@@ -392,7 +392,7 @@ int64_t CacheManager::tokens_to_come(keel_trigger trigger) const {
     const int64_t room = std::max<int64_t>(plan_.shape().max_slots - cache_->max_length(), 1);
     if (plan_.prefill_only()) return room;
     int64_t coming = room;
-    if (config.at_budget) coming = std::min(coming, plan_.budget(seen_, prefix_).slack + 1);
+    if (config.at_budget) coming = std::min(coming, plan_.budget().at(seen_, prefix_).slack + 1);
     if (config.every_n) coming = std::min(coming, std::max<int64_t>(*config.every_n, 1));
     // More of the prompt: of a chunk the last token is what fires.
     if (trigger == KEEL_TRIGGER_CHUNK) coming += step_tokens(plan_.executor(), plan_.shape()) - 1;

@@ -53,11 +53,11 @@ uint64_t CachePlan::policy_need_bytes(int64_t context, int64_t held) const {
     if (wants(KEEL_NEED_QUERY_STATS))
         bytes += uint64_t{s.layers} * s.heads * (dim + dim * dim) * f32;
     // The policy's answers: a mask, and scores with what stays, or lists; with positions.
-    const uint64_t answered = by_scores_ ? cells : layer_cells;
+    const uint64_t answered = allocator_.by_scores ? cells : layer_cells;
     bytes += answered * (3 + f32 + (wants(KEEL_NEED_POSITIONS) ? sizeof(int32_t) : 0));
     if (!may_move_keys()) return bytes;
     bytes += 4 * (s.kv_heads * slots * sizeof(int32_t) +
-                  uint64_t{rerotate_rows} * config_.rope_frequencies.size() * f32);
+                  uint64_t{RerotationOps::table_rows} * config_.rope_frequencies.size() * f32);
     if (keeps_pristine()) return bytes + layer_cells * dim * f32;
     return bytes +
            rows * static_cast<uint64_t>(config_.protect_prefix) * (dim * f32 + sizeof(int32_t));

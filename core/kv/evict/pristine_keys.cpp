@@ -84,7 +84,7 @@ void PristineKeys::gather(uint32_t layer, uint32_t head, int64_t slots) {
     args.w = codes.c();
     args.out = out.c();
     args.scale = 1;
-    plan_.executor().run(*plan_.read_pristine(), args);
+    plan_.executor().run(*plan_.rerotation().read_pristine, args);
 }
 
 const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
@@ -112,7 +112,7 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
         args.out = rows_.c();
         args.begin = fresh;
         args.end = slots;
-        executor.run(*plan_.capture(), args);
+        executor.run(*plan_.rerotation().capture, args);
     }
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         gather(layer, h, slots);
@@ -137,7 +137,7 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
     keel_move_args args = {KEEL_HEADER(keel_move_args)};
     args.x = rows_.c();
     args.out = to.codes.c();
-    executor.run(*plan_.write_pristine(), args);
+    executor.run(*plan_.rerotation().write_pristine, args);
     return rows_;
 }
 

@@ -21,8 +21,8 @@ void Rerotation::make_buffers() {
     Device &device = plan_.executor().device();
     const auto half = static_cast<int64_t>(plan_.config().rope_frequencies.size());
     const int64_t slots = s.blocks_per_head() * s.block_slots;
-    cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {CachePlan::rerotate_rows, half}, placement_);
-    sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {CachePlan::rerotate_rows, half}, placement_);
+    cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {RerotationOps::table_rows, half}, placement_);
+    sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {RerotationOps::table_rows, half}, placement_);
     row_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
     new_positions_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
     if (prefix_ > 0) {
@@ -30,7 +30,7 @@ void Rerotation::make_buffers() {
             Tensor::allocate(device, KEEL_DTYPE_F32,
                              {int64_t{s.layers} * s.kv_heads, prefix_, s.head_dim}, placement_);
     }
-    host_cos_.resize(static_cast<size_t>(CachePlan::rerotate_rows * half));
+    host_cos_.resize(static_cast<size_t>(RerotationOps::table_rows * half));
     host_sin_.resize(host_cos_.size());
 }
 
@@ -48,7 +48,7 @@ void Rerotation::capture(KvCache &cache, uint32_t layer) {
     args.out = out.c();
     args.begin = captured;
     args.end = length;
-    plan_.executor().run(*plan_.capture(), args);
+    plan_.executor().run(*plan_.rerotation().capture, args);
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const size_t at = (size_t{layer} * s.kv_heads + h) * static_cast<size_t>(prefix_);
         for (int64_t j = captured; j < length; ++j)
@@ -137,7 +137,7 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
         // Neighbours turn alike, as a rule.
         if (last < turns_.size() && turns_[last] == turn) return static_cast<int32_t>(last);
         auto found = std::find(turns_.begin(), turns_.end(), turn);
-        if (found == turns_.end() && std::ssize(turns_) == CachePlan::rerotate_rows) {
+        if (found == turns_.end() && std::ssize(turns_) == RerotationOps::table_rows) {
             run_move(cache, layer, begin, end, source);
             std::fill(host_row_.begin(), host_row_.end(), -1);
             turns_.clear();
@@ -187,7 +187,7 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
     args.begin = begin;
     args.end = end;
     if (source == nullptr) {
-        plan_.executor().run(*plan_.rerotate(), args);
+        plan_.executor().run(*plan_.rerotation().rerotate, args);
         return;
     }
     // The op's source has exactly the range's slots; the copy may have more.
@@ -195,7 +195,7 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
     part.shape[1] = end;
     args.features = KEEL_REROTATE_SOURCE;
     args.source = &part;
-    plan_.executor().run(*plan_.restore(), args);
+    plan_.executor().run(*plan_.rerotation().restore, args);
 }
 
 void Rerotation::write_tables(uint32_t layer) {

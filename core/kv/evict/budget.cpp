@@ -1,0 +1,122 @@
+#include "kv/evict/budget.hpp"
+
+#include "kv/evict/pinned_tokens.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+namespace keel {
+namespace {
+
+constexpr double mib = 1048576;
+
+bool has_flag(const keel_policy_needs &needs, uint32_t flag) {
+    return (needs.flags & flag) != 0;
+}
+
+} // namespace
+
+bool may_move_keys(const CacheConfig &config, const keel_policy_needs &needs) {
+    return !has_flag(needs, KEEL_POLICY_KEEPS_ALL) && config.positions != KvPositions::absolute;
+}
+
+bool keeps_pristine(const CacheConfig &config, const keel_policy_needs &needs,
+                    const KvShape &shape) {
+    return may_move_keys(config, needs) && keel_dtype_block(shape.key_dtype) > 1;
+}
+
+int64_t pinned_slots(const CacheConfig &config) {
+    return PinnedTokens(0, config.pinned).count(config.protect_prefix);
+}
+
+Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const KvShape &shape,
+               const AllocatorForm &allocator, int64_t step_tokens)
+    : config_(config), needs_(needs), shape_(shape) {
+    const uint64_t copies = keeps_pristine(config, needs, shape) ? shape.key_block_bytes() : 0;
+    block_row_bytes_ = uint64_t{shape.layers} * shape.kv_heads * (shape.block_bytes() + copies);
+    capacity_ = shape.max_slots;
+    if (shape.max_bytes != 0) {
+        const uint64_t blocks =
+            std::min<uint64_t>(shape.max_bytes / block_row_bytes_, uint64_t{1} << 30);
+        capacity_ = std::min(capacity_, static_cast<int64_t>(blocks) * shape.block_slots);
+    }
+    if (has_flag(needs, KEEL_POLICY_KEEPS_ALL)) return;
+    const int64_t pinned = pinned_slots(config);
+    switch (config.budget_unit) {
+    case BudgetUnit::none:
+        key_ = fmt::format("policy.params (policy {} asks for {} slots)", config.policy.name,
+                           needs.own_budget);
+        fixed_ = config.protect_prefix + pinned + int64_t{needs.own_budget};
+        break;
+    case BudgetUnit::tokens:
+        key_ = "policy.budget.tokens";
+        fixed_ = static_cast<int64_t>(std::clamp(config.budget, 0.0, 1e9));
+        break;
+    case BudgetUnit::ratio:
+        key_ = "policy.protect";
+        fixed_ = std::max<int64_t>(config.protect_prefix + config.protect_recent + pinned + 1,
+                                   needs.least_budget);
+        break;
+    case BudgetUnit::mib:
+        fixed_ = slots_of_mib(allocator, step_tokens);
+        break;
+    }
+}
+
+// Slots per head that stay, so that the blocks in use never pass the MiB, whatever comes on top.
+int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens) {
+    // Heads of unequal length each leave a part of a block unused.
+    const bool listed = needs_.output == KEEL_OUTPUT_KEEP && needs_.granularity != KEEL_KEEP_TOKEN;
+    const bool uneven = allocator.uneven || listed || needs_.granularity == KEEL_KEEP_HEAD_RAGGED;
+    least_blocks_ = uneven ? 2 : 1;
+    const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * mib /
+                                     static_cast<double>(block_row_bytes_));
+    const double usable = blocks - static_cast<double>(least_blocks_) + 1;
+    mib_slots_ = static_cast<int64_t>(std::min(usable * shape_.block_slots, 1e9));
+    const bool prefill_only = has_flag(needs_, KEEL_POLICY_PREFILL_ONLY);
+    const bool in_prompt = has_flag(needs_, KEEL_POLICY_BLOCKWISE) && config_.at_budget;
+    // What comes before the trigger fires, and within a step.
+    int64_t step = 0;
+    if (!prefill_only) step = in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens) : 1;
+    const int64_t room = mib_slots_ - step;
+    int64_t tokens = room;
+    if (!prefill_only && config_.at_budget) {
+        // Slack is an eighth of what stays.
+        tokens = config_.slack ? room - *config_.slack : room * 8 / 9;
+    } else if (!prefill_only && config_.every_n) {
+        tokens = room - *config_.every_n;
+    }
+    key_ = fmt::format(
+        "policy.budget.mib (room for {} slots, of which {} for slack and a step's tokens)",
+        mib_slots_, mib_slots_ - tokens);
+    return std::max<int64_t>(tokens, 0);
+}
+
+BudgetNow Budget::at(int64_t seen, int64_t prefix) const {
+    BudgetNow now;
+    now.tokens = fixed_;
+    if (config_.budget_unit == BudgetUnit::none) now.tokens += prefix - config_.protect_prefix;
+    if (config_.budget_unit == BudgetUnit::ratio) {
+        const int64_t least =
+            std::max<int64_t>(prefix + config_.protect_recent + 1, needs_.least_budget);
+        const double share = std::floor(config_.budget * static_cast<double>(seen));
+        now.tokens = std::max(least, static_cast<int64_t>(share));
+    }
+    now.slack = config_.slack.value_or(now.tokens / 8);
+    // Slack has to leave room for one token, or the trigger would come too late.
+    now.slack = std::max<int64_t>(0, std::min(now.slack, capacity_ - now.tokens - 1));
+    return now;
+}
+
+int64_t Budget::peak(int64_t chunk) const {
+    if (has_flag(needs_, KEEL_POLICY_KEEPS_ALL) || !has_flag(needs_, KEEL_POLICY_BLOCKWISE) ||
+        has_flag(needs_, KEEL_POLICY_PREFILL_ONLY) || !config_.at_budget ||
+        config_.budget_unit == BudgetUnit::ratio)
+        return capacity_;
+    const BudgetNow now = at(0);
+    const int64_t peak = std::min(capacity_, now.tokens + now.slack + chunk);
+    return mib_slots_ > 0 ? std::min(peak, mib_slots_) : peak;
+}
+
+} // namespace keel

@@ -1,0 +1,268 @@
+#include "kv/evict/check_policy.hpp"
+
+#include "base/error.hpp"
+#include "kv/inputs/policy_needs.hpp"
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+constexpr double mib = 1048576;
+
+bool has_flag(const keel_policy_needs &needs, uint32_t flag) {
+    return (needs.flags & flag) != 0;
+}
+
+// One of several caches that hold the layers of the model?
+bool is_part(const CacheConfig &config, const KvShape &shape) {
+    return config.model_layers > 0 && config.model_layers != shape.layers;
+}
+
+// A policy decides for each part of the layers apart, so it may not look at one layer for all.
+void check_part(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
+    if (!is_part(config, shape)) return;
+    const std::string &name = config.policy.name;
+    if (needs.granularity == KEEL_KEEP_TOKEN && (needs.needs & ~KEEL_NEED_POSITIONS) != 0) {
+        throw_error(ErrorKind::input,
+                    "hybrid.layers: policy {} decides for all layers by what it sees in the first, "
+                    "and here two backends hold them; choose a policy that decides layer by layer, "
+                    "or leave the layers on one backend",
+                    name);
+    }
+    if ((needs.needs & KEEL_NEED_REPLAY) != 0) {
+        throw_error(ErrorKind::input,
+                    "hybrid.layers: policy {} has the model repeat its context, which layers on "
+                    "two backends cannot do in this version; choose another policy, or leave the "
+                    "layers on one backend",
+                    name);
+    }
+}
+
+// attention_scores supports neither a window of the model nor soft-capping.
+void check_scores(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
+    const uint64_t composed =
+        needs.needs & (KEEL_NEED_WINDOW_SCORES | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_REPLAY);
+    if (composed == 0) return;
+    const int64_t longest = std::max(shape.max_slots, config.trained_context);
+    const bool is_windowed = config.attention_window > 0 && config.attention_window < longest;
+    if (!is_windowed && config.attention_softcap == 0) return;
+    throw_error(ErrorKind::input,
+                "policy {} needs {}, which Keel does not compute for models with {}; choose a "
+                "policy that reads keys or positions",
+                config.policy.name, need_name(composed & (0 - composed)),
+                is_windowed ? fmt::format("attention windows ({} tokens)", config.attention_window)
+                            : std::string("soft-capped attention"));
+}
+
+void check_triggers(const CacheConfig &config, const keel_policy_needs &needs) {
+    const bool prefill_only = has_flag(needs, KEEL_POLICY_PREFILL_ONLY);
+    if (config.every_n && *config.every_n < 1)
+        throw_error(ErrorKind::input, "policy.trigger.every_n: expected 1 or more, found {}",
+                    *config.every_n);
+    if (prefill_only && (config.every_n || config.at_insert)) {
+        throw_error(ErrorKind::input,
+                    "policy.trigger.on: policy {} acts at the end of the prompt only, so it never "
+                    "answers {}; remove it, or choose a policy that goes on evicting",
+                    config.policy.name, config.every_n ? "every_n" : "insert");
+    }
+    if (prefill_only && !config.at_prefill_end) {
+        throw_error(
+            ErrorKind::input,
+            "policy.trigger.on: policy {} acts at the end of the prompt only; add prefill_end",
+            config.policy.name);
+    }
+}
+
+} // namespace
+
+void check_policy(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
+    check_part(config, shape, needs);
+    check_scores(config, shape, needs);
+    if (config.protect_prefix < 0 || config.protect_recent < 0 ||
+        config.protect_prefix + config.protect_recent + pinned_slots(config) >=
+            (int64_t{1} << 30)) {
+        throw_error(ErrorKind::input,
+                    "policy.protect: prefix {} and recent {} are no numbers of tokens",
+                    config.protect_prefix, config.protect_recent);
+    }
+    check_triggers(config, needs);
+}
+
+AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
+                              const keel_policy_needs &policy,
+                              const keel_allocator_needs &allocator) {
+    AllocatorForm form;
+    const std::string &name = config.allocator.name;
+    if ((allocator.needs & ~KEEL_ALLOCATOR_NEED_SCORES) != 0) {
+        throw_error(ErrorKind::input,
+                    "budget allocator {} needs {:#x}, which this version of Keel does not hand to "
+                    "allocators",
+                    name, allocator.needs & ~KEEL_ALLOCATOR_NEED_SCORES);
+    }
+    form.by_scores = (allocator.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0;
+    if (form.by_scores &&
+        (policy.output != KEEL_OUTPUT_SCORES || policy.granularity == KEEL_KEEP_TOKEN)) {
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} shares out by scores, policy {} gives {}; choose uniform",
+                    name, config.policy.name,
+                    policy.output != KEEL_OUTPUT_SCORES ? "keep-lists"
+                                                        : "one set of them for all layers");
+    }
+    if ((allocator.flags & KEEL_ALLOCATOR_COMPARES) != 0 &&
+        (policy.flags & KEEL_POLICY_COMPARABLE) == 0) {
+        throw_error(
+            ErrorKind::input,
+            "policy.allocator: {} weighs the scores of one head against another's, and those of "
+            "policy {} do not compare across heads; set policy.allocator.params.normalize",
+            name, config.policy.name);
+    }
+    if (is_part(config, shape) && allocator.flags != 0) {
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} shares the budget out over layers that hybrid.layers "
+                    "puts on two backends, each with a cache of its own; choose uniform, or leave "
+                    "the layers on one backend",
+                    name);
+    }
+    constexpr uint32_t known =
+        KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER;
+    if ((allocator.flags & ~known) != 0) {
+        throw_error(
+            ErrorKind::input,
+            "budget allocator {} sets flags {:#x}, which this version of Keel does not know", name,
+            allocator.flags & ~known);
+    }
+    if ((allocator.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && policy.granularity == KEEL_KEEP_TOKEN) {
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} gives layers different budgets, policy {} keeps the same "
+                    "slots in all of them; choose uniform",
+                    name, config.policy.name);
+    }
+    form.ragged = (allocator.flags & KEEL_ALLOCATOR_RAGGED) != 0;
+    form.uneven = (allocator.flags & (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_BY_LAYER)) != 0;
+    if (form.ragged && policy.granularity < KEEL_KEEP_HEAD_EQUAL) {
+        throw_error(ErrorKind::input,
+                    "policy.allocator: {} gives the heads of a layer different budgets, policy {} "
+                    "keeps the same slots in all of them",
+                    name, config.policy.name);
+    }
+    return form;
+}
+
+namespace {
+
+// What is wrong with the budget in its own unit.
+void check_budget_unit(const CacheConfig &config, const KvShape &shape,
+                       const keel_policy_needs &needs, const AllocatorForm &allocator,
+                       const Budget &budget) {
+    if (config.budget_unit == BudgetUnit::none) {
+        if (needs.own_budget == 0 && config.slack) {
+            throw_error(ErrorKind::input,
+                        "policy.budget.slack: expected a budget beside it, found none; policy {} "
+                        "needs one of policy.budget.tokens, .ratio and .mib",
+                        config.policy.name);
+        }
+        if (needs.own_budget == 0) {
+            throw_error(
+                ErrorKind::input,
+                "policy.budget: policy {} needs one of policy.budget.tokens, .ratio and .mib",
+                config.policy.name);
+        }
+    } else if (config.budget_unit == BudgetUnit::ratio) {
+        if (!(config.budget > 0 && config.budget <= 1)) {
+            throw_error(ErrorKind::input,
+                        "policy.budget.ratio: expected a number above 0 and at most 1, found {}",
+                        config.budget);
+        }
+    } else if (config.budget_unit == BudgetUnit::mib) {
+        if (allocator.ragged && keeps_pristine(config, needs, shape)) {
+            throw_error(
+                ErrorKind::input,
+                "policy.budget.mib: {} keys that are rotated again keep copies as long as a "
+                "layer's longest head, which a budget in MiB does not bound under allocator {}; "
+                "use policy.budget.tokens, policy.positions: absolute, or a kv.key_dtype of f16",
+                keel_dtype_name(shape.key_dtype), config.allocator.name);
+        }
+        const double least = static_cast<double>(budget.least_blocks()) *
+                             static_cast<double>(budget.block_row_bytes());
+        if (budget.mib_slots() <= 0) {
+            throw_error(ErrorKind::input,
+                        "policy.budget.mib: {} MiB do not hold {} of {} slots for each head; at "
+                        "least {:.3f}",
+                        config.budget,
+                        budget.least_blocks() > 1 ? "two blocks (heads may differ in length)"
+                                                  : "one block",
+                        shape.block_slots, least / mib);
+        }
+    }
+}
+
+} // namespace
+
+void check_budget(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs,
+                  const AllocatorForm &allocator, const Budget &budget) {
+    check_budget_unit(config, shape, needs, allocator, budget);
+    const int64_t pinned = pinned_slots(config);
+    const int64_t least = config.protect_prefix + config.protect_recent + pinned + 1;
+    if (budget.fixed() < least) {
+        throw_error(ErrorKind::input,
+                    "{}: a budget of {} slots leaves no room beside policy.protect (prefix {} + "
+                    "recent {}{}); at least {}",
+                    budget.key(), budget.fixed(), config.protect_prefix, config.protect_recent,
+                    pinned > 0 ? fmt::format(" + spans {}", pinned) : "", least);
+    }
+    if (budget.fixed() < needs.least_budget) {
+        throw_error(
+            ErrorKind::input,
+            "{}: policy {} needs a budget of at least {} slots with these parameters, found {}",
+            budget.key(), config.policy.name, needs.least_budget, budget.fixed());
+    }
+    if (config.slack && *config.slack < 0)
+        throw_error(ErrorKind::input, "policy.budget.slack: expected 0 or more, found {}",
+                    *config.slack);
+    const int64_t capacity = budget.capacity();
+    if (capacity < shape.max_slots && budget.fixed() >= capacity) {
+        throw_error(ErrorKind::input,
+                    "{}: a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, "
+                    "one of which the next token needs",
+                    budget.key(), budget.fixed(), static_cast<double>(shape.max_bytes) / mib,
+                    capacity);
+    }
+}
+
+void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefix,
+                  std::string_view what) {
+    const int64_t least = prefix + config.protect_recent + 1;
+    const int64_t tokens = budget.at(0, prefix).tokens;
+    if (tokens < least) {
+        throw_error(
+            ErrorKind::input,
+            "{}: a budget of {} slots leaves no room beside {} of {} tokens and "
+            "policy.protect.recent = {}; at least {}, or set policy.protect.system_prompt to false",
+            budget.key(), tokens, what, prefix, config.protect_recent, least);
+    }
+    if (least + 1 > budget.capacity()) {
+        throw_error(ErrorKind::input,
+                    "model.context: {} of {} tokens fills the {} slots that model.context and "
+                    "kv.max_mib leave",
+                    what, prefix, budget.capacity());
+    }
+}
+
+void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
+                int64_t pinned, std::string_view what) {
+    const int64_t least = prefix + config.protect_recent + pinned + 1;
+    // A policy's own budget grows with what is protected; a ratio does as well. Both end where the cache does.
+    const bool grows =
+        config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
+    const int64_t room =
+        std::min(grows ? budget.capacity() : budget.at(seen, prefix).tokens, budget.capacity() - 1);
+    if (least > room) {
+        throw_error(ErrorKind::input,
+                    "{}: {} pinned tokens, {} at the front and policy.protect.recent = {} leave no "
+                    "room in {} slots; at least {} are needed: raise policy.budget, or pin less",
+                    what, pinned, prefix, config.protect_recent, room, least);
+    }
+}
+
+} // namespace keel

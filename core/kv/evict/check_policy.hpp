@@ -1,0 +1,33 @@
+#pragma once
+
+#include "kv/evict/budget.hpp"
+#include "kv/evict/cache_config.hpp"
+#include "kv/store/kv_shape.hpp"
+
+#include <keel/allocator.h>
+#include <keel/policy.h>
+
+#include <cstdint>
+#include <string_view>
+
+// Can this policy run with this config, model and backend? Each check throws Error(input) that names
+// the config key to change.
+namespace keel {
+
+// A policy that evicts: its needs, what of the model they rule out, its triggers, what is protected.
+void check_policy(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs);
+// The allocator beside its policy.
+AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
+                              const keel_policy_needs &policy,
+                              const keel_allocator_needs &allocator);
+// The budget: large enough for what is protected, small enough for the cache.
+void check_budget(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs,
+                  const AllocatorForm &allocator, const Budget &budget);
+// Is there room beside a protected prefix of so many slots? `what` it is: "the system prompt".
+void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefix,
+                  std::string_view what);
+// Is there room beside `pinned` tokens after the first `prefix`? `what` they are: "generation.pin".
+void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
+                int64_t pinned, std::string_view what);
+
+} // namespace keel
