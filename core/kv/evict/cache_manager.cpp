@@ -1,140 +1,69 @@
 #include "kv/evict/cache_manager.hpp"
 
 #include "base/error.hpp"
+#include "device/device.hpp"
 #include "kv/evict/check_policy.hpp"
+#include "kv/evict/check_sequence.hpp"
 #include "kv/evict/kv_trace.hpp"
 
 #include <algorithm>
 #include <limits>
 
 namespace keel {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-} // namespace
 
 CacheManager::CacheManager(CachePlan &plan, keel_buffer_kind placement)
-    : plan_(plan), placement_(placement), prefix_(plan.config().protect_prefix),
-      cache_(std::make_unique<KvCache>(plan.executor(), plan.shape(), placement)) {
+    : plan_(plan), placement_(placement),
+      cache_(std::make_unique<KvCache>(plan.executor(), plan.shape(), placement)), tokens_(plan),
+      clock_(plan, tokens_) {
     start();
 }
 
 CacheManager::CacheManager(CachePlan &plan, std::shared_ptr<KvArena> arena)
-    : plan_(plan), placement_(arena->placement()), prefix_(plan.config().protect_prefix),
-      cache_(KvCache::beside(std::move(arena))) {
+    : plan_(plan), placement_(arena->placement()), cache_(KvCache::beside(std::move(arena))),
+      tokens_(plan), clock_(plan, tokens_) {
     start();
 }
 
 CacheManager::~CacheManager() = default;
 
 void CacheManager::start() {
-    sequence_ = plan_.next_sequence();
-    start_ = Clock::now();
-    if (plan_.log() != nullptr)
-        plan_.log()->open(); // empty, not an older run's, if nothing is ever evicted
+    stamp_.number = plan_.next_sequence();
+    // If nothing is ever evicted the log is empty, and not an older run's.
+    if (plan_.log() != nullptr) plan_.log()->open();
     if (!plan_.keeps_all() || !plan_.gathered().empty())
         inputs_ = std::make_unique<PolicyInputs>(plan_, placement_);
     if (plan_.keeps_all()) return;
-    start_extras();
-    keel_policy_needs needs;
-    policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(),
-                                            plan_.geometry(), plan_.config().seed, needs);
-    if (plan_.config().allocator.table != nullptr) {
-        keel_allocator_needs allocator_needs;
-        allocator_ = std::make_unique<AllocatorState>(
-            plan_.config().allocator, plan_.host()->table(), plan_.geometry(), allocator_needs);
-    }
+    eviction_ = std::make_unique<Eviction>(plan_, plan_.config().seed);
     if (plan_.may_move_keys())
-        rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix_);
-    keep_.resize(plan_.shape().layers);
-    records_.reserve(plan_.shape().layers);
+        rerotation_ = std::make_unique<Rerotation>(plan_, placement_, tokens_.prefix());
 }
 
-bool CacheManager::may_act(StepKind kind) const {
-    if (plan_.keeps_all()) return false;
-    return kind == StepKind::decode ? !plan_.prefill_only() : plan_.acts_in_prefill();
-}
-
-bool CacheManager::is_over(const BudgetNow &budget) const {
-    const KvShape &s = plan_.shape();
-    return held_slots() > (budget.tokens + budget.slack) * s.layers * s.kv_heads;
-}
-
-int64_t CacheManager::held_slots() const {
-    const KvShape &s = plan_.shape();
-    int64_t held = 0;
-    for (uint32_t l = 0; l < s.layers; ++l) {
-        for (uint32_t h = 0; h < s.kv_heads; ++h)
-            held += cache_->length(l, h);
-    }
-    return held;
-}
+// ---- steps -------------------------------------------------------------------------------------
 
 bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
+    if (prompt && !can_repeat_context(n, why)) return false;
     std::string limit;
-    if (prompt && !can_replay(n, why)) return false;
-    if (cache_->fits(n, &limit)) return true;
-    const CacheConfig &config = plan_.config();
-    const auto refuse = [&](const std::string &cure) {
-        if (why != nullptr) *why = limit + cure;
-        return false;
-    };
-    if (plan_.keeps_all()) return refuse("");
-    if (prompt && !plan_.acts_in_prefill()) {
-        return refuse(fmt::format(
-            "; policy {} does not evict before the prompt's end, so the whole prompt has to "
-            "fit: raise the limit, or choose a policy that acts between chunks",
-            config.policy.name));
-    }
-    if (!prompt && plan_.prefill_only())
-        return refuse(
-            fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
-    const int64_t capacity = plan_.budget().capacity();
-    const BudgetNow budget = budget_now(seen_ + n);
-    const int64_t least = config.at_insert ? protected_slots() + 1 : budget.tokens;
-    const bool fires = config.at_insert || (config.at_budget && budget.tokens < capacity) ||
-                       (!prompt && config.every_n && budget.tokens + *config.every_n < capacity);
-    if (!fires) {
-        return refuse(
-            config.at_budget
-                ? "; policy.budget is no smaller than that limit: lower it, or add insert "
-                  "to policy.trigger.on"
-                : "; add budget or insert to policy.trigger.on");
-    }
-    if (least + 1 > capacity)
-        return refuse("; the protected tokens (policy.protect) alone fill it");
-    return true;
+    if (cache_->fits(n, &limit) || clock_.makes_room(n, prompt, seen_, limit)) return true;
+    if (why != nullptr) *why = limit;
+    return false;
 }
 
-// Has a policy that replays the prompt the room for it, behind n more tokens?
-bool CacheManager::can_replay(int64_t n, std::string *why) const {
-    if ((plan_.needs().needs & KEEL_NEED_REPLAY) == 0 || replayer_ == nullptr) return true;
+// Is there room for a repetition of the prompt, after n more tokens?
+bool CacheManager::can_repeat_context(int64_t n, std::string *why) const {
+    if (!plan_.needs(KEEL_NEED_REPLAY) || replayer_ == nullptr) return true;
     const int64_t room = Replay::room(plan_, *replayer_, seen_ + n);
     if (!cache_->fits(n) || cache_->fits(n + room, why)) return true;
     if (why != nullptr) {
         *why = fmt::format("policy {} has the model repeat the prompt, which takes room for {} "
-                           "tokens beside it for a "
-                           "while: {}",
+                           "tokens beside it for a while: {}",
                            plan_.config().policy.name, room, *why);
     }
     return false;
 }
 
 int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
-    int64_t n = std::min(left, std::max<int64_t>(preferred, 1));
-    if (may_act(StepKind::prefill_chunk) && !cache_->fits(n)) {
-        const int64_t capacity = plan_.budget().capacity();
-        const int64_t kept = plan_.config().at_insert
-                                 ? std::min(budget_now(seen_).tokens, capacity - 1)
-                                 : cache_->max_length();
-        n = std::clamp<int64_t>(capacity - kept, 1, n);
-    }
-    const int64_t most = plan_.config().at_budget ? plan_.budget().mib_slots() : 0;
-    if (most > 0 && may_act(StepKind::prefill_chunk)) {
-        const int64_t heads = int64_t{plan_.shape().layers} * plan_.shape().kv_heads;
-        n = std::clamp<int64_t>(most - (held_slots() + heads - 1) / heads, 1, n);
-    }
+    int64_t n =
+        clock_.chunk_that_fits(std::min(left, std::max<int64_t>(preferred, 1)), *cache_, seen_);
     const int64_t window = plan_.needs().window;
     const int64_t after = left - n;
     if (after > 0 && after < window) n = std::max<int64_t>(1, std::min(n, left - window));
@@ -149,13 +78,10 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
 std::span<const EvictionRecord> CacheManager::before_append(int64_t n, StepKind kind) {
     std::string why;
     if (cache_->fits(n, &why)) return {};
-    if (may_act(kind) && plan_.config().at_insert) {
-        const int64_t target = std::min(budget_now(seen_).tokens, plan_.budget().capacity() - n);
-        if (target > protected_slots()) {
-            const auto records = run_eviction(KEEL_TRIGGER_INSERT, target);
-            if (cache_->fits(n, &why)) return records;
-        }
-    } else if (may_act(kind)) {
+    if (const auto firing = clock_.before_append(kind, n, seen_)) {
+        const auto records = run(*firing);
+        if (cache_->fits(n, &why)) return records;
+    } else if (clock_.may_act(kind) && !plan_.config().at_insert) {
         why += "; add insert to policy.trigger.on to evict before that";
     }
     throw_error(ErrorKind::resource, "{}", why);
@@ -173,51 +99,33 @@ std::span<const int32_t> CacheManager::next_positions(int64_t n) {
 }
 
 void CacheManager::append(int64_t n) {
-    note_append(n);
+    tokens_.record_append(*cache_, seen_, n);
     cache_->append(next_positions(n), n);
     count_append(n);
 }
 
 void CacheManager::count_append(int64_t n) {
     seen_ += n;
-    since_every_n_ += n;
     tail_ += n;
-    peak_bytes_ = peak_bytes();
+    clock_.count(n);
+    peaks_.cache = peak_bytes();
     trace_cache(plan_.executor().stream().trace(), *cache_, seen_);
 }
 
 StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
-    return inputs_ ? inputs_->begin_step(*cache_, seen_ - n, n, kind != StepKind::decode) : nullptr;
+    if (!inputs_) return nullptr;
+    return inputs_->begin_step(*cache_, seen_ - n, n, kind != StepKind::decode);
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
-    if (plan_.keeps_all()) return {};
-    const CacheConfig &config = plan_.config();
-    if (pressure_ && (may_act(kind) || kind == StepKind::prefill_end)) {
-        if (const auto records = answer_pressure(); !records.empty()) return records;
-    }
-    const BudgetNow budget = budget_now(seen_);
-    if (kind == StepKind::prefill_end && config.at_prefill_end)
-        return run_eviction(KEEL_TRIGGER_PREFILL_END, budget.tokens);
-    if (kind != StepKind::prefill_end && !may_act(kind)) return {};
-    if (plan_.prefill_only()) return {};
-    if (fires_every_n()) {
-        since_every_n_ = 0;
-        return run_eviction(KEEL_TRIGGER_EVERY_N, budget.tokens);
-    }
-    if (!config.at_budget || !is_over(budget)) return {};
-    return run_eviction(kind == StepKind::prefill_chunk ? KEEL_TRIGGER_CHUNK : KEEL_TRIGGER_BUDGET,
-                        budget.tokens);
+    if (const auto records = answer_pressure(kind); !records.empty()) return records;
+    const auto firing = clock_.after_step(kind, *cache_, seen_);
+    return firing ? run(*firing) : std::span<const EvictionRecord>{};
 }
 
 bool CacheManager::can_append_ahead() const {
-    if (!plan_.gathered().empty() || seen_ >= std::numeric_limits<int32_t>::max() ||
-        !cache_->has_slots(1))
-        return false;
-    if (!may_act(StepKind::decode))
-        return true; // as after_step() does, which looks at memory and triggers else
-    if (pressure_ || fires_every_n()) return false;
-    return !plan_.config().at_budget || !is_over(budget_now(seen_));
+    return plan_.gathered().empty() && seen_ < std::numeric_limits<int32_t>::max() &&
+           cache_->has_slots(1) && !clock_.will_fire_next(*cache_, seen_);
 }
 
 void CacheManager::append_ahead() {
@@ -225,7 +133,7 @@ void CacheManager::append_ahead() {
 }
 
 void CacheManager::keep_ahead() {
-    note_append(1, 1);
+    tokens_.record_append(*cache_, seen_, 1, 1);
     count_append(1);
 }
 
@@ -235,8 +143,92 @@ void CacheManager::drop_ahead() {
 
 std::span<const EvictionRecord> CacheManager::evict() {
     if (plan_.keeps_all()) return {};
-    return run_eviction(KEEL_TRIGGER_BUDGET, budget_now(seen_).tokens);
+    return run({KEEL_TRIGGER_BUDGET, clock_.budget(seen_).tokens});
 }
+
+std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
+    const bool done =
+        eviction_->run(firing, {*cache_, *inputs_, tokens_, clock_, rerotation_.get(), totals_,
+                                stamp_, seen_, tail_, [this] { return repeat_context(); }});
+    if (!done) return {};
+    // Prompts are far apart, and what was read of one is as large as the cache was. Other evictions
+    // come soon and use the memory again.
+    if (firing.trigger == KEEL_TRIGGER_PREFILL_END) {
+        peaks_.policy = policy_peak_bytes();
+        eviction_->release();
+        inputs_->release();
+    }
+    return eviction_->records();
+}
+
+std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
+    const EvictionClock::PressureAnswer answer = clock_.look_at_memory(kind, *cache_, seen_);
+    const uint64_t evicted = totals_.evicted_bytes;
+    std::span<const EvictionRecord> records;
+    if (answer.firing) records = run(*answer.firing);
+    if (answer.change == PressureWatch::Change::none) return records;
+    const int64_t slots = clock_.budget(seen_).tokens;
+    if (answer.change == PressureWatch::Change::looser) {
+        warn_of_relief(*answer.facts, slots);
+        return records;
+    }
+    // What backend and allocator keep for later is given back to the system. Arenas that were
+    // outgrown are held by queued ops that move their rows.
+    plan_.executor().stream().wait();
+    plan_.executor().device().trim();
+    return_free_memory();
+    warn_of_pressure(*answer.facts, *plan_.config().pressure, slots,
+                     totals_.evicted_bytes - evicted);
+    return records;
+}
+
+// Makes the scores of a repetition for inputs_ to hand over. False: it was cancelled.
+bool CacheManager::repeat_context() {
+    if (replayer_ == nullptr)
+        throw_error(ErrorKind::internal, "policy {} without anybody to replay for it",
+                    plan_.config().policy.name);
+    const auto numbers = [this](uint32_t layer, uint32_t head) {
+        return tokens_.tokens(*cache_, size_t{layer} * plan_.shape().kv_heads + head);
+    };
+    const Tensor &scores = inputs_->replay_scores();
+    Replay replay(plan_, *cache_, *replayer_, numbers, scores, placement_);
+    const bool is_whole = replay.run(seen_);
+    peaks_.cache = std::max(peaks_.cache, replay.peak_bytes());
+    cache_->refresh();
+    return is_whole;
+}
+
+// ---- what stays --------------------------------------------------------------------------------
+
+void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
+    if (seen_ != 0)
+        throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
+    const int64_t prefix = std::max(tokens, plan_.config().protect_prefix);
+    // Under a policy that keeps all the prefix is for forks.
+    if (!plan_.keeps_all()) check_prefix(plan_.config(), plan_.budget(), prefix, what);
+    set_prefix(prefix);
+}
+
+// Of an empty cache, or of one whose keys were never moved.
+void CacheManager::set_prefix(int64_t prefix) {
+    tokens_.set_prefix(prefix);
+    if (rerotation_) rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix);
+}
+
+void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
+    if (from < 0 || from >= to || to > (int64_t{1} << 30))
+        throw_error(ErrorKind::internal, "a pin of tokens {} to {}", from, to);
+    if (plan_.keeps_all()) return;
+    const TokenRun run = {static_cast<int32_t>(from), static_cast<int32_t>(to)};
+    tokens_.pin(run, *cache_, seen_, tail_, what);
+}
+
+uint64_t CacheManager::policy_bytes() const {
+    return (inputs_ ? inputs_->bytes() : 0) + (rerotation_ ? rerotation_->work_bytes() : 0) +
+           (eviction_ ? eviction_->bytes() : 0);
+}
+
+// ---- the life of a sequence --------------------------------------------------------------------
 
 bool CacheManager::can_truncate(int64_t n, std::string *why) const {
     if (n < 0 || n > tail_) {
@@ -262,52 +254,145 @@ void CacheManager::truncate(int64_t n) {
     if (inputs_) inputs_->truncate(*cache_, n, seen_);
     seen_ -= n;
     tail_ -= n;
-    since_every_n_ = std::max<int64_t>(0, since_every_n_ - n);
+    clock_.count(-n);
     if (rerotation_) rerotation_->truncate(*cache_);
-    if (policy_) policy_->truncate(seen_);
-    pins_.truncate(seen_);
-    if (numbers_) numbers_->truncate(n);
+    if (eviction_) eviction_->policy().truncate(seen_);
+    tokens_.truncate(seen_, n);
 }
 
 void CacheManager::reseed(uint64_t seed) {
-    if (!policy_) return;
-    if (evictions_ != 0)
+    if (!eviction_) return;
+    if (totals_.evictions != 0)
         throw_error(ErrorKind::internal, "another seed for policy {} behind an eviction",
                     plan_.config().policy.name);
-    keel_policy_needs needs;
-    policy_ = std::make_unique<PolicyState>(plan_.config().policy, plan_.host()->table(),
-                                            plan_.geometry(), seed, needs);
+    eviction_->reseed(seed);
 }
 
 void CacheManager::reset() {
     cache_->clear();
-    peak_bytes_ = policy_peak_ = 0;
-    seen_ = tail_ = since_every_n_ = 0;
-    evictions_ = evicted_slots_ = evicted_bytes_ = 0;
-    eviction_us_ = 0;
-    start_ = Clock::now();
-    if (policy_) policy_->reset();
+    peaks_ = {};
+    seen_ = tail_ = 0;
+    totals_ = {};
+    stamp_.start = std::chrono::steady_clock::now();
+    if (eviction_) eviction_->policy().reset();
     if (inputs_) inputs_->reset();
-    pins_.clear();
-    if (numbers_) numbers_->clear();
-    if (pressure_) pressure_->restart();
-    pressure_facts_.reset();
-    set_prefix(plan_.config().protect_prefix);
+    clock_.reset();
+    tokens_.reset();
+    set_prefix(tokens_.prefix());
 }
 
-void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
-    if (seen_ != 0)
-        throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
-    const int64_t prefix = std::max(tokens, plan_.config().protect_prefix);
-    if (!plan_.keeps_all()) // else the prefix is for forks
-        check_prefix(plan_.config(), plan_.budget(), prefix, what);
-    set_prefix(prefix);
+void CacheManager::save(StateWriter &out) const {
+    out.put(seen_);
+    clock_.save(out);
+    out.put(tail_);
+    out.put(tokens_.prefix());
+    totals_.save(out);
+    cache_->save(out);
+    if (rerotation_) rerotation_->save(out);
+    if (eviction_) eviction_->policy().save(out);
+    tokens_.save(out);
+    if (inputs_) inputs_->save(out, *cache_);
+    tokens_.save_numbers(out);
 }
 
-// Of an empty cache, or of one whose keys were never moved.
-void CacheManager::set_prefix(int64_t prefix) {
-    prefix_ = prefix;
-    if (rerotation_) rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix_);
+void CacheManager::load(StateReader &in) {
+    reset();
+    try {
+        seen_ = in.get_count("tokens", 0, std::numeric_limits<int32_t>::max());
+        clock_.load(in, seen_);
+        tail_ = in.get_count("newest tokens", 0, seen_);
+        set_prefix(tokens_.load_prefix(in));
+        totals_.load(in);
+        cache_->load(in, seen_);
+        check_lengths(in, plan_, *cache_, seen_, tail_);
+        if (rerotation_) rerotation_->load(in, *cache_);
+        if (eviction_) eviction_->policy().load(in);
+        tokens_.load(in, *cache_, seen_);
+        if (!plan_.keeps_all() && tokens_.slots() + 1 > clock_.budget(seen_).tokens)
+            in.fail("more protected and pinned tokens than this pipeline's budget holds");
+        if (inputs_) inputs_->load(in, *cache_, seen_);
+        tokens_.load_numbers(in, *cache_, seen_);
+    } catch (...) {
+        reset();
+        throw;
+    }
+}
+
+bool CacheManager::has_evicted() const {
+    for (size_t row = 0; row < cache_->rows(); ++row)
+        if (cache_->row_length(row) != seen_) return true;
+    return false;
+}
+
+CacheManager::CacheManager(CacheManager &parent, CachePlan &plan, std::unique_ptr<KvCache> cache)
+    : plan_(plan), placement_(parent.placement_), cache_(std::move(cache)), tokens_(plan),
+      clock_(plan, tokens_), seen_(parent.seen_), tail_(parent.tail_) {
+    const bool is_same = &plan == &parent.plan_;
+    const bool evicted = parent.has_evicted();
+    if (is_same || plan.config().protect_system_prompt)
+        tokens_.set_prefix(std::max(parent.tokens_.prefix(), plan.config().protect_prefix));
+    start();
+    if (inputs_ && parent.inputs_) inputs_->copy_from(*parent.inputs_, *cache_);
+    if (rerotation_ && parent.rerotation_ && (is_same || evicted))
+        rerotation_ = parent.rerotation_->fork(plan, *cache_);
+    clock_.copy_from(parent.clock_, is_same);
+    if (is_same) {
+        tokens_.copy_from(parent.tokens_);
+        if (eviction_) eviction_->fork_policy(*parent.eviction_);
+    } else if (!plan.keeps_all()) {
+        tokens_.adopt(parent.tokens_, *cache_, seen_, evicted);
+    }
+}
+
+std::unique_ptr<CacheManager> CacheManager::fork() {
+    return std::unique_ptr<CacheManager>(new CacheManager(*this, plan_, cache_->fork()));
+}
+
+std::unique_ptr<CacheManager> CacheManager::fork_into(CachePlan &plan) {
+    if (&plan == &plan_) return fork();
+    check_fork(plan_, plan, {seen_, tokens_.prefix(), has_evicted()});
+    return std::unique_ptr<CacheManager>(new CacheManager(*this, plan, cache_->fork()));
+}
+
+std::unique_ptr<CacheManager> CacheManager::begin_move(CachePlan &plan,
+                                                       keel_buffer_kind placement) {
+    if (plan.shape().layers != plan_.shape().layers ||
+        plan.config().policy.name != plan_.config().policy.name)
+        throw_error(ErrorKind::internal, "a cache under policy {} moves to policy {}",
+                    plan_.config().policy.name, plan.config().policy.name);
+    auto to = std::make_unique<CacheManager>(plan, placement);
+    to->set_prefix(tokens_.prefix());
+    to->cache_->reserve_like(*cache_);
+    if (inputs_ && to->inputs_) to->inputs_->take_over(*inputs_, *to->cache_);
+    if (rerotation_) to->rerotation_ = rerotation_->take_over(plan, *to->cache_, placement);
+    return to;
+}
+
+uint64_t CacheManager::finish_move(CacheManager &to) {
+    uint64_t bytes = 0;
+    for (uint32_t l = 0; l < plan_.shape().layers; ++l) {
+        bytes += to.cache_->take_rows(*cache_, l);
+        cache_->drop_rows(l);
+    }
+    to.plan_.executor().stream().wait();
+    // The policy's state is on the host and moves as it is. It refers to the plan of this manager,
+    // which is valid as long as the pipeline.
+    if (eviction_) to.eviction_->take_over(*eviction_);
+    to.tokens_.copy_from(tokens_);
+    to.clock_.copy_from(clock_, true);
+    to.stamp_ = stamp_;
+    to.seen_ = seen_;
+    to.tail_ = tail_;
+    to.totals_ = totals_;
+    return bytes;
+}
+
+void CacheManager::begin_like(const CacheManager &other) {
+    reset();
+    set_prefix(other.tokens_.prefix());
+    tokens_.pin_like(other.tokens_);
+    stamp_ = other.stamp_;
+    totals_ = other.totals_;
 }
 
 } // namespace keel

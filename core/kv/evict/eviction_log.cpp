@@ -89,8 +89,7 @@ std::string claim(const fs::path &path) {
     if (!claims().paths.insert(key).second) {
         throw_error(ErrorKind::input,
                     "policy.log: {} is the log of another pipeline of this process; give each a "
-                    "file of its "
-                    "own (policy.log=null: none)",
+                    "file of its own (policy.log=null: none)",
                     path.string());
     }
     return key;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace keel {
 
@@ -66,6 +67,13 @@ void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const 
         if (wanted || head.is_protected[slot] != 0) keep.push_back(slot);
     }
     cut_oldest(head, head.budget, keep);
+}
+
+int64_t shortest(const std::vector<std::vector<int32_t>> &keep) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const auto &list : keep)
+        least = std::min(least, std::ssize(list));
+    return least;
 }
 
 void cut_oldest(const HeadBudget &head, int64_t count, std::vector<int32_t> &keep) {

@@ -40,6 +40,9 @@ void keep_best(const HeadBudget &head, const float *scores, const Who &who,
 void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const Who &who,
                  std::vector<int32_t> &keep);
 
+// The length of the shortest list.
+int64_t shortest(const std::vector<std::vector<int32_t>> &keep);
+
 // Cuts the oldest unprotected slots until `count` are left (or only protected ones).
 void cut_oldest(const HeadBudget &head, int64_t count, std::vector<int32_t> &keep);
 

@@ -49,8 +49,8 @@ PinnedTokens PinnedTokens::to_come() const {
     return copy;
 }
 
-void PinnedTokens::note_append(int64_t seen, int64_t n,
-                               const std::function<int64_t(size_t row)> &length) {
+void PinnedTokens::record_append(int64_t seen, int64_t n,
+                                 const std::function<int64_t(size_t row)> &length) {
     for (Span &span : spans_) {
         if (!span.first.empty() || span.tokens.from < seen || span.tokens.from >= seen + n)
             continue;
@@ -69,7 +69,7 @@ void PinnedTokens::mark(size_t row, int64_t length, uint8_t *mask) const {
     }
 }
 
-void PinnedTokens::note_compact(size_t row, std::span<const int32_t> keep) {
+void PinnedTokens::record_compact(size_t row, std::span<const int32_t> keep) {
     for (Span &span : spans_) {
         if (span.first.empty()) continue;
         span.first[row] = static_cast<int32_t>(
@@ -130,30 +130,6 @@ void PinnedTokens::load(StateReader &in, int64_t seen,
     }
     if (always != always_)
         in.fail("saved under other pinned spans than this pipeline's (policy.protect.spans)");
-}
-
-void TokenNumbers::append(int64_t seen, int64_t n) {
-    for (auto &row : numbers_) {
-        for (int64_t i = 0; i < n; ++i)
-            row.push_back(static_cast<int32_t>(seen + i));
-    }
-}
-
-void TokenNumbers::note_compact(size_t row, std::span<const int32_t> keep) {
-    std::vector<int32_t> &numbers = numbers_[row];
-    for (size_t i = 0; i < keep.size(); ++i)
-        numbers[i] = numbers[static_cast<size_t>(keep[i])];
-    numbers.resize(keep.size());
-}
-
-void TokenNumbers::truncate(int64_t n) {
-    for (auto &row : numbers_)
-        row.resize(row.size() - static_cast<size_t>(n));
-}
-
-void TokenNumbers::clear() {
-    for (auto &row : numbers_)
-        row.clear();
 }
 
 } // namespace keel

@@ -32,11 +32,11 @@ class PinnedTokens {
     int64_t count_with(int64_t prefix, TokenRun span) const;
 
     // Before tokens seen..seen + n - 1 take the next slots: length(row) is what a head holds.
-    void note_append(int64_t seen, int64_t n, const std::function<int64_t(size_t row)> &length);
+    void record_append(int64_t seen, int64_t n, const std::function<int64_t(size_t row)> &length);
     // Sets mask[slot] to 1 for what is pinned of a head of `length` slots.
     void mark(size_t row, int64_t length, uint8_t *mask) const;
     // Only the slots of `keep`, rising, are left of a head.
-    void note_compact(size_t row, std::span<const int32_t> keep);
+    void record_compact(size_t row, std::span<const int32_t> keep);
     // Tokens from number `seen` on were taken back: spans that reach behind it go, but for those of every sequence.
     void truncate(int64_t seen);
     void clear(); // but for those of every sequence, which are to come again
@@ -56,25 +56,6 @@ class PinnedTokens {
     std::vector<TokenRun> always_;
     std::vector<Span> spans_;
     mutable int64_t counted_for_ = -1, count_ = 0; // the last answer of count(): each step asks
-};
-
-// The number of the token in each slot, where the cache itself does not know it: keys that were rotated have other positions. For the
-// log. Not thread-safe.
-class TokenNumbers {
-  public:
-    explicit TokenNumbers(size_t rows) : numbers_(rows) {}
-
-    void append(int64_t seen, int64_t n);
-    void note_compact(size_t row, std::span<const int32_t> keep);
-    void truncate(int64_t n);
-    void set(size_t row, std::span<const int32_t> numbers) {
-        numbers_[row].assign(numbers.begin(), numbers.end());
-    }
-    void clear();
-    std::span<const int32_t> row(size_t row) const { return numbers_[row]; }
-
-  private:
-    std::vector<std::vector<int32_t>> numbers_;
 };
 
 } // namespace keel

@@ -1,6 +1,7 @@
 #include "kv/evict/pressure.hpp"
 
 #include "base/display.hpp"
+#include "base/log.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -80,6 +81,21 @@ void PressureWatch::restart() {
     facts_ = {};
     base_ = since_ = 0;
     next_ = std::chrono::steady_clock::time_point::min();
+}
+
+void warn_of_pressure(const PressureFacts &facts, const PressureConfig &config, int64_t slots,
+                      uint64_t freed) {
+    const bool is_last = facts.step == config.steps.size();
+    log().warn("memory is short: {}; the KV cache goes down to {} slots per head, {:.0f}% of its "
+               "budget: {} freed{}",
+               facts.why, slots, 100 * facts.share, format_bytes(freed),
+               is_last ? "; this is the last step, it cannot give back more" : "");
+}
+
+void warn_of_relief(const PressureFacts &facts, int64_t slots) {
+    log().warn(
+        "memory is back: {}; the KV cache may hold {} slots per head again, {:.0f}% of its budget",
+        facts.why, slots, 100 * facts.share);
 }
 
 } // namespace keel

@@ -32,13 +32,11 @@ bool PristineKeys::fits(const CachePlan &plan, const KvCache &cache,
     }
     if (wanted <= s.max_bytes) return true;
     if (why != nullptr) {
-        *why = fmt::format(
-            "rotating {} keys again keeps a copy of them as they were, {:.6g} MiB with the cache "
-            "itself, "
-            "which would pass kv.max_mib = {:.6g}; raise that key, lower policy.budget, or use "
-            "policy.positions: absolute",
-            keel_dtype_name(s.key_dtype), static_cast<double>(wanted) / 1048576,
-            static_cast<double>(s.max_bytes) / 1048576);
+        *why = fmt::format("rotating {} keys again keeps a copy of them as they were, {:.6g} MiB "
+                           "with the cache itself, which would pass kv.max_mib = {:.6g}; raise "
+                           "that key, lower policy.budget, or use policy.positions: absolute",
+                           keel_dtype_name(s.key_dtype), static_cast<double>(wanted) / 1048576,
+                           static_cast<double>(s.max_bytes) / 1048576);
     }
     return false;
 }
@@ -52,7 +50,7 @@ void PristineKeys::resize(Layer &layer, int64_t slots) {
     if (slots == 0) layer.codes = {};
 }
 
-void PristineKeys::note_compact(uint32_t layer, const KeepLists &keep) {
+void PristineKeys::record_compact(uint32_t layer, const KeepLists &keep) {
     for (uint32_t h = 0; h < keep.size(); ++h) {
         auto &origins = origins_[row(layer, h)], &sources = sources_[row(layer, h)];
         const int64_t before = std::ssize(origins);

@@ -27,7 +27,7 @@ class PristineKeys {
     static bool fits(const CachePlan &plan, const KvCache &cache, std::span<const KeepLists> keep,
                      std::string *why);
     // A layer was compacted to these slots.
-    void note_compact(uint32_t layer, const KeepLists &keep);
+    void record_compact(uint32_t layer, const KeepLists &keep);
     // The originals of slots 0..n-1 of a layer, f32 [kv_heads, n, head_dim], n being the largest of `ends`: of head h those before
     // ends[h], which are about to move, and those that moved before. The tensor is good until the next call.
     const Tensor &take(const KvCache &cache, uint32_t layer, std::span<const int64_t> ends);

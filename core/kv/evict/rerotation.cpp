@@ -58,6 +58,18 @@ void Rerotation::capture(KvCache &cache, uint32_t layer) {
     captured = length;
 }
 
+bool Rerotation::is_due(const KvCache &cache, uint32_t layer, int64_t seen, int64_t coming) const {
+    const CacheConfig &config = plan_.config();
+    if (config.positions == KvPositions::rerotated) return true;
+    if (config.trained_context <= 0) return false;
+    int64_t oldest = seen;
+    for (uint32_t h = 0; h < plan_.shape().kv_heads; ++h) {
+        const auto positions = cache.positions(layer, h);
+        if (!positions.empty()) oldest = std::min<int64_t>(oldest, positions.front());
+    }
+    return seen + coming - oldest > config.trained_context;
+}
+
 int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
     const KvShape &s = plan_.shape();
     int64_t moved_end = 0; // behind the last slot that has to move
@@ -106,8 +118,8 @@ int64_t Rerotation::close_quantized(KvCache &cache, uint32_t layer, int64_t end)
     return move(cache, layer, 0, end, &source);
 }
 
-void Rerotation::note_compact(uint32_t layer, const KeepLists &keep) {
-    if (copies_) copies_->note_compact(layer, keep);
+void Rerotation::record_compact(uint32_t layer, const KeepLists &keep) {
+    if (copies_) copies_->record_compact(layer, keep);
 }
 
 uint64_t Rerotation::work_bytes() const {

@@ -25,10 +25,13 @@ class Rerotation {
     // `prefix`: protected slots at the front.
     Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix);
 
+    // Has a layer to be closed now? With positions `automatic`: if, before `coming` more tokens
+    // after the first `seen`, its oldest key would be farther back than the model was trained for.
+    bool is_due(const KvCache &cache, uint32_t layer, int64_t seen, int64_t coming) const;
     // After compact(): moves the keys of a layer so that its positions are contiguous up to the newest. The keys moved.
     int64_t close(KvCache &cache, uint32_t layer);
     // A layer was compacted to these slots; before close().
-    void note_compact(uint32_t layer, const KeepLists &keep);
+    void record_compact(uint32_t layer, const KeepLists &keep);
     // Is there memory to go on if only these slots are left? If not: why, in words.
     bool can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const;
     uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; } // of quantized keys

@@ -22,12 +22,12 @@ PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement)
     if (g.stats)
         stats_ =
             std::make_unique<QueryStats>(ex, s, ops.query_stats.get(), g.stats->skip, placement);
-    sides_.resize(s.layers);
+    companions_.resize(s.layers);
     const auto make_sums = [&](std::unique_ptr<SlotSums> &sums) {
         sums =
             std::make_unique<SlotSums>(ex, s, ops.clear_sums.get(), ops.read_sums.get(), placement);
         for (uint32_t l = 0; l < s.layers; ++l)
-            sides_[l].push_back(sums->layer(l));
+            companions_[l].push_back(sums->layer(l));
     };
     if (g.running) make_sums(running_);
     if (g.chunks) make_sums(chunks_);
@@ -297,8 +297,8 @@ void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input 
         read_keys(ops.key_project.get(), cache, layer, columns, projection_, key_project_);
 }
 
-std::span<const Tensor> PolicyInputs::sides(uint32_t layer) const {
-    return sides_[layer];
+std::span<const Tensor> PolicyInputs::companions(uint32_t layer) const {
+    return companions_[layer];
 }
 
 void PolicyInputs::compacted(const KvCache &cache) {

@@ -42,7 +42,7 @@ class PolicyInputs final : public StepTap {
     // Points `input` at what was computed of a layer. Valid until the next call.
     void fill(const KvCache &cache, uint32_t layer, keel_policy_input &input);
     // Tensors that move along with a layer's slots.
-    std::span<const Tensor> sides(uint32_t layer) const;
+    std::span<const Tensor> companions(uint32_t layer) const;
     // After a compaction.
     void compacted(const KvCache &cache);
     // Scores of a replay, f32 [layers * kv_heads, slots], all 0, for compute() to hand over.
@@ -93,7 +93,7 @@ class PolicyInputs final : public StepTap {
     std::unique_ptr<QueryRing> ring_;
     std::unique_ptr<SlotSums> running_, chunks_;
     std::unique_ptr<QueryStats> stats_;
-    std::vector<std::vector<Tensor>> sides_; // [layers]
+    std::vector<std::vector<Tensor>> companions_; // [layers]
 
     // Of the step in the making.
     const KvCache *step_cache_ = nullptr;

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/layer_decision.hpp"
+#include "kv/evict/plugin_state.hpp"
+#include "kv/evict/protected_tokens.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Shares a budget per head out over all heads of all layers: evenly, or as the allocator of the
+// config says. Not thread-safe.
+class BudgetShares {
+  public:
+    // `setup` must stay valid.
+    explicit BudgetShares(const CachePlan &setup);
+
+    // `target`: slots per head on average.
+    void share_evenly(int64_t target);
+    // Asks the allocator, if there is one.
+    void share(int64_t target, const KvCache &cache, const ProtectedTokens &tokens);
+    // Asks an allocator that weighs the policy's scores. `layers`: the answers of all layers.
+    void share_by_scores(int64_t target, const KvCache &cache, const ProtectedTokens &tokens,
+                         std::span<LayerDecision> layers);
+
+    // The shares of the heads of a layer, [kv_heads].
+    std::span<const int32_t> of_layer(uint32_t layer) const;
+    // Does any head hold more than its share?
+    bool any_above(const KvCache &cache) const;
+    // Goes on with the allocator of a sequence that moves to another device.
+    void take_over(BudgetShares &other) { allocator_ = std::move(other.allocator_); }
+
+  private:
+    void ask(keel_allocator_input &input, const KvCache &cache, const ProtectedTokens &tokens);
+    void check_agreement() const;
+
+    const CachePlan &setup_;
+    std::unique_ptr<AllocatorState> allocator_; // NULL: the same budget for all heads
+    std::vector<int32_t> budgets_, lengths_;    // [layers, kv_heads]
+    std::vector<const float *> score_rows_;     // [layers], for the allocator
+    std::vector<const uint8_t *> mask_rows_;    // [layers], for the allocator
+};
+
+} // namespace keel

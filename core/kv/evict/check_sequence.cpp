@@ -1,0 +1,74 @@
+#include "kv/evict/check_sequence.hpp"
+
+#include "base/error.hpp"
+#include "kv/evict/check_policy.hpp"
+
+#include <algorithm>
+
+namespace keel {
+
+void check_fork(const CachePlan &from, const CachePlan &to, const ForkParent &parent) {
+    const std::string &name = to.config().policy.name;
+    if (!(to.shape() == from.shape()) || &to.executor() != &from.executor())
+        throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
+                    name);
+    if (parent.seen > 0) {
+        if (const char *need = from.gathered().missing(to.gathered()); need != nullptr) {
+            throw_error(ErrorKind::input,
+                        "policy {} needs {}, which was not collected while the cache was filled "
+                        "under policy {}; prefill under a plan that collects it",
+                        name, need, from.config().policy.name);
+        }
+    }
+    if (to.keeps_all() || !parent.evicted) {
+        const int64_t least = to.config().protect_prefix;
+        const int64_t prefix =
+            to.config().protect_system_prompt ? std::max(parent.prefix, least) : least;
+        if (!to.keeps_all()) check_prefix(to.config(), to.budget(), prefix, "the protected prefix");
+        return;
+    }
+    const bool moves = from.may_move_keys();
+    if (moves != to.may_move_keys() || (moves && parent.prefix != to.config().protect_prefix)) {
+        throw_error(ErrorKind::input,
+                    "policy.positions: policies {} and {} treat the positions of a cache that "
+                    "slots are gone from differently; fork it before the first eviction, or give "
+                    "both the same policy.positions and policy.protect",
+                    from.config().policy.name, name);
+    }
+    if (!to.config().pinned.empty()) {
+        throw_error(ErrorKind::input,
+                    "policy.protect: tokens cannot be pinned under policy {} in a cache that slots "
+                    "are gone from; fork it before the first eviction",
+                    name);
+    }
+}
+
+void check_lengths(const StateReader &in, const CachePlan &plan, const KvCache &cache, int64_t seen,
+                   int64_t tail) {
+    const KvShape &s = plan.shape();
+    const keel_granularity granularity = plan.needs().granularity;
+    for (uint32_t l = 0; l < s.layers; ++l) {
+        for (uint32_t h = 0; h < s.kv_heads; ++h) {
+            const int64_t length = cache.length(l, h);
+            if (length < tail || (plan.keeps_all() && length != seen))
+                in.fail("layer {} head {} has {} slots of {} tokens", l, h, length, seen);
+            // Positions rise and the newest tokens are there, so the last ones end at the newest.
+            const auto positions = cache.positions(l, h);
+            for (int64_t i = 1; i <= tail; ++i) {
+                if (positions[static_cast<size_t>(length - i)] != seen - i)
+                    in.fail("layer {} head {}: a newest token is missing", l, h);
+            }
+            const bool shared =
+                !plan.keeps_all() &&
+                (granularity == KEEL_KEEP_TOKEN || (h > 0 && granularity == KEEL_KEEP_LAYER) ||
+                 (h > 0 && granularity == KEEL_KEEP_HEAD_EQUAL && !plan.allocator().ragged));
+            const int64_t other =
+                granularity == KEEL_KEEP_TOKEN ? cache.length(0, 0) : cache.length(l, 0);
+            if (shared && length != other)
+                in.fail("layer {} head {} has {} slots, policy {} keeps {} there", l, h, length,
+                        plan.config().policy.name, other);
+        }
+    }
+}
+
+} // namespace keel

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "kv/evict/budget_shares.hpp"
+#include "kv/evict/eviction_clock.hpp"
+#include "kv/evict/eviction_totals.hpp"
+#include "kv/evict/layer_decision.hpp"
+#include "kv/evict/rerotation.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// How the log names a sequence.
+struct SequenceStamp {
+    uint64_t number = 0; // among those of the setup
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
+
+// Decides and performs one eviction of a sequence after the other: shares the budget out, asks the
+// policy about each layer, compacts the cache. Everything is decided before anything moves, so a
+// policy that fails leaves the cache as it was. Not thread-safe.
+class Eviction {
+  public:
+    // The sequence that slots are evicted from.
+    struct Sequence {
+        KvCache &cache;
+        PolicyInputs &inputs;
+        ProtectedTokens &tokens;
+        const EvictionClock &clock;
+        Rerotation *rerotation; // NULL: keys keep their positions
+        EvictionTotals &totals;
+        const SequenceStamp &stamp;
+        int64_t seen;  // tokens since the start
+        int64_t &tail; // newest tokens that are in all heads
+        // For KEEL_NEED_REPLAY: makes the scores of the inputs. False: it was cancelled, so nothing
+        // is evicted.
+        std::function<bool()> repeat_context;
+    };
+
+    // `setup` must stay valid, and its policy evicts.
+    Eviction(CachePlan &setup, uint64_t seed);
+
+    // False: nothing was to be evicted, or the repetition was cancelled. Throws what the policy and
+    // the allocator make Error(plugin) of; Error(resource) if shared blocks cannot be copied.
+    bool run(const Firing &firing, const Sequence &sequence);
+    // One for each layer that slots were evicted from. Valid until the next run().
+    std::span<const EvictionRecord> records() const { return records_; }
+
+    // The state of the sequence's policy.
+    PolicyState &policy() { return *policy_; }
+    // The policy begins again, with another seed, or as a copy of another sequence's.
+    void reseed(uint64_t seed);
+    void fork_policy(const Eviction &parent) { policy_ = parent.policy_->fork(); }
+    // Goes on with policy and allocator of a sequence that moves to another device.
+    void take_over(Eviction &other);
+
+    // Memory of the arrays that evictions are decided with, and its release.
+    uint64_t bytes() const;
+    void release() { decisions_.clear(); }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    bool has_excess(const Firing &firing, const KvCache &cache) const;
+    void decide(const Firing &firing, const Sequence &sequence, int64_t stride);
+    EvictionRecord decide_layer(uint32_t layer, const Firing &firing, const Sequence &sequence,
+                                int64_t stride);
+    LayerDecision &decision(uint32_t layer);
+    double ask(uint32_t layer, const Firing &firing, const Sequence &sequence, int64_t stride);
+    void compact(const Firing &firing, const Sequence &sequence);
+    void record(double microseconds, const Sequence &sequence);
+
+    CachePlan &setup_;
+    std::unique_ptr<PolicyState> policy_;
+    BudgetShares shares_;
+    std::vector<LayerDecision> decisions_; // one, or with an allocator that weighs scores [layers]
+    std::vector<double> asked_microseconds_; // [layers], with such an allocator; else 0
+    std::vector<KeepLists> keep_;            // [layers]
+    std::vector<EvictionRecord> records_;
+};
+
+} // namespace keel

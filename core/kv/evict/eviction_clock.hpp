@@ -1,0 +1,89 @@
+#pragma once
+
+#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/pressure.hpp"
+#include "kv/evict/protected_tokens.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace keel {
+
+// A step is one forward pass.
+enum class StepKind {
+    prefill_chunk, // more of the prompt follows
+    prefill_end,   // the last chunk of a prompt
+    decode,
+};
+
+// An eviction that is due.
+struct Firing {
+    keel_trigger trigger = KEEL_TRIGGER_BUDGET;
+    int64_t target = 0; // slots per head that may stay, on average over all layers and heads
+};
+
+// Says when a sequence's slots are evicted, and down to which budget. It evicts nothing itself.
+// Not thread-safe.
+class EvictionClock {
+  public:
+    // Both must stay valid.
+    EvictionClock(const CachePlan &setup, const ProtectedTokens &tokens);
+
+    // May the policy evict in or after such a step?
+    bool may_act(StepKind kind) const;
+    // The budget after `seen` tokens: the config's, with room for pins, less what memory pressure
+    // takes. Not for a policy that keeps all.
+    BudgetNow budget(int64_t seen) const;
+
+    // n tokens were appended; negative: taken back.
+    void count(int64_t n);
+    // The eviction that makes room for n tokens that do not fit, if the policy may act now.
+    std::optional<Firing> before_append(StepKind kind, int64_t n, int64_t seen) const;
+    // The eviction that follows a step. A trigger that fires begins to count again.
+    std::optional<Firing> after_step(StepKind kind, const KvCache &cache, int64_t seen);
+    // Could after_step() of a decode step evict, or look at the system's memory?
+    bool will_fire_next(const KvCache &cache, int64_t seen) const;
+    // How many tokens may come before the next eviction, after one of `trigger`: as many as there
+    // is room for, unless a trigger fires sooner.
+    int64_t tokens_to_come(keel_trigger trigger, const KvCache &cache, int64_t seen) const;
+
+    // Would evictions make room for n more tokens that do not fit now? `prompt`: as a prefill. If
+    // not, adds to `why` what to change.
+    bool makes_room(int64_t n, bool prompt, int64_t seen, std::string &why) const;
+    // How many of n prompt tokens the next step can take, so that evictions make room for them.
+    int64_t chunk_that_fits(int64_t n, const KvCache &cache, int64_t seen) const;
+
+    // Looks at the system's memory if the config asks for it. To be called before after_step().
+    struct PressureAnswer {
+        PressureWatch::Change change = PressureWatch::Change::none;
+        std::optional<Firing> firing;
+        const PressureFacts *facts = nullptr; // with a change: why. Valid until the next look
+    };
+    PressureAnswer look_at_memory(StepKind kind, const KvCache &cache, int64_t seen);
+    // Why the budget is smaller than the config's; NULL: it is not.
+    const std::shared_ptr<const PressureFacts> &pressure() const { return pressure_facts_; }
+
+    void reset();
+    // For a fork, and for a sequence that moves to another device. `with_pressure`: what is known
+    // of the memory, too.
+    void copy_from(const EvictionClock &other, bool with_pressure);
+    void save(StateWriter &out) const { out.put(since_every_n_); }
+    void load(StateReader &in, int64_t seen) {
+        since_every_n_ = in.get_count("tokens since the last eviction", 0, seen);
+    }
+
+  private:
+    std::optional<Firing> due(StepKind kind, const KvCache &cache, int64_t seen) const;
+    bool fires_every_n() const;
+    bool is_over(const BudgetNow &budget, const KvCache &cache) const;
+
+    const CachePlan &setup_;
+    const ProtectedTokens &tokens_;
+    int64_t since_every_n_ = 0;             // tokens since the trigger `every_n` fired
+    std::optional<PressureWatch> pressure_; // none: memory is not watched
+    std::shared_ptr<const PressureFacts> pressure_facts_;
+};
+
+} // namespace keel

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "kv/evict/eviction_log.hpp"
+#include "kv/store/state_io.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace keel {
+
+// Counts what the evictions of one sequence did.
+struct EvictionTotals {
+    uint64_t evictions = 0;     // times that slots were evicted
+    uint64_t evicted_slots = 0; // of the head that lost most, summed over evictions
+    uint64_t evicted_bytes = 0; // of blocks that were freed
+    double microseconds = 0;    // on the host, which waits for the device where it reads
+
+    // One eviction; its records are of different layers.
+    void add(std::span<const EvictionRecord> records);
+    void save(StateWriter &out) const;
+    void load(StateReader &in);
+};
+
+} // namespace keel

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/keep_lists.hpp"
+#include "kv/evict/plugin_state.hpp"
+#include "kv/evict/protected_tokens.hpp"
+#include "kv/inputs/policy_inputs.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// What the policy is told about one layer, what it answers, and the keep-lists that follow from it.
+// Arrays are [kv_heads, stride] and are used again for the next layer or eviction. Not thread-safe.
+class LayerDecision {
+  public:
+    // `setup` must stay valid.
+    explicit LayerDecision(const CachePlan &setup) : setup_(&setup) {}
+
+    // One layer in an eviction: `layer` counts from this cache's first, `budgets` [kv_heads].
+    struct Question {
+        keel_trigger trigger = KEEL_TRIGGER_BUDGET;
+        uint32_t layer = 0;
+        int64_t seen = 0;   // tokens since the start
+        int64_t stride = 0; // slots of the longest head of all layers
+        std::span<const int32_t> budgets;
+    };
+    // Asks the policy about a layer.
+    void ask(const Question &question, const KvCache &cache, const ProtectedTokens &tokens,
+             PolicyInputs &inputs, PolicyState &policy);
+    // Turns the answer into checked keep-lists within the budgets [kv_heads], which an allocator may
+    // have made from the scores meanwhile. Scores are summed up in the record.
+    void read(std::span<const int32_t> budgets, KeepLists &keep, EvictionRecord &record);
+
+    // For an allocator: gives every head its own row where heads share one. Returns how many slots
+    // stay of the head where most do: protected ones, and those that the policy lets stay.
+    int64_t spread();
+    const float *scores() const { return scores_.data(); }
+    const uint8_t *held() const { return held_.data(); } // which slots stay, see spread()
+
+    uint64_t bytes() const; // of the arrays
+
+  private:
+    std::string name_of(uint32_t head) const;
+    void describe(const KvCache &cache, const ProtectedTokens &tokens);
+    HeadBudget head_budget(uint32_t head, int32_t budget) const;
+    bool has_shared_row() const;
+
+    const CachePlan *setup_;
+    uint32_t layer_ = 0;
+    int64_t stride_ = 0;
+    std::vector<int32_t> lengths_, positions_;
+    std::vector<uint8_t> mask_, stay_,
+        held_; // protected; what the policy lets stay; either of them
+    std::vector<float> scores_;
+    std::vector<int32_t> listed_, counts_; // the keep-lists of a policy that makes them itself
+    std::vector<int32_t> order_;           // scratch of keep_best()
+};
+
+} // namespace keel

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "kv/evict/pinned_tokens.hpp"
+#include "kv/evict/token_numbers.hpp"
+#include "kv/store/kv_cache.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+class CachePlan;
+
+// Knows which slots of a sequence are never evicted: the first `prefix` slots, the newest `recent`
+// slots, and the slots of pinned tokens. If the log or the policy wants it, this also knows which
+// token is in each slot. Not thread-safe.
+class ProtectedTokens {
+  public:
+    // As `setup` says at the start of a sequence. `setup` must stay valid.
+    explicit ProtectedTokens(const CachePlan &setup);
+
+    int64_t prefix() const { return prefix_; }
+    int64_t recent() const { return recent_; }
+    // Pinned tokens that are not in the prefix, those to come included.
+    int64_t pinned() const { return pins_.count(prefix_); }
+    // Slots of a head that are protected.
+    int64_t slots() const { return prefix_ + recent_ + pinned(); }
+    void set_prefix(int64_t slots) { prefix_ = slots; }
+
+    // Pins tokens `run.from` to `run.to` - 1, which may still be to come. `seen`: tokens so far;
+    // `tail`: the newest tokens that all heads have. Throws Error(usage) if some were evicted, and
+    // Error(input) with the key to change if the budget has no room; `what` names the pins.
+    void pin(TokenRun run, const KvCache &cache, int64_t seen, int64_t tail, std::string_view what);
+    // Removes pins that reach to token number `from` or beyond.
+    void unpin(int64_t from) { pins_.truncate(from); }
+
+    // Sets mask[slot] to 1 for each protected slot of a head; the other entries stay.
+    void mark(const KvCache &cache, size_t row, uint8_t *mask) const;
+    // The number of the token in each slot of a head, rising.
+    std::span<const int32_t> tokens(const KvCache &cache, size_t row) const {
+        return numbers_ ? numbers_->row(row) : cache.row_positions(row);
+    }
+
+    // The n tokens after the first `seen` get the next slots. `there`: how many of these slots
+    // `cache` has already.
+    void record_append(const KvCache &cache, int64_t seen, int64_t n, int64_t there = 0);
+    // A layer is about to be compacted to the slots of `keep`.
+    void record_compact(uint32_t layer, const KeepLists &keep);
+    // The last n tokens were taken back; `seen` are left.
+    void truncate(int64_t seen, int64_t n);
+    // The sequence begins again.
+    void reset();
+
+    // The pins of another sequence, which are to come again here.
+    void pin_like(const ProtectedTokens &other) { pins_ = other.pins_.to_come(); }
+    // For a fork under the same setup, and for a sequence that moves to another device.
+    void copy_from(const ProtectedTokens &other);
+    // For a fork under another setup: `cache` is the fork's, which holds `seen` tokens; `evicted`:
+    // some of them are gone.
+    void adopt(const ProtectedTokens &other, const KvCache &cache, int64_t seen, bool evicted);
+
+    // A saved prefix, checked against the config. Not set.
+    int64_t load_prefix(StateReader &in) const;
+    void save(StateWriter &out) const { pins_.save(out); } // without the prefix
+    void load(StateReader &in, const KvCache &cache, int64_t seen);
+    // The token numbers of a policy that repeats the context; else nothing is written and read.
+    void save_numbers(StateWriter &out) const;
+    void load_numbers(StateReader &in, const KvCache &cache, int64_t seen);
+
+  private:
+    std::vector<int32_t> first_slots(TokenRun run, const KvCache &cache, int64_t seen,
+                                     bool in_tail) const;
+    bool saves_numbers() const;
+
+    const CachePlan &setup_;
+    int64_t prefix_, recent_;
+    PinnedTokens pins_;
+    std::optional<TokenNumbers> numbers_; // none: positions are numbers, or nothing reads them
+};
+
+} // namespace keel
