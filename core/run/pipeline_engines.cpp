@@ -4,6 +4,7 @@
 #include "base/display.hpp"
 #include "base/log.hpp"
 #include "config/config_places.hpp"
+#include "kv/evict/cache_manager.hpp"
 #include "plugin/parallel.hpp"
 #include "reference/reference.hpp"
 #include "run/memory_need.hpp"
@@ -238,7 +239,7 @@ bool Pipeline::fit_context(const Engine &of, int64_t &slots) const {
                 all.cache += batch_ * cache;
             }
             all.work += n.work + batch_ * (e->table_bytes(m, context) +
-                                           e->cache_plan->policy_need_bytes(context, held));
+                                           CacheManager::policy_bytes(*e->cache_plan, context, held));
         }
         return all;
     };

@@ -170,7 +170,7 @@ TEST_CASE("What policies make the core hold is counted, and told before it is th
         prefill(run, 100, 32);
         const uint64_t held = run.manager->policy_peak_bytes();
         CHECK(run.manager->policy_bytes() <= held);
-        const uint64_t told = run.plan->policy_need_bytes(shape.max_slots, 100);
+        const uint64_t told = CacheManager::policy_bytes(*run.plan, shape.max_slots, 100);
         CHECK(held >= c.least);
         CHECK(told + told / 4 >= held); // a buffer that is used again may be larger by that
         CHECK(told <= 2 * held + 8192);
@@ -197,7 +197,7 @@ TEST_CASE(
         prefill(run, 100, 32);
         const bool is_copied = dtype == KEEL_DTYPE_Q8_0;
         CHECK((run.manager->bytes_in_use() > run.manager->cache().bytes_in_use()) == is_copied);
-        const uint64_t told = run.plan->policy_need_bytes(shape.max_slots, 100);
+        const uint64_t told = CacheManager::policy_bytes(*run.plan, shape.max_slots, 100);
         CHECK(told + told / 4 >= run.manager->policy_peak_bytes());
         CHECK(told <= 2 * run.manager->policy_peak_bytes());
         CHECK(run.manager->policy_bytes() > (is_copied ? 0 : 2 * 2 * 4 * 32 * 4));

@@ -228,6 +228,12 @@ uint64_t CacheManager::policy_bytes() const {
            (eviction_ ? eviction_->bytes() : 0);
 }
 
+uint64_t CacheManager::policy_bytes(const CachePlan &plan, int64_t context, int64_t held) {
+    const uint64_t inputs = PolicyInputs::bytes(plan, context, held);
+    if (plan.keeps_all()) return inputs;
+    return inputs + Eviction::bytes(plan, held) + Rerotation::work_bytes(plan, context, held);
+}
+
 // ---- the life of a sequence --------------------------------------------------------------------
 
 bool CacheManager::can_truncate(int64_t n, std::string *why) const {

@@ -152,6 +152,9 @@ class CacheManager {
     // before its rotation, and the arrays that evictions are decided with (freed after a prompt).
     // The plugin's own memory is not counted.
     uint64_t policy_bytes() const;
+    // About what it comes to in a context of so many tokens, of which the cache holds `held` when
+    // slots are evicted. Known before anything is made.
+    static uint64_t policy_bytes(const CachePlan &plan, int64_t context, int64_t held);
     // The most that it was since the sequence began, during evictions included.
     uint64_t policy_peak_bytes() const { return std::max(peaks_.policy, policy_bytes()); }
     // Microseconds that evictions took, from the trigger to the end, on the host (which waits for

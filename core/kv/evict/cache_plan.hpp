@@ -53,9 +53,6 @@ class CachePlan {
     bool may_move_keys() const { return keel::may_move_keys(config_, needs_); }
     bool keeps_pristine() const { return keel::keeps_pristine(config_, needs_, shape_); }
 
-    // About what CacheManager::policy_bytes comes to in a context of so many tokens, of which the
-    // cache holds `held` when slots are evicted.
-    uint64_t policy_need_bytes(int64_t context, int64_t held) const;
     // What sequences collect while steps run, and the by-products of steps that it is made of.
     const Gathered &gathered() const { return gathered_; }
     TapForms tap_forms() const;

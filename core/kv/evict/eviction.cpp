@@ -63,6 +63,12 @@ uint64_t Eviction::bytes() const {
     return sum;
 }
 
+uint64_t Eviction::bytes(const CachePlan &setup, int64_t held) {
+    const KvShape &s = setup.shape();
+    const uint64_t layers = setup.allocator().by_scores ? s.layers : 1;
+    return layers * LayerDecision::bytes(setup, s.kv_heads * static_cast<uint64_t>(held));
+}
+
 bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     auto began = Clock::now();
     records_.clear();

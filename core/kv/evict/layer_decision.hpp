@@ -42,6 +42,12 @@ class LayerDecision {
     const uint8_t *held() const { return held_.data(); } // which slots stay, see spread()
 
     uint64_t bytes() const; // of the arrays
+    // The same, known before anything is made. `cells`: slots of all heads of a layer.
+    static uint64_t bytes(const CachePlan &setup, uint64_t cells) {
+        // A mask, and scores with what stays or lists of slots; positions.
+        const uint64_t positions = setup.needs(KEEL_NEED_POSITIONS) ? sizeof(int32_t) : 0;
+        return cells * (3 + sizeof(float) + positions);
+    }
 
   private:
     std::string name_of(uint32_t head) const;

@@ -129,6 +129,20 @@ uint64_t Rerotation::work_bytes() const {
            (copies_ ? copies_->work_bytes() : 0);
 }
 
+uint64_t Rerotation::work_bytes(const CachePlan &plan, int64_t context, int64_t held) {
+    const KvShape &s = plan.shape();
+    if (!plan.may_move_keys()) return 0;
+    const auto blocks = static_cast<uint64_t>((context + s.block_slots - 1) / s.block_slots);
+    const uint64_t slots = blocks * s.block_slots, f32 = sizeof(float);
+    const uint64_t tables = static_cast<uint64_t>(RerotationOps::table_rows) *
+                            plan.config().rope_frequencies.size() * f32;
+    const uint64_t work = 4 * (s.kv_heads * slots * sizeof(int32_t) + tables);
+    if (plan.keeps_pristine())
+        return work + s.kv_heads * static_cast<uint64_t>(held) * s.head_dim * f32;
+    const auto prefix = static_cast<uint64_t>(plan.config().protect_prefix);
+    return work + uint64_t{s.layers} * s.kv_heads * prefix * (s.head_dim * f32 + sizeof(int32_t));
+}
+
 bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep,
                           std::string *why) const {
     return !plan_.keeps_pristine() || PristineKeys::fits(plan_, cache, keep, why);

@@ -37,6 +37,9 @@ class Rerotation {
     uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; } // of quantized keys
     // Of what else this needs: the prefix as it was first written, tables, and rows on their way.
     uint64_t work_bytes() const;
+    // About what work_bytes() comes to in a context of so many tokens, of which the cache holds
+    // `held` when slots are evicted. Known before anything is made; the policy evicts.
+    static uint64_t work_bytes(const CachePlan &plan, int64_t context, int64_t held);
     // The sequence was cut: protected slots from the shortest head's length on will be written anew.
     void truncate(const KvCache &cache);
     // `cache`: the fork's.

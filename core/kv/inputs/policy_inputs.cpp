@@ -327,6 +327,46 @@ uint64_t PolicyInputs::bytes() const {
     return sum;
 }
 
+uint64_t PolicyInputs::bytes(const CachePlan &plan, int64_t context, int64_t held) {
+    const KvShape &s = plan.shape();
+    const Gathered &g = plan.gathered();
+    const auto blocks = static_cast<uint64_t>((context + s.block_slots - 1) / s.block_slots);
+    const uint64_t slots = blocks * s.block_slots, dim = s.head_dim;
+    uint64_t collected = 0;
+    if (g.window > 0) {
+        collected += QueryRing::bytes(plan.executor().device().info().activation_dtype, s.layers,
+                                      g.window, uint64_t{s.heads} * dim);
+    }
+    if (g.running) collected += SlotSums::bytes(s, slots);
+    if (g.chunks) collected += SlotSums::bytes(s, slots);
+    if (g.stats)
+        collected += QueryStats::bytes(s, std::min(step_tokens(plan.executor(), s), context));
+    if (plan.keeps_all()) return collected;
+    const uint64_t rows = uint64_t{s.layers} * s.kv_heads, n = static_cast<uint64_t>(held);
+    const uint64_t cells = rows * n, layer_cells = s.kv_heads * n;
+    const uint64_t columns = plan.needs().projection_cols;
+    uint64_t both = 0, once = 0; // numbers on the device and as read; and in one place only
+    const auto add = [&](uint64_t bits, uint64_t numbers, uint64_t &to) {
+        if (plan.needs(bits)) to += numbers;
+    };
+    const bool per_query_head = plan.needs().reduce_group == KEEL_REDUCE_NONE;
+    add(KEEL_NEED_KEY_NORMS, cells, both);
+    add(KEEL_NEED_VALUE_NORMS, cells, both);
+    add(KEEL_NEED_KEY_ANCHOR, cells, both);
+    add(KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR, rows * dim, both);
+    add(KEEL_NEED_WINDOW_SCORES, per_query_head ? cells / s.kv_heads * s.heads : cells, both);
+    add(KEEL_NEED_RUNNING_SCORES, cells, both);
+    add(KEEL_NEED_CHUNK_SCORES, cells, both);
+    add(KEEL_NEED_REPLAY, cells, both);
+    add(KEEL_NEED_KEYS, layer_cells * dim, both);
+    add(KEEL_NEED_KEY_PROJECT, layer_cells * columns, both);
+    add(KEEL_NEED_KEY_PROJECT, dim * columns, once);
+    add(KEEL_NEED_UNROTATED, n * plan.geometry().rot + s.kv_heads * slots, once);
+    add(KEEL_NEED_REPLAY, rows * slots, once);
+    add(KEEL_NEED_QUERY_STATS, uint64_t{s.layers} * s.heads * (dim + dim * dim), once);
+    return collected + (2 * both + once) * sizeof(float);
+}
+
 const Tensor &PolicyInputs::replay_scores() {
     const KvShape &s = plan_.shape();
     const int64_t rows = int64_t{s.layers} * s.kv_heads,

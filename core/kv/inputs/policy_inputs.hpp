@@ -52,6 +52,9 @@ class PolicyInputs final : public StepTap {
     void release();
     // Memory that all this takes by now, on the device and on the host: what is collected, and the arrays of the last eviction.
     uint64_t bytes() const;
+    // About what bytes() comes to in a context of so many tokens, of which the cache holds `held`
+    // when slots are evicted. Known before anything is made.
+    static uint64_t bytes(const CachePlan &plan, int64_t context, int64_t held);
 
     // ---- a sequence's life ----
     // Can the last n of `seen` tokens be taken back?

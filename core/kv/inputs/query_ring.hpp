@@ -42,6 +42,10 @@ class QueryRing {
     std::vector<std::byte> read();
     void write(const std::vector<std::byte> &rows, int64_t held);
     uint64_t bytes() const { return held_bytes(all_) + held_bytes(step_); }
+    // What bytes() comes to, known before anything is made; a row that waits is not counted.
+    static uint64_t bytes(keel_dtype dtype, uint32_t layers, int64_t rows, uint64_t row_width) {
+        return 2 * layers * static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, row_width);
+    }
     uint64_t row_bytes() const { return row_bytes_; } // of one layer
     // Takes what a ring of the same shape on another device holds, whatever the type of its rows.
     void take_over(QueryRing &other);

@@ -25,6 +25,13 @@ void QueryStats::make() {
     clear();
 }
 
+uint64_t QueryStats::bytes(const KvShape &s, int64_t step_tokens) {
+    const uint64_t dim = s.head_dim, heads = s.heads;
+    const uint64_t of_layer = heads * (dim + dim * dim + InputOps::stats_rows * dim);
+    const uint64_t of_step = static_cast<uint64_t>(step_tokens) * heads * dim;
+    return (s.layers * of_layer + of_step) * sizeof(float);
+}
+
 void QueryStats::clear() {
     count_ = waiting_ = 0;
     if (sum_.empty()) return;

@@ -35,6 +35,9 @@ class QueryStats {
                held_bytes(waiting_rows_);
     }
 
+    // What bytes() comes to in a context of so many tokens, known before anything is made.
+    static uint64_t bytes(const KvShape &shape, int64_t step_tokens);
+
     // How many of the last tokens can be taken back; `seen` tokens by now.
     int64_t revocable(int64_t seen) const;
     void drop(int64_t n, int64_t seen);

@@ -24,6 +24,10 @@ class SlotSums {
     void copy_to(const Tensor &out) const;
 
     uint64_t bytes() const { return held_bytes(all_) + held_bytes(clean_); }
+    // What the sums take in a cache of `slots` slots per head, known before anything is made.
+    static uint64_t bytes(const KvShape &shape, uint64_t slots) {
+        return uint64_t{shape.layers} * shape.kv_heads * slots * sizeof(float);
+    }
 
     void save(StateWriter &out, const KvCache &cache) const;
     void load(StateReader &in, const KvCache &cache);
