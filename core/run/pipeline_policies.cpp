@@ -18,7 +18,7 @@ PressureConfig pressure_config(const pipeline::PressureSection &section) {
     c.low = bytes(*section.available_mib);
     c.critical = bytes(*section.critical_mib);
     c.stalled = *section.stalled_percent;
-    c.steps = *section.steps;
+    c.levels = *section.steps;
     c.cooldown = *section.cooldown;
     return c;
 }
@@ -213,9 +213,9 @@ CachePlan &Pipeline::add_policy(const pipeline::PolicySection &section) {
 }
 
 CachePlan &Pipeline::add_shared_prefill(std::span<CachePlan *const> plans) {
-    Gathered all;
+    Collected all;
     for (const CachePlan *plan : plans) {
-        const char *need = all.merge(plan->gathered());
+        const char *need = all.merge(plan->collected());
         if (need == nullptr) continue;
         throw_error(
             ErrorKind::input,

@@ -6,7 +6,7 @@
 namespace keel {
 
 // Runs a session's pipeline for a policy that has the model repeat its context.
-class Session::Repeater final : public Replayer {
+class Session::Repeater final : public SequenceForward {
   public:
     explicit Repeater(Session &session) : session_(session) {
         const Tokenizer *tokenizer = session.pipeline_.tokenizer();
@@ -66,7 +66,7 @@ void Session::add_part(Engine &engine, CachePlan &plan) {
 void Session::serve_replay() {
     if ((cache().plan().needs().needs & KEEL_NEED_REPLAY) == 0) return;
     if (!repeater_) repeater_ = std::make_unique<Repeater>(*this);
-    cache().set_replayer(repeater_.get());
+    cache().set_forward(repeater_.get());
 }
 
 Session::Session(Session &parent, std::vector<Part> parts)

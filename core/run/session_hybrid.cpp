@@ -88,7 +88,7 @@ Session::Hybrid::Hybrid(Session &session)
     if (!config_.has(pipeline::SwitchTrigger::pressure)) return;
     PressureConfig c;
     if (*config_.available_mib) c.low = static_cast<uint64_t>(**config_.available_mib * 1048576.0);
-    c.steps = {0.5}; // one: it switches, or it does not
+    c.levels = {0.5}; // one: it switches, or it does not
     watch_ = std::make_unique<PressureWatch>(c, session.pipeline_.monitor());
 }
 
@@ -123,8 +123,8 @@ void Session::Hybrid::before_decode() {
     const bool short_of_memory =
         watch_ && watch_->poll(session_.tokens(), 2) == PressureWatch::Change::tighter;
     if (short_of_memory) {
-        const PressureFacts &facts = watch_->facts();
-        log().warn("memory is short: {}; the KV cache goes to backend {}", facts.why, *config_.to);
+        const PressureState &state = watch_->state();
+        log().warn("memory is short: {}; the KV cache goes to backend {}", state.why, *config_.to);
         begin(*session_.pipeline_.find_engine(*config_.to), Why::pressure, 0);
     }
     place();

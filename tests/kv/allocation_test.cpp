@@ -55,10 +55,10 @@ TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues
     shape.block_slots = 64;
     shape.max_slots = 128;
     Rig rig("reference", shape);
-    Gathered all;
+    Collected all;
     all.window = 40;
-    all.running = Gathered::Running{};
-    all.stats = Gathered::Stats{};
+    all.running = Collected::Running{};
+    all.stats = Collected::Stats{};
     CachePlan plan(rig.executor(), shape, rig.executor().device().host(), {}, all);
     CacheManager manager(plan, KEEL_BUFFER_DEVICE);
     const auto step = [&](StepKind kind, int64_t n) {

@@ -346,7 +346,7 @@ TEST_CASE("Chunk scores are the attention of a piece's queries within the piece,
 namespace {
 
 // Stands for a session: instruction tokens 1000.., or 2000.. from words on.
-class FakeReplayer final : public Replayer {
+class FakeReplayer final : public SequenceForward {
   public:
     explicit FakeReplayer(TappedRun &run) : run_(run) {}
     std::span<const int32_t> tokens() const override { return tokens_; }
@@ -397,9 +397,9 @@ TEST_CASE(
         script.needs.replay_sinks = 2;
         TappedRun run(device, test_shape(), with(script, tokens_budget(30)));
         current = &run;
-        FakeReplayer replayer(run);
-        run.manager->set_replayer(&replayer);
-        replayer.take(50);
+        FakeReplayer forward(run);
+        run.manager->set_forward(&forward);
+        forward.take(50);
         run.step(30, StepKind::prefill_chunk);
         run.step(20, StepKind::prefill_chunk);
         keys_before = run.rig.keys(run.manager->cache(), 0);
@@ -438,9 +438,9 @@ TEST_CASE(
         const auto before = run.manager->cache().arena().bytes_in_use();
         run.manager->after_step(StepKind::prefill_end);
         CHECK(script.decided == 2);
-        CHECK(std::vector(replayer.asked.begin(), replayer.asked.begin() + 3) ==
+        CHECK(std::vector(forward.asked.begin(), forward.asked.begin() + 3) ==
               std::vector<int32_t>{1000, 1001, 0});
-        CHECK(replayer.asked.size() == 2 + 20 + 2 * (3 + 3) + 30);
+        CHECK(forward.asked.size() == 2 + 20 + 2 * (3 + 3) + 30);
         CHECK(run.manager->tokens_seen() == 50);
         CHECK(run.manager->cache().arena().bytes_in_use() < before);
         run.step(1, StepKind::decode); // on the compacted cache
@@ -453,8 +453,8 @@ TEST_CASE("A prompt that leaves no room for its replay is refused before anythin
     script.needs.flags = KEEL_POLICY_PREFILL_ONLY;
     script.needs.replay_chunk = 64;
     TappedRun run("reference", test_shape(), with(script, tokens_budget(30)));
-    FakeReplayer replayer(run);
-    run.manager->set_replayer(&replayer);
+    FakeReplayer forward(run);
+    run.manager->set_forward(&forward);
     std::string why;
     CHECK(run.manager->can_take(40, true, &why));
     CHECK_FALSE(run.manager->can_take(60, true, &why));
@@ -485,8 +485,8 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         looked.clear();
         REQUIRE(wanted.size() >= 4);
         // From one prefill.
-        Gathered all = Gathered::of(window.needs);
-        REQUIRE(all.merge(Gathered::of(running.needs)) == nullptr);
+        Collected all = Collected::of(window.needs);
+        REQUIRE(all.merge(Collected::of(running.needs)) == nullptr);
         TappedRun parent(device, test_shape(), {}, all);
         CHECK(parent.plan->keeps_all());
         parent.step(30, StepKind::prefill_chunk);

@@ -80,10 +80,10 @@ TEST_CASE(
     monitor->available_mib = 399;
     CHECK(watch.poll(1, 100) == Change::tighter);
     CHECK(watch.cap() == 75);
-    CHECK(watch.facts().step == 1);
-    CHECK(watch.facts().available == 399 * mib);
-    CHECK(watch.facts().low == 400 * mib);
-    CHECK_THAT(watch.facts().why,
+    CHECK(watch.state().level == 1);
+    CHECK(watch.state().available == 399 * mib);
+    CHECK(watch.state().low == 400 * mib);
+    CHECK_THAT(watch.state().why,
                Contains("399.0 MiB") && Contains("a script") && Contains("below 400.0 MiB"));
     for (int64_t t = 2; t < 5; ++t)
         CHECK(watch.poll(t, 100) == Change::none); // it has not had time to take effect
@@ -101,7 +101,7 @@ TEST_CASE(
     CHECK(watch.cap() == 75);
     CHECK(watch.poll(39, 100) == Change::looser);
     CHECK_FALSE(watch.cap());
-    CHECK(watch.facts().step == 0);
+    CHECK(watch.state().level == 0);
 }
 
 TEST_CASE("A watch takes the last step at once where memory is critical, and reads stalls") {
@@ -116,7 +116,7 @@ TEST_CASE("A watch takes the last step at once where memory is critical, and rea
     CHECK(watch.poll(0, 1000) == Change::none);
     monitor->stalled = 20;
     CHECK(watch.poll(0, 1000) == Change::tighter);
-    CHECK_THAT(watch.facts().why, Contains("20.0%") && Contains("a script's PSI"));
+    CHECK_THAT(watch.state().why, Contains("20.0%") && Contains("a script's PSI"));
     monitor->stalled = 11; // it has to fall below half of that
     CHECK(watch.poll(100, 1000) == Change::none);
     monitor->stalled = 9;

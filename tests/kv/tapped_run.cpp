@@ -7,7 +7,7 @@
 namespace keel::test {
 
 TappedRun::TappedRun(const std::string &device, const KvShape &s, const CacheConfig &config,
-                     const Gathered &also)
+                     const Collected &also)
     : shape(s), rig(device, s, config.rope_frequencies), paid_(size_t{s.layers} * s.kv_heads) {
     plan = std::make_unique<CachePlan>(rig.executor(), s, rig.executor().device().host(), config,
                                        also);

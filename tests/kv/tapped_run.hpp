@@ -12,7 +12,7 @@ namespace keel::test {
 class TappedRun {
   public:
     TappedRun(const std::string &device, const KvShape &shape, const CacheConfig &config,
-              const Gathered &also = {});
+              const Collected &also = {});
 
     void step(int64_t n, StepKind kind);
     void run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> &tokens,

@@ -95,7 +95,7 @@ TEST_CASE("memory pressure is refused where the policy cannot answer it, and whe
     REQUIRE(pressure);
     CHECK(pressure->low == uint64_t{100} << 20);
     CHECK_FALSE(pressure->critical);
-    CHECK(pressure->steps == std::vector<double>{0.5});
+    CHECK(pressure->levels == std::vector<double>{0.5});
     CHECK_THAT(mini.refusal(window + "{on: [budget], pressure: {steps: [0.5]}}\n"),
                StartsWith("f.yaml:6:45: expected pressure in 'policy.trigger.on'"));
     CHECK_THAT(mini.refusal(window + "{on: [pressure], pressure: {available_mib: 5, critical_mib: 6}}\n"),

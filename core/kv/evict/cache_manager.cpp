@@ -30,7 +30,7 @@ void CacheManager::start() {
     stamp_.number = plan_.next_sequence();
     // If nothing is ever evicted the log is empty, and not an older run's.
     if (plan_.log() != nullptr) plan_.log()->open();
-    if (!plan_.keeps_all() || !plan_.gathered().empty())
+    if (!plan_.keeps_all() || !plan_.collected().empty())
         inputs_ = std::make_unique<PolicyInputs>(plan_, placement_);
     if (plan_.keeps_all()) return;
     eviction_ = std::make_unique<Eviction>(plan_, plan_.config().seed);
@@ -50,8 +50,8 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
 
 // Is there room for a repetition of the prompt, after n more tokens?
 bool CacheManager::can_repeat_context(int64_t n, std::string *why) const {
-    if (!plan_.needs(KEEL_NEED_REPLAY) || replayer_ == nullptr) return true;
-    const int64_t room = Replay::room(plan_, *replayer_, seen_ + n);
+    if (!plan_.needs(KEEL_NEED_REPLAY) || forward_ == nullptr) return true;
+    const int64_t room = ContextRepeat::room(plan_, *forward_, seen_ + n);
     if (!cache_->fits(n) || cache_->fits(n + room, why)) return true;
     if (why != nullptr) {
         *why = fmt::format("policy {} has the model repeat the prompt, which takes room for {} "
@@ -68,8 +68,8 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     const int64_t after = left - n;
     if (after > 0 && after < window) n = std::max<int64_t>(1, std::min(n, left - window));
     // Pieces whose attention a policy reads are not cut in two.
-    if (n < left && plan_.gathered().chunks) {
-        const int64_t over = (seen_ + n) % plan_.gathered().chunks->tokens;
+    if (n < left && plan_.collected().chunks) {
+        const int64_t over = (seen_ + n) % plan_.collected().chunks->tokens;
         if (over < n) n -= over;
     }
     return n;
@@ -124,7 +124,7 @@ std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
 }
 
 bool CacheManager::can_append_ahead() const {
-    return plan_.gathered().empty() && seen_ < std::numeric_limits<int32_t>::max() &&
+    return plan_.collected().empty() && seen_ < std::numeric_limits<int32_t>::max() &&
            cache_->has_slots(1) && !clock_.will_fire_next(*cache_, seen_);
 }
 
@@ -169,7 +169,7 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
     if (answer.change == PressureWatch::Change::none) return records;
     const int64_t slots = clock_.budget(seen_).tokens;
     if (answer.change == PressureWatch::Change::looser) {
-        warn_of_relief(*answer.facts, slots);
+        warn_of_relief(*answer.state, slots);
         return records;
     }
     // What backend and allocator keep for later is given back to the system. Arenas that were
@@ -177,23 +177,23 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
     plan_.executor().stream().wait();
     plan_.executor().device().trim();
     return_free_memory();
-    warn_of_pressure(*answer.facts, *plan_.config().pressure, slots,
+    warn_of_pressure(*answer.state, *plan_.config().pressure, slots,
                      totals_.evicted_bytes - evicted);
     return records;
 }
 
 // Makes the scores of a repetition for inputs_ to hand over. False: it was cancelled.
 bool CacheManager::repeat_context() {
-    if (replayer_ == nullptr)
+    if (forward_ == nullptr)
         throw_error(ErrorKind::internal, "policy {} without anybody to replay for it",
                     plan_.config().policy.name);
     const auto numbers = [this](uint32_t layer, uint32_t head) {
         return tokens_.tokens(*cache_, size_t{layer} * plan_.shape().kv_heads + head);
     };
-    const Tensor &scores = inputs_->replay_scores();
-    Replay replay(plan_, *cache_, *replayer_, numbers, scores, placement_);
-    const bool is_whole = replay.run(seen_);
-    peaks_.cache = std::max(peaks_.cache, replay.peak_bytes());
+    const Tensor &scores = inputs_->repeat_scores();
+    ContextRepeat repeat(plan_, *cache_, *forward_, numbers, scores, placement_);
+    const bool is_whole = repeat.run(seen_);
+    peaks_.cache = std::max(peaks_.cache, repeat.peak_bytes());
     cache_->refresh();
     return is_whole;
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "kv/evict/eviction.hpp"
+#include "kv/inputs/context_repeat.hpp"
 #include "kv/inputs/policy_inputs.hpp"
-#include "kv/inputs/replay.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -119,7 +119,7 @@ class CacheManager {
     // write to the plan's log.
     std::unique_ptr<CacheManager> fork();
     // The same under another plan on the same executor and shape, which must stay valid. What that
-    // plan's policy needs was collected here (CachePlan::gathered), else Error(input). Its policy
+    // plan's policy needs was collected here (CachePlan::collected), else Error(input). Its policy
     // begins again. If slots were evicted already, both plans treat positions alike.
     std::unique_ptr<CacheManager> fork_into(CachePlan &plan);
     // Moves the sequence to another device, under a plan of the same policy, which must stay valid.
@@ -135,7 +135,7 @@ class CacheManager {
     void begin_like(const CacheManager &other);
     // Runs tokens for a policy that has the context repeated; must stay valid. The sequences of such
     // a policy need one before the first token.
-    void set_replayer(Replayer *replayer) { replayer_ = replayer; }
+    void set_forward(SequenceForward *forward) { forward_ = forward; }
 
     // ---- counters ----
 
@@ -188,7 +188,7 @@ class CacheManager {
     std::unique_ptr<Rerotation> rerotation_; // NULL: keys keep their positions
     std::unique_ptr<PolicyInputs> inputs_;   // NULL: nothing is collected, nothing is decided
     std::unique_ptr<Eviction> eviction_;     // NULL: the policy keeps all
-    Replayer *replayer_ = nullptr;
+    SequenceForward *forward_ = nullptr;
     SequenceStamp stamp_;
     int64_t seen_ = 0; // tokens since the start
     int64_t tail_ = 0; // newest tokens that are in all heads: may be taken back

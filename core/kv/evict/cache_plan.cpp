@@ -59,7 +59,7 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
 }
 
 CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
-                     CacheConfig config, const Gathered &also)
+                     CacheConfig config, const Collected &also)
     : executor_(executor), shape_(shape), host_(std::move(host)), config_(std::move(config)) {
     shape_.check();
     geometry_ = geometry_of(shape_, config_);
@@ -67,8 +67,8 @@ CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<H
     const int64_t step = step_tokens(executor_, shape_);
     check_policy_needs(config_.policy.name, needs_, step, shape_.max_slots);
     if (!keeps_all()) check_policy(config_, shape_, needs_);
-    gathered_ = Gathered::of(needs_);
-    if (const char *need = gathered_.merge(also); need != nullptr) {
+    collected_ = Collected::of(needs_);
+    if (const char *need = collected_.merge(also); need != nullptr) {
         throw_error(ErrorKind::input,
                     "{} cannot be collected for policy {} and for another one in one prefill", need,
                     config_.policy.name);
@@ -109,12 +109,12 @@ void CachePlan::open_log() {
 
 TapForms CachePlan::tap_forms() const {
     TapForms forms;
-    forms.queries = gathered_.window > 0;
-    forms.unrotated = gathered_.stats.has_value();
-    forms.scores = gathered_.running.has_value();
-    if (gathered_.running) {
-        forms.reduce_queries = gathered_.running->queries;
-        forms.reduce_group = gathered_.running->group;
+    forms.queries = collected_.window > 0;
+    forms.unrotated = collected_.stats.has_value();
+    forms.scores = collected_.running.has_value();
+    if (collected_.running) {
+        forms.reduce_queries = collected_.running->queries;
+        forms.reduce_group = collected_.running->group;
     }
     return forms;
 }
@@ -126,11 +126,11 @@ void CachePlan::plan_ops() {
     tables.cos = tables.sin = cos.c();
     tables.mode = config_.rope_mode;
     tables.rot = static_cast<uint32_t>(2 * cos.dim(1));
-    const uint32_t sides = (gathered_.running ? 1 : 0) + (gathered_.chunks ? 1 : 0);
+    const uint32_t sides = (collected_.running ? 1 : 0) + (collected_.chunks ? 1 : 0);
     if (!keeps_all()) gather_ = KvCache::plan_gather(executor_, shape_, sides);
     keel_policy_needs needs = needs_;
     if (keeps_all()) needs.needs = 0;
-    inputs_ = InputOps::plan(executor_, shape_, needs, gathered_, &tables);
+    inputs_ = InputOps::plan(executor_, shape_, needs, collected_, &tables);
 }
 
 std::vector<const PlannedOp *> CachePlan::ops() const {

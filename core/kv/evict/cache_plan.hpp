@@ -33,7 +33,7 @@ class CachePlan {
     // `also`: what its sequences collect beside what their own policy needs, for forks under other
     // plans.
     CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
-              CacheConfig config, const Gathered &also = {});
+              CacheConfig config, const Collected &also = {});
     CachePlan(const CachePlan &) = delete;
     CachePlan &operator=(const CachePlan &) = delete;
 
@@ -54,7 +54,7 @@ class CachePlan {
     bool keeps_pristine() const { return keel::keeps_pristine(config_, needs_, shape_); }
 
     // What sequences collect while steps run, and the by-products of steps that it is made of.
-    const Gathered &gathered() const { return gathered_; }
+    const Collected &collected() const { return collected_; }
     TapForms tap_forms() const;
     EvictionLog *log() const { return log_.get(); } // of all sequences; NULL: none
     const std::shared_ptr<EvictionLog> &log_ptr() const { return log_; }
@@ -81,7 +81,7 @@ class CachePlan {
     keel_policy_needs needs_ = {KEEL_HEADER(keel_policy_needs)};
     AllocatorForm allocator_;
     std::optional<Budget> budget_;
-    Gathered gathered_;
+    Collected collected_;
     std::vector<float> projection_;
     InputOps inputs_;
     RerotationOps rerotation_;

@@ -13,7 +13,7 @@ void check_fork(const CachePlan &from, const CachePlan &to, const ForkParent &pa
         throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
                     name);
     if (parent.seen > 0) {
-        if (const char *need = from.gathered().missing(to.gathered()); need != nullptr) {
+        if (const char *need = from.collected().missing(to.collected()); need != nullptr) {
             throw_error(ErrorKind::input,
                         "policy {} needs {}, which was not collected while the cache was filled "
                         "under policy {}; prefill under a plan that collects it",

@@ -149,10 +149,10 @@ EvictionClock::PressureAnswer EvictionClock::look_at_memory(StepKind kind, const
     const int64_t whole =
         std::min(setup_.budget().at(seen, tokens_.prefix()).tokens, setup_.budget().capacity());
     answer.change = pressure_->poll(seen, whole);
-    const PressureFacts &facts = pressure_->facts();
-    answer.facts = &facts;
+    const PressureState &state = pressure_->state();
+    answer.state = &state;
     if (answer.change != PressureWatch::Change::none) {
-        pressure_facts_ = facts.step > 0 ? std::make_shared<const PressureFacts>(facts) : nullptr;
+        pressure_state_ = state.level > 0 ? std::make_shared<const PressureState>(state) : nullptr;
     }
     const BudgetNow now = budget(seen);
     if (answer.change == PressureWatch::Change::tighter ||
@@ -164,14 +164,14 @@ EvictionClock::PressureAnswer EvictionClock::look_at_memory(StepKind kind, const
 void EvictionClock::reset() {
     since_every_n_ = 0;
     if (pressure_) pressure_->restart();
-    pressure_facts_.reset();
+    pressure_state_.reset();
 }
 
 void EvictionClock::copy_from(const EvictionClock &other, bool with_pressure) {
     since_every_n_ = other.since_every_n_;
     if (!with_pressure) return;
     if (pressure_ && other.pressure_) pressure_ = other.pressure_;
-    pressure_facts_ = other.pressure_facts_;
+    pressure_state_ = other.pressure_state_;
 }
 
 } // namespace keel

@@ -59,11 +59,11 @@ class EvictionClock {
     struct PressureAnswer {
         PressureWatch::Change change = PressureWatch::Change::none;
         std::optional<Firing> firing;
-        const PressureFacts *facts = nullptr; // with a change: why. Valid until the next look
+        const PressureState *state = nullptr; // with a change: why. Valid until the next look
     };
     PressureAnswer look_at_memory(StepKind kind, const KvCache &cache, int64_t seen);
     // Why the budget is smaller than the config's; NULL: it is not.
-    const std::shared_ptr<const PressureFacts> &pressure() const { return pressure_facts_; }
+    const std::shared_ptr<const PressureState> &pressure() const { return pressure_state_; }
 
     void reset();
     // For a fork, and for a sequence that moves to another device. `with_pressure`: what is known
@@ -83,7 +83,7 @@ class EvictionClock {
     const ProtectedTokens &tokens_;
     int64_t since_every_n_ = 0;             // tokens since the trigger `every_n` fired
     std::optional<PressureWatch> pressure_; // none: memory is not watched
-    std::shared_ptr<const PressureFacts> pressure_facts_;
+    std::shared_ptr<const PressureState> pressure_state_;
 };
 
 } // namespace keel

@@ -181,11 +181,11 @@ std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
         r.layer, r.heads, r.budget, r.held_max, r.kept_min, r.kept_max, r.evicted, r.evicted_max,
         r.freed_bytes, r.moved_keys, r.microseconds);
     if (r.pressure) {
-        const PressureFacts &p = *r.pressure;
+        const PressureState &p = *r.pressure;
         line += fmt::format(
             R"(,"pressure":{{"step":{},"share":{},"available_bytes":{},"low_bytes":{},"limited_by":{},)"
             R"("stalled_percent":{},"why":{}}})",
-            p.step, number(p.share), p.available, p.low, quoted(printable(p.limited_by, 400)),
+            p.level, number(p.share), p.available, p.low, quoted(printable(p.limited_by, 400)),
             p.stalled ? number(*p.stalled) : "null", quoted(printable(p.why, 600)));
     }
     if (r.has_scores) {

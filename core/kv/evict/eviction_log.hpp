@@ -40,7 +40,7 @@ struct EvictionRecord {
     // reading what the policy wanted to see, a replay). The records of an eviction add up to the whole of it, but for writing this log.
     double microseconds = 0;
     int64_t moved_keys = 0; // keys that were rotated again, all heads
-    std::shared_ptr<const PressureFacts>
+    std::shared_ptr<const PressureState>
         pressure; // why, where memory is short; NULL: it is not, or nobody looks
     // Filled in where there is a log.
     std::vector<int64_t> kept; // [heads] slots after

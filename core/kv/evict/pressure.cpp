@@ -39,32 +39,32 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
     const bool is_gone =
         (!known || memory.available >= low + low / 2) &&
         !(config_.stalled && reading.stalled && *reading.stalled >= *config_.stalled / 2);
-    const auto last = static_cast<uint64_t>(config_.steps.size());
+    const auto last = static_cast<uint64_t>(config_.levels.size());
     // A sequence that was cut back has waited long enough.
-    const bool rested = facts_.step == 0 || tokens < since_ || tokens - since_ >= config_.cooldown;
-    uint64_t step = facts_.step;
+    const bool rested = state_.level == 0 || tokens < since_ || tokens - since_ >= config_.cooldown;
+    uint64_t level = state_.level;
     if (is_critical) {
-        step = last;
+        level = last;
     } else if (is_low && rested) {
-        step = std::min(step + 1, last);
-    } else if (!is_low && is_gone && rested && step > 0) {
-        --step;
+        level = std::min(level + 1, last);
+    } else if (!is_low && is_gone && rested && level > 0) {
+        --level;
     }
-    if (step == facts_.step) return Change::none;
-    const Change change = step > facts_.step ? Change::tighter : Change::looser;
-    if (facts_.step == 0) base_ = budget;
+    if (level == state_.level) return Change::none;
+    const Change change = level > state_.level ? Change::tighter : Change::looser;
+    if (state_.level == 0) base_ = budget;
     since_ = tokens;
-    facts_.step = step;
-    facts_.share = step == 0 ? 1 : config_.steps[static_cast<size_t>(step - 1)];
-    facts_.available = memory.available;
-    facts_.low = low;
-    facts_.limited_by = memory.limited_by;
-    facts_.stalled = reading.stalled;
-    facts_.why = fmt::format("{} of memory available ({}), {} {}", format_bytes(memory.available),
+    state_.level = level;
+    state_.share = level == 0 ? 1 : config_.levels[static_cast<size_t>(level - 1)];
+    state_.available = memory.available;
+    state_.low = low;
+    state_.limited_by = memory.limited_by;
+    state_.stalled = reading.stalled;
+    state_.why = fmt::format("{} of memory available ({}), {} {}", format_bytes(memory.available),
                              memory.limited_by, memory.available < low ? "below" : "of at least",
                              format_bytes(low));
     if (stalls) {
-        facts_.why =
+        state_.why =
             fmt::format("tasks waited for memory {:.1f}% of the last 10 s ({}), {:.1f}% or more",
                         *reading.stalled, reading.stalled_where, *config_.stalled);
     }
@@ -72,30 +72,30 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
 }
 
 std::optional<int64_t> PressureWatch::cap() const {
-    if (facts_.step == 0) return std::nullopt;
+    if (state_.level == 0) return std::nullopt;
     return std::max<int64_t>(
-        1, static_cast<int64_t>(std::floor(static_cast<double>(base_) * facts_.share)));
+        1, static_cast<int64_t>(std::floor(static_cast<double>(base_) * state_.share)));
 }
 
 void PressureWatch::restart() {
-    facts_ = {};
+    state_ = {};
     base_ = since_ = 0;
     next_ = std::chrono::steady_clock::time_point::min();
 }
 
-void warn_of_pressure(const PressureFacts &facts, const PressureConfig &config, int64_t slots,
+void warn_of_pressure(const PressureState &state, const PressureConfig &config, int64_t slots,
                       uint64_t freed) {
-    const bool is_last = facts.step == config.steps.size();
+    const bool is_last = state.level == config.levels.size();
     log().warn("memory is short: {}; the KV cache goes down to {} slots per head, {:.0f}% of its "
                "budget: {} freed{}",
-               facts.why, slots, 100 * facts.share, format_bytes(freed),
+               state.why, slots, 100 * state.share, format_bytes(freed),
                is_last ? "; this is the last step, it cannot give back more" : "");
 }
 
-void warn_of_relief(const PressureFacts &facts, int64_t slots) {
+void warn_of_relief(const PressureState &state, int64_t slots) {
     log().warn(
         "memory is back: {}; the KV cache may hold {} slots per head again, {:.0f}% of its budget",
-        facts.why, slots, 100 * facts.share);
+        state.why, slots, 100 * state.share);
 }
 
 } // namespace keel

@@ -11,45 +11,49 @@
 
 namespace keel {
 
-// When memory counts as short, and what is done about it: policy.trigger.pressure in the core's terms.
+// When memory counts as short, and what is done about it: policy.trigger.pressure in the core's
+// terms.
 struct PressureConfig {
-    std::optional<uint64_t>
-        low; // available bytes below which it is short; nullopt: a tenth of all, at most 256 MiB
-    std::optional<uint64_t>
-        critical; // below which the last step is taken at once; nullopt: a quarter of `low`
-    std::optional<double>
-        stalled; // percent of the time that tasks wait for memory (PSI); nullopt: not looked at
-    std::vector<double> steps = {0.75, 0.5, 0.25}; // shares of the budget, falling
-    int64_t cooldown = 16; // tokens from one step to the next, so that the first can take effect
-    std::chrono::milliseconds interval{100}; // between two readings at least
+    // Available bytes below which memory is short; nullopt: a tenth of all, at most 256 MiB.
+    std::optional<uint64_t> low;
+    // Available bytes below which the last level is taken at once; nullopt: a quarter of `low`.
+    std::optional<uint64_t> critical;
+    // Percent of the time that tasks wait for memory (PSI); nullopt: not read.
+    std::optional<double> stalled;
+    std::vector<double> levels = {0.75, 0.5, 0.25}; // shares of the budget, falling
+    int64_t cooldown = 16; // tokens from one level to the next, so that the first can take effect
+    std::chrono::milliseconds interval{100}; // the least time between two readings
 };
 
-// What a reading came to, for the log.
-struct PressureFacts {
-    uint64_t step = 0;      // how many are taken; 0: the budget is whole again
+// The level that a watch has reached, and the reading that led to it.
+struct PressureState {
+    uint64_t level = 0;     // of PressureConfig::levels, from 1; 0: the budget is whole
     double share = 1;       // of the budget
     uint64_t available = 0; // bytes
-    uint64_t low = 0;       // the threshold that it was held against
+    uint64_t low = 0;       // the threshold for `available`
     std::string limited_by; // "system memory", or a control group
     std::optional<double> stalled;
     std::string why; // in words
 };
 
-// Follows the system's memory and says how much of its budget a cache may use: less by a step each time memory is found short, more by a
-// step once it is well above the threshold (half as much again; stalls below half of theirs). One for each sequence. Not thread-safe.
+// Follows the system's memory and says how much of its budget a cache may use. Each time memory is
+// found short it goes to the next level. It goes back by a level when memory is well above the
+// threshold: half as much again, and stalls below half of theirs. One for each sequence. Not
+// thread-safe.
 class PressureWatch {
   public:
     enum class Change { none, tighter, looser };
 
     PressureWatch(const PressureConfig &config, std::shared_ptr<SystemMonitor> monitor);
 
-    // To be called at step boundaries. `tokens` seen by the sequence; `budget` in slots per head: what it is when memory
-    // becomes short is what the shares are of. Reads the system once an interval and costs a look at the clock else. After a change other than none, facts() are new.
+    // To be called between steps. `tokens`: seen by the sequence. `budget`: slots per head; the
+    // shares are of the budget at the time when memory becomes short. Reads the system once an
+    // interval, and else only the clock. After a change other than none, state() is new.
     Change poll(int64_t tokens, int64_t budget);
-    // Slots per head that may stay; nullopt: as many as the budget says. No less than 1.
+    // Slots per head that may stay, at least 1; nullopt: as many as the budget says.
     std::optional<int64_t> cap() const;
-    const PressureFacts &facts() const { return facts_; }
-    // The sequence begins anew: no step is taken, and the next poll reads.
+    const PressureState &state() const { return state_; }
+    // The sequence begins again: at level 0, and the next poll reads.
     void restart();
 
   private:
@@ -58,15 +62,15 @@ class PressureWatch {
     PressureConfig config_;
     std::shared_ptr<SystemMonitor> monitor_;
     std::chrono::steady_clock::time_point next_;
-    PressureFacts facts_;
+    PressureState state_;
     int64_t base_ = 0;  // slots that the shares are of
     int64_t since_ = 0; // tokens at the last change
 };
 
 // Warns that the cache goes down to `slots` per head, by which `freed` bytes became free, or that it
 // may hold so many again.
-void warn_of_pressure(const PressureFacts &facts, const PressureConfig &config, int64_t slots,
+void warn_of_pressure(const PressureState &state, const PressureConfig &config, int64_t slots,
                       uint64_t freed);
-void warn_of_relief(const PressureFacts &facts, int64_t slots);
+void warn_of_relief(const PressureState &state, int64_t slots);
 
 } // namespace keel

@@ -156,21 +156,21 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
     const size_t cells = s.kv_heads * width;
     host_row_.assign(cells, -1);
     host_positions_.assign(cells, 0);
-    turns_.clear();
+    shifts_.clear();
     int64_t moved = 0;
     size_t last = 0;
-    const auto row_of = [&](int64_t turn) {
-        // Neighbours turn alike, as a rule.
-        if (last < turns_.size() && turns_[last] == turn) return static_cast<int32_t>(last);
-        auto found = std::find(turns_.begin(), turns_.end(), turn);
-        if (found == turns_.end() && std::ssize(turns_) == RerotationOps::table_rows) {
+    const auto row_of = [&](int64_t shift) {
+        // Neighbours shift alike, as a rule.
+        if (last < shifts_.size() && shifts_[last] == shift) return static_cast<int32_t>(last);
+        auto found = std::find(shifts_.begin(), shifts_.end(), shift);
+        if (found == shifts_.end() && std::ssize(shifts_) == RerotationOps::table_rows) {
             run_move(cache, layer, begin, end, source);
             std::fill(host_row_.begin(), host_row_.end(), -1);
-            turns_.clear();
-            found = turns_.end();
+            shifts_.clear();
+            found = shifts_.end();
         }
-        if (found == turns_.end()) found = turns_.insert(found, turn);
-        last = static_cast<size_t>(found - turns_.begin());
+        if (found == shifts_.end()) found = shifts_.insert(found, shift);
+        last = static_cast<size_t>(found - shifts_.begin());
         return static_cast<int32_t>(last);
     };
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
@@ -188,7 +188,7 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
             ++moved;
         }
     }
-    if (!turns_.empty()) run_move(cache, layer, begin, end, source);
+    if (!shifts_.empty()) run_move(cache, layer, begin, end, source);
     return moved;
 }
 
@@ -227,14 +227,14 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
 void Rerotation::write_tables(uint32_t layer) {
     const auto &frequencies = plan_.config().rope_frequencies_of(layer);
     const size_t half = frequencies.size();
-    for (size_t r = 0; r < turns_.size(); ++r) {
+    for (size_t r = 0; r < shifts_.size(); ++r) {
         for (size_t f = 0; f < half; ++f) {
-            const double angle = static_cast<double>(turns_[r]) * frequencies[f];
+            const double angle = static_cast<double>(shifts_[r]) * frequencies[f];
             host_cos_[r * half + f] = static_cast<float>(std::cos(angle));
             host_sin_[r * half + f] = static_cast<float>(std::sin(angle));
         }
     }
-    const auto rows = static_cast<int64_t>(turns_.size());
+    const auto rows = static_cast<int64_t>(shifts_.size());
     cos_.rows(0, rows).write(host_cos_.data());
     sin_.rows(0, rows).write(host_sin_.data());
 }

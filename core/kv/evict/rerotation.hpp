@@ -78,8 +78,8 @@ class Rerotation {
     std::vector<int32_t>
         origin_;       // [layers, kv_heads, prefix] position that a pristine key is rotated for
     Tensor cos_, sin_; // f32 [rerotate_rows, rot / 2]
-    Tensor row_, new_positions_; // i32 [kv_heads, slots]
-    std::vector<int64_t> turns_; // of the call in the making: row r turns by so many positions
+    Tensor row_, new_positions_;  // i32 [kv_heads, slots]
+    std::vector<int64_t> shifts_; // of the call in the making: row r turns by so many positions
     std::vector<int32_t> host_row_, host_positions_;
     std::vector<float> host_cos_, host_sin_;
 };

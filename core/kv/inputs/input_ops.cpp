@@ -85,18 +85,18 @@ struct Planner {
             ops.key_anchor = scores(anchors, kv.view(), KEEL_SCORES_LOGITS, KEEL_REDUCE_SUM,
                                     KEEL_REDUCE_SUM, false, Role::kv_key_anchors);
         }
-        const uint64_t turned = has(KEEL_NEED_UNROTATED) ? KEEL_KEYS_UNROTATED : 0;
+        const uint64_t unrotated = has(KEEL_NEED_UNROTATED) ? KEEL_KEYS_UNROTATED : 0;
         if (has(KEEL_NEED_KEY_PROJECT)) {
             const int64_t r = needs.projection_cols;
             const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots, r});
             const Tensor matrix = Tensor::shape(KEEL_DTYPE_F32, {s.head_dim, r});
-            ops.key_project = keys(KEEL_OP_KEY_PROJECT, turned, out, Role::kv_projected_keys,
-                                   turned != 0 ? tables : nullptr, matrix);
+            ops.key_project = keys(KEEL_OP_KEY_PROJECT, unrotated, out, Role::kv_projected_keys,
+                                   unrotated != 0 ? tables : nullptr, matrix);
         }
         if (has(KEEL_NEED_KEYS)) {
             const Tensor out = Tensor::shape(KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
-            ops.keys = keys(KEEL_OP_KEY_PROJECT, turned, out, Role::kv_keys,
-                            turned != 0 ? tables : nullptr);
+            ops.keys = keys(KEEL_OP_KEY_PROJECT, unrotated, out, Role::kv_keys,
+                            unrotated != 0 ? tables : nullptr);
         }
         if (has(KEEL_NEED_WINDOW_SCORES)) {
             const Tensor q = Tensor::shape(activation, {needs.window, s.heads, s.head_dim});
@@ -105,7 +105,7 @@ struct Planner {
         }
     }
 
-    void in_steps(InputOps &ops, const Gathered &g) const {
+    void in_steps(InputOps &ops, const Collected &g) const {
         const int64_t dim = s.head_dim, row = int64_t{s.heads} * dim;
         if (g.window > 0) {
             const int64_t kept = std::min<int64_t>(g.window, steps);
@@ -150,7 +150,7 @@ struct Planner {
         if (g.chunks || has(KEEL_NEED_REPLAY)) plan_pieces(ops, g);
     }
 
-    void plan_pieces(InputOps &ops, const Gathered &g) const {
+    void plan_pieces(InputOps &ops, const Collected &g) const {
         const keel_reduce queries = g.chunks ? KEEL_REDUCE_SUM : KEEL_REDUCE_MAX;
         const keel_reduce group = g.chunks ? g.chunks->group : keel_reduce{KEEL_REDUCE_MAX};
         const uint64_t features = KEEL_SCORES_RANGES | (g.chunks ? 0u : KEEL_SCORES_CAUSAL);
@@ -180,11 +180,11 @@ int64_t step_tokens(Executor &executor, const KvShape &shape) {
 }
 
 InputOps InputOps::plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
-                        const Gathered &gathered, const keel_rope_tables *tables) {
+                        const Collected &collected, const keel_rope_tables *tables) {
     InputOps ops;
     const Planner planner(executor, shape, needs);
     planner.from_cache(ops, tables);
-    planner.in_steps(ops, gathered);
+    planner.in_steps(ops, collected);
     return ops;
 }
 

@@ -11,7 +11,7 @@ namespace keel {
 struct InputOps {
     // `tables`: a template of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
     static InputOps plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
-                         const Gathered &gathered, const keel_rope_tables *tables);
+                         const Collected &collected, const keel_rope_tables *tables);
 
     // When slots go, from the cache.
     OpHandle key_norms, value_norms;

@@ -1,7 +1,7 @@
 #include "kv/inputs/policy_inputs.hpp"
 
 #include "device/device.hpp"
-#include "kv/inputs/key_turns.hpp"
+#include "kv/inputs/key_unrotation.hpp"
 #include "kv/inputs/range_scores.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace keel {
 PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement)
     : plan_(plan), placement_(placement) {
     const KvShape &s = plan.shape();
-    const Gathered &g = plan.gathered();
+    const Collected &g = plan.collected();
     const InputOps &ops = plan.inputs();
     Executor &ex = plan.executor();
     if (g.window > 0) {
@@ -37,7 +37,7 @@ PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement)
 // ---- steps ---------------------------------------------------------------------------------------------------------
 
 StepTap *PolicyInputs::begin_step(const KvCache &cache, int64_t first, int64_t n, bool is_prompt) {
-    if (plan_.gathered().empty()) return nullptr;
+    if (plan_.collected().empty()) return nullptr;
     step_cache_ = &cache;
     step_ = n;
     if (ring_) ring_->begin(n);
@@ -46,7 +46,7 @@ StepTap *PolicyInputs::begin_step(const KvCache &cache, int64_t first, int64_t n
     if (stats_) stats_->begin(first, n);
     pieces_.clear();
     if (!chunks_ || !is_prompt) return this;
-    const int64_t chunk = plan_.gathered().chunks->tokens;
+    const int64_t chunk = plan_.collected().chunks->tokens;
     for (int64_t i = 0; i < n;) {
         const int64_t end = std::min(n, i + chunk - (first + i) % chunk);
         pieces_.push_back({i, end});
@@ -63,7 +63,7 @@ StepTap::Places PolicyInputs::places(uint32_t layer) {
     }
     if (stats_) places.unrotated = stats_->place(layer);
     if (running_) {
-        const Gathered::Running &form = *plan_.gathered().running;
+        const Collected::Running &form = *plan_.collected().running;
         step_scores_.out = running_->layer(layer).c();
         step_scores_.reduce_queries = form.queries;
         step_scores_.reduce_group = form.group;
@@ -95,7 +95,7 @@ void PolicyInputs::score_piece(uint32_t layer, const Tensor &q, const Piece &pie
     job.q = q.rows(piece.begin, piece.end - piece.begin);
     job.out = chunks_->layer(layer);
     job.queries = KEEL_REDUCE_SUM;
-    job.group = plan_.gathered().chunks->group;
+    job.group = plan_.collected().chunks->group;
     job.run([&](uint32_t head) {
         const int64_t begin = step_cache_->length(layer, head) - step_;
         return RangeScores::Ranges{{begin + piece.begin, begin + piece.end}};
@@ -194,7 +194,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
     layers_ = layers;
     stride_ = stride;
     seen_ = seen;
-    if (ring_) ring_->settle();
+    if (ring_) ring_->place_last();
     // A query's own token and those after it have to be there: what it sees is told by its distance from the end.
     queries_ =
         ops.window_scores ? std::min({int64_t{plan_.needs().window}, ring_->held(), tail}) : 0;
@@ -202,9 +202,9 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
         queue_layer(cache, l);
     if (needs(KEEL_NEED_RUNNING_SCORES)) running_->copy_to(room(scores_, heads, stride));
     if (needs(KEEL_NEED_CHUNK_SCORES)) chunks_->copy_to(room(chunk_scores_, heads, stride));
-    if (needs(KEEL_NEED_QUERY_STATS)) stats_->settle();
+    if (needs(KEEL_NEED_QUERY_STATS)) stats_->add_waiting();
     if (needs(KEEL_NEED_REPLAY)) {
-        const Tensor from = replay_.rows(0, heads).columns(0, stride),
+        const Tensor from = repeat_scores_.rows(0, heads).columns(0, stride),
                      to = room(scores_, heads, stride);
         keel_move_args args = {KEEL_HEADER(keel_move_args)};
         args.x = from.c();
@@ -246,10 +246,10 @@ const float *PolicyInputs::read_keys(PlannedOp *op, const KvCache &cache, uint32
     keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
     args.kv = cache.view(layer);
     if (needs(KEEL_NEED_UNROTATED)) {
-        if (!turns_) turns_ = std::make_unique<KeyTurns>(plan_, placement_);
+        if (!unrotation_) unrotation_ = std::make_unique<KeyUnrotation>(plan_, placement_);
         args.features = KEEL_KEYS_UNROTATED;
-        args.kv = turns_->prepare(cache, layer);
-        args.tables = turns_->tables();
+        args.kv = unrotation_->prepare(cache, layer);
+        args.tables = unrotation_->tables();
     }
     args.projection = matrix.c();
     args.out = out.c();
@@ -310,12 +310,12 @@ void PolicyInputs::release() {
     for (Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_, &query_sum_,
                          &query_second_, &chunk_scores_, &keys_, &key_project_})
         *array = {};
-    replay_ = {};
-    turns_.reset();
+    repeat_scores_ = {};
+    unrotation_.reset();
 }
 
 uint64_t PolicyInputs::bytes() const {
-    uint64_t sum = held_bytes(replay_) + held_bytes(projection_) + held_bytes(ranges_);
+    uint64_t sum = held_bytes(repeat_scores_) + held_bytes(projection_) + held_bytes(ranges_);
     for (const Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_,
                                &query_sum_, &query_second_, &chunk_scores_, &keys_, &key_project_})
         sum += held_bytes(array->device) + held_bytes(array->host);
@@ -323,13 +323,13 @@ uint64_t PolicyInputs::bytes() const {
     if (running_) sum += running_->bytes();
     if (chunks_) sum += chunks_->bytes();
     if (stats_) sum += stats_->bytes();
-    if (turns_) sum += turns_->bytes();
+    if (unrotation_) sum += unrotation_->bytes();
     return sum;
 }
 
 uint64_t PolicyInputs::bytes(const CachePlan &plan, int64_t context, int64_t held) {
     const KvShape &s = plan.shape();
-    const Gathered &g = plan.gathered();
+    const Collected &g = plan.collected();
     const auto blocks = static_cast<uint64_t>((context + s.block_slots - 1) / s.block_slots);
     const uint64_t slots = blocks * s.block_slots, dim = s.head_dim;
     uint64_t collected = 0;
@@ -367,15 +367,15 @@ uint64_t PolicyInputs::bytes(const CachePlan &plan, int64_t context, int64_t hel
     return collected + (2 * both + once) * sizeof(float);
 }
 
-const Tensor &PolicyInputs::replay_scores() {
+const Tensor &PolicyInputs::repeat_scores() {
     const KvShape &s = plan_.shape();
     const int64_t rows = int64_t{s.layers} * s.kv_heads,
                   slots = s.blocks_per_head() * s.block_slots;
-    if (replay_.empty())
-        replay_ =
+    if (repeat_scores_.empty())
+        repeat_scores_ =
             Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {rows, slots}, placement_);
-    replay_.write(std::vector<float>(static_cast<size_t>(rows * slots)).data());
-    return replay_;
+    repeat_scores_.write(std::vector<float>(static_cast<size_t>(rows * slots)).data());
+    return repeat_scores_;
 }
 
 } // namespace keel

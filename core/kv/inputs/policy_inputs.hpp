@@ -13,10 +13,10 @@
 
 namespace keel {
 
-class KeyTurns;
+class KeyUnrotation;
 
 // What the policy of one sequence is given to decide on, beside the books: only what its plan says that it needs. Some of it is collected
-// while steps run (the plan's Gathered), the rest is computed from the cache when slots go. Evictions read it back, so they wait for the
+// while steps run (the plan's Collected), the rest is computed from the cache when slots go. Evictions read it back, so they wait for the
 // stream.
 class PolicyInputs final : public StepTap {
   public:
@@ -46,7 +46,7 @@ class PolicyInputs final : public StepTap {
     // After a compaction.
     void compacted(const KvCache &cache);
     // Scores of a replay, f32 [layers * kv_heads, slots], all 0, for compute() to hand over.
-    const Tensor &replay_scores();
+    const Tensor &repeat_scores();
 
     // Gives the arrays of the last eviction back. What is collected stays.
     void release();
@@ -62,7 +62,7 @@ class PolicyInputs final : public StepTap {
     void truncate(const KvCache &cache, int64_t n,
                   int64_t seen); // `seen`: before; the cache was cut already
     void reset();
-    // Takes over what another one of the same shape collected that serves this one's plan (CachePlan::gathered).
+    // Takes over what another one of the same shape collected that serves this one's plan (CachePlan::collected).
     void copy_from(PolicyInputs &other, const KvCache &cache);
     // The same from another device's; `cache` has the lengths of that one's.
     void take_over(PolicyInputs &other, const KvCache &cache);
@@ -111,8 +111,8 @@ class PolicyInputs final : public StepTap {
     Array key_norms_, value_norms_, scores_, key_sum_, key_anchor_, query_sum_, query_second_,
         chunk_scores_;
     Array keys_, key_project_; // of one layer
-    Tensor replay_, projection_, ranges_;
-    std::unique_ptr<KeyTurns> turns_; // for keys before RoPE
+    Tensor repeat_scores_, projection_, ranges_;
+    std::unique_ptr<KeyUnrotation> unrotation_; // for keys before RoPE
 };
 
 } // namespace keel

@@ -1,5 +1,5 @@
 // What a sequence collected for its policy, when it is cut, copied, saved and read.
-#include "kv/inputs/key_turns.hpp"
+#include "kv/inputs/key_unrotation.hpp"
 #include "kv/inputs/policy_inputs.hpp"
 
 #include "base/error.hpp"

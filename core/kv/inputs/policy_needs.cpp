@@ -128,8 +128,8 @@ std::string need_name(uint64_t bit) {
     return fmt::format("bit {}", std::countr_zero(bit));
 }
 
-Gathered Gathered::of(const keel_policy_needs &needs) {
-    Gathered g;
+Collected Collected::of(const keel_policy_needs &needs) {
+    Collected g;
     if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) return g;
     if ((needs.needs & KEEL_NEED_WINDOW_SCORES) != 0) g.window = needs.window;
     if ((needs.needs & KEEL_NEED_RUNNING_SCORES) != 0)
@@ -140,7 +140,7 @@ Gathered Gathered::of(const keel_policy_needs &needs) {
     return g;
 }
 
-const char *Gathered::missing(const Gathered &other) const {
+const char *Collected::missing(const Collected &other) const {
     if (other.window > window) return "window_scores";
     if (other.running && other.running != running) return "running_scores";
     if (other.stats && other.stats != stats) return "query_stats";
@@ -148,7 +148,7 @@ const char *Gathered::missing(const Gathered &other) const {
     return nullptr;
 }
 
-const char *Gathered::merge(const Gathered &other) {
+const char *Collected::merge(const Collected &other) {
     if (running && other.running && running != other.running) return "running_scores";
     if (stats && other.stats && stats != other.stats) return "query_stats";
     if (chunks && other.chunks && chunks != other.chunks) return "chunk_scores";

@@ -10,7 +10,7 @@
 namespace keel {
 
 // The needs of a policy that cannot be computed from the cache when it decides: something has to be collected while steps run.
-struct Gathered {
+struct Collected {
     struct Running { // attention probabilities summed per slot
         keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
         bool operator==(const Running &) const = default;
@@ -29,12 +29,12 @@ struct Gathered {
     std::optional<Stats> stats;
     std::optional<Chunks> chunks;
 
-    static Gathered of(const keel_policy_needs &needs);
+    static Collected of(const keel_policy_needs &needs);
     bool empty() const { return window == 0 && !running && !stats && !chunks; }
     // Is all of `other` among this? If not, the need that is missing or differs: "running_scores".
-    const char *missing(const Gathered &other) const;
+    const char *missing(const Collected &other) const;
     // Makes this serve `other` too; the need that cannot be had in both forms at once, or NULL.
-    const char *merge(const Gathered &other);
+    const char *merge(const Collected &other);
 };
 
 // Names as they stand in messages and docs: "window_scores"; "bit 40".

@@ -24,7 +24,7 @@ void QueryRing::make() {
                                  placement_);
 }
 
-void QueryRing::settle() {
+void QueryRing::place_last() {
     if (!std::exchange(waits_, false)) return;
     const int64_t width = int64_t{heads_} * head_dim_;
     const Tensor to = all_.columns((end_ - 1) * width, width);
@@ -41,7 +41,7 @@ Tensor QueryRing::next(uint32_t layer) const {
 
 void QueryRing::begin(int64_t n) {
     make();
-    settle();
+    place_last();
     const int64_t coming = std::min(n, rows_), width = int64_t{heads_} * head_dim_;
     if (end_ + coming > 2 * rows_) {
         const int64_t kept = std::min(held_, rows_ - coming);
@@ -101,7 +101,7 @@ void QueryRing::take_over(QueryRing &other) {
 }
 
 std::vector<std::byte> QueryRing::read() {
-    settle();
+    place_last();
     std::vector<std::byte> out(layers_ * static_cast<size_t>(held_) * row_bytes_);
     for (uint32_t l = 0; held_ > 0 && l < layers_; ++l)
         last(l, held_).read(out.data() + l * static_cast<size_t>(held_) * row_bytes_);

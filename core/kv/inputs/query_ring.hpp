@@ -27,9 +27,9 @@ class QueryRing {
     void begin(int64_t n);
     // Where a step of one token writes its row, [1, heads, head_dim].
     Tensor next(uint32_t layer) const;
-    // The last n rows of a layer, [n, heads, head_dim]. n at most held(). Behind begin(1) after settle() alone.
+    // The last n rows of a layer, [n, heads, head_dim]. n at most held(). Behind begin(1) after place_last() alone.
     Tensor last(uint32_t layer, int64_t n) const;
-    void settle(); // queues what brings the last row to its place
+    void place_last(); // queues what brings the last row to its place
     // The last n tokens were taken back.
     void drop(int64_t n);
     void clear() {

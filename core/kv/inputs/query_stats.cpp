@@ -43,7 +43,7 @@ void QueryStats::begin(int64_t first, int64_t n) {
     make();
     step_ = n;
     left_out_ = std::clamp<int64_t>(skip_ - first, 0, n);
-    if (n > 1 || waiting_ == InputOps::stats_rows) settle();
+    if (n > 1 || waiting_ == InputOps::stats_rows) add_waiting();
     if (left_out_ == n) return;
     count_ += n - left_out_;
     if (n == 1) ++waiting_;
@@ -76,7 +76,7 @@ void QueryStats::add(uint32_t layer, const Tensor &queries) {
     executor_.run(*op_, args);
 }
 
-void QueryStats::settle() {
+void QueryStats::add_waiting() {
     make();
     for (uint32_t l = 0; waiting_ > 0 && l < shape_.layers; ++l)
         add(l, waiting_rows_.rows(l, 1)
@@ -97,7 +97,7 @@ void QueryStats::drop(int64_t n, int64_t seen) {
 }
 
 void QueryStats::copy_from(QueryStats &other) {
-    other.settle();
+    other.add_waiting();
     make();
     sum_.write(other.sum_.read<float>().data());
     second_.write(other.second_.read<float>().data());
@@ -106,7 +106,7 @@ void QueryStats::copy_from(QueryStats &other) {
 }
 
 void QueryStats::save(StateWriter &out) {
-    settle();
+    add_waiting();
     out.put(count_);
     out.put_all<float>(sum_.read<float>());
     out.put_all<float>(second_.read<float>());

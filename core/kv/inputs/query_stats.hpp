@@ -26,7 +26,7 @@ class QueryStats {
 
     int64_t count() const { return count_; } // queries that count so far
     // Adds up what is waiting. To be called before the sums are read.
-    void settle();
+    void add_waiting();
     const Tensor &sum() const { return sum_; }       // f32 [layers * heads, head_dim]
     const Tensor &second() const { return second_; } // f32 [layers * heads, head_dim, head_dim]
 

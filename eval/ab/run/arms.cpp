@@ -90,8 +90,8 @@ void AbArms::group_runs(size_t number, Base &base) {
         CachePlan &mine = plan(r, experiment_.runs[r].seeds.front());
         for (size_t g = 0; group_of_[r] == alone; ++g) {
             if (g == base.groups.size()) base.groups.emplace_back();
-            Gathered together = base.groups[g].gathered;
-            if (together.merge(mine.gathered()) != nullptr) continue;
+            Collected together = base.groups[g].gathered;
+            if (together.merge(mine.collected()) != nullptr) continue;
             base.groups[g].gathered = together;
             base.groups[g].members.push_back(&mine);
             group_of_[r] = g;

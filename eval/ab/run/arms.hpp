@@ -85,7 +85,7 @@ class AbArms {
     struct Group {
         CachePlan *plan = nullptr; // keeps all and collects what the arms need
         std::vector<CachePlan *> members;
-        Gathered gathered;                   // by all of them
+        Collected gathered;                   // by all of them
         std::unique_ptr<SessionBatch> batch; // parents and their copies; NULL: none was wanted
         std::deque<Parent> parents;          // the oldest first
     };

@@ -1,4 +1,4 @@
-#include "kv/inputs/key_turns.hpp"
+#include "kv/inputs/key_unrotation.hpp"
 
 #include "device/device.hpp"
 
@@ -7,7 +7,7 @@
 
 namespace keel {
 
-const keel_kv_view *KeyTurns::prepare(const KvCache &cache, uint32_t layer) {
+const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer) {
     const KvShape &s = plan_.shape();
     const std::vector<double> &frequencies = plan_.config().rope_frequencies_of(layer);
     Device &device = plan_.executor().device();

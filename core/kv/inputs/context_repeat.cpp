@@ -1,4 +1,4 @@
-#include "kv/inputs/replay.hpp"
+#include "kv/inputs/context_repeat.hpp"
 
 #include "base/error.hpp"
 #include "device/device.hpp"
@@ -9,22 +9,22 @@
 
 namespace keel {
 
-Replay::Replay(CachePlan &plan, KvCache &cache, Replayer &replayer, Numbers numbers,
-               const Tensor &out, keel_buffer_kind placement)
-    : plan_(plan), cache_(cache), replayer_(replayer), numbers_(std::move(numbers)), out_(out),
+ContextRepeat::ContextRepeat(CachePlan &plan, KvCache &cache, SequenceForward &forward,
+                             Numbers numbers, const Tensor &out, keel_buffer_kind placement)
+    : plan_(plan), cache_(cache), forward_(forward), numbers_(std::move(numbers)), out_(out),
       ranges_(Tensor::allocate(plan.executor().device(), KEEL_DTYPE_I32, {InputOps::most_ranges, 2},
                                placement)) {}
 
-int64_t Replay::room(const CachePlan &plan, const Replayer &replayer, int64_t tokens) {
+int64_t ContextRepeat::room(const CachePlan &plan, const SequenceForward &forward, int64_t tokens) {
     const keel_policy_needs &n = plan.needs();
-    const int64_t first = std::ssize(replayer.instruction(false)),
-                  next = std::ssize(replayer.instruction(true));
+    const int64_t first = std::ssize(forward.instruction(false)),
+                  next = std::ssize(forward.instruction(true));
     const int64_t piece = std::min<int64_t>(n.replay_chunk, tokens);
     return std::max(first, tokens > n.replay_chunk ? next + n.replay_lead : 0) + piece;
 }
 
-bool Replay::run(int64_t seen) {
-    const auto total = std::ssize(replayer_.tokens());
+bool ContextRepeat::run(int64_t seen) {
+    const auto total = std::ssize(forward_.tokens());
     for (int64_t begin = 0; begin < total; begin += plan_.needs().replay_chunk) {
         if (!run_piece(begin, std::min<int64_t>(total, begin + plan_.needs().replay_chunk), seen))
             return false;
@@ -32,9 +32,9 @@ bool Replay::run(int64_t seen) {
     return true;
 }
 
-bool Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
-    const auto tokens = replayer_.tokens();
-    const auto instruction = replayer_.instruction(begin > 0);
+bool ContextRepeat::run_piece(int64_t begin, int64_t end, int64_t seen) {
+    const auto tokens = forward_.tokens();
+    const auto instruction = forward_.instruction(begin > 0);
     const int64_t lead = begin > 0 ? std::min<int64_t>(begin, plan_.needs().replay_lead) : 0;
     ids_.assign(instruction.begin(), instruction.end());
     ids_.insert(ids_.end(), tokens.begin() + (begin - lead), tokens.begin() + end);
@@ -51,7 +51,7 @@ bool Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
             cache_.append(positions_, n);
             appended_ += n;
             peak_bytes_ = std::max(peak_bytes_, cache_.bytes_in_use());
-            replayer_.forward(
+            forward_.forward(
                 std::span(ids_).subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
                 positions_, *this);
         }
@@ -63,7 +63,7 @@ bool Replay::run_piece(int64_t begin, int64_t end, int64_t seen) {
     return appended_ == std::ssize(ids_);
 }
 
-void Replay::after_attention(uint32_t layer, const Tensor &q) {
+void ContextRepeat::after_attention(uint32_t layer, const Tensor &q) {
     RangeScores job(plan_, cache_, layer, ranges_);
     job.q = q;
     job.out = out_.rows(int64_t{layer} * plan_.shape().kv_heads, plan_.shape().kv_heads);

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "graph/step_tap.hpp"
+#include "kv/evict/cache_plan.hpp"
+
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Runs forward passes of a sequence: a Session.
+class SequenceForward {
+  public:
+    // The tokens that the sequence has taken in, in order.
+    virtual std::span<const int32_t> tokens() const = 0;
+    // Asks the model to repeat its context: all of it, or from given words on, which follow. Throws
+    // Error(input) if that cannot be said (a model without a tokenizer).
+    virtual std::span<const int32_t> instruction(bool from_words) const = 0;
+    // One forward pass without logits; the slots are there.
+    virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                         StepTap &tap) = 0;
+
+  protected:
+    ~SequenceForward() = default;
+};
+
+// Has the model repeat its context against the cache, piece by piece, and records for each slot the
+// largest attention that a repeating query paid to it (KVzip). Each repetition sees the first slots,
+// its own piece and itself; the scores are normalized over these. Afterwards the cache is what it
+// was before.
+class ContextRepeat final : public StepTap {
+  public:
+    // number(layer, head): which token is in each slot, rising.
+    using Numbers = std::function<std::span<const int32_t>(uint32_t layer, uint32_t head)>;
+    // `out`: f32 [layers * kv_heads, slots], zeroes. All arguments must stay valid.
+    ContextRepeat(CachePlan &plan, KvCache &cache, SequenceForward &forward, Numbers numbers,
+                  const Tensor &out, keel_buffer_kind placement);
+
+    // Slots beyond `tokens` that a repetition needs while it runs.
+    static int64_t room(const CachePlan &plan, const SequenceForward &forward, int64_t tokens);
+    // `seen`: the position of the next token. False: it was cancelled
+    // (HostServices::request_cancel) before its end.
+    bool run(int64_t seen);
+    uint64_t peak_bytes() const { return peak_bytes_; } // of the cache's blocks while it ran
+
+    Places places(uint32_t) override { return {}; }
+    void after_attention(uint32_t layer, const Tensor &q) override;
+
+  private:
+    bool run_piece(int64_t begin, int64_t end, int64_t seen);
+
+    CachePlan &plan_;
+    KvCache &cache_;
+    SequenceForward &forward_;
+    Numbers numbers_;
+    const Tensor &out_;
+    Tensor ranges_;
+    int64_t begin_ = 0, end_ = 0; // tokens of the piece
+    int64_t appended_ = 0;        // slots of the repetition so far
+    uint64_t peak_bytes_ = 0;
+    std::vector<int32_t> ids_, positions_;
+};
+
+} // namespace keel
