@@ -1,4 +1,5 @@
-// Caches that are saved and taken in again: ragged heads, several blocks, a policy with a state of its own.
+// Caches that are saved and taken in again: ragged heads, several blocks, a policy with a state of
+// its own.
 #include "kv/rig.hpp"
 #include "support/error_text.hpp"
 
@@ -20,7 +21,8 @@ struct Memory final : StateWriter {
     }
 };
 
-// Keeps every second slot, one more in the second head, and counts how often it was asked: that is its state, and shifts the slots.
+// Keeps every second slot, one more in the second head, and counts how often it was asked: that is
+// its state, and shifts the slots.
 struct CountingPolicy {
     int32_t asked = 0;
 };

@@ -1,4 +1,5 @@
-// What a cache holds at each step under the policies that act between the chunks of a prompt: budget and slack, never more than kv.max_mib.
+// What a cache holds at each step under the policies that act between the chunks of a prompt:
+// budget and slack, never more than kv.max_mib.
 #include "kv/manager_run.hpp"
 #include "plugin/library.hpp"
 #include "support/error_text.hpp"

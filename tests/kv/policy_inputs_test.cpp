@@ -1,5 +1,5 @@
-// Each input of a policy against float64 sums over the same keys and queries: after evictions that leave heads of different length, in
-// forks, in saved caches, for each KV type.
+// Each input of a policy against float64 sums over the same keys and queries: after evictions that
+// leave heads of different length, in forks, in saved caches, for each KV type.
 #include "kv/tapped_run.hpp"
 #include "support/error_text.hpp"
 
@@ -26,8 +26,8 @@ CacheConfig tokens_budget(double tokens, int64_t slack = 4) {
     return config;
 }
 
-// Keeps slots by a pattern that differs between heads and layers, so that they become scattered and of different length; `look` sees the
-// input first.
+// Keeps slots by a pattern that differs between heads and layers, so that they become scattered and
+// of different length; `look` sees the input first.
 using Look = std::function<void(const keel_policy_input &)>;
 Script scattering(uint64_t needs, Look look) {
     Script script;

@@ -263,7 +263,7 @@ TEST_CASE(
     CHECK(json.at("scores").at("max") == 60);
 }
 
-// ---- for real: see memory_limit_test.cpp too --------------------------------------------------------------------------
+// ---- for real: see memory_limit_test.cpp too ----------------------------------------------------
 
 TEST_CASE("What an eviction frees is memory of the system again") {
     if (KEEL_SANITIZER_HERE != KEEL_SANITIZER_NONE) skip("a sanitizer holds freed memory back");

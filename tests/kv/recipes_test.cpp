@@ -1,4 +1,5 @@
-// Policies, allocators and the core together: budgets against a paper's formula, what it all takes in memory and time.
+// Policies, allocators and the core together: budgets against a paper's formula, what it all takes
+// in memory and time.
 #include "kv/tapped_run.hpp"
 #include "plugin/library.hpp"
 #include "support/temp_folder.hpp"
@@ -47,7 +48,8 @@ void prefill(TappedRun &run, int64_t left, int64_t chunk = 64) {
     }
 }
 
-// PyramidKV: beside F slots that stay in any case layer l has most - l * (most - least) / (L - 1), by largest remainder.
+// PyramidKV: beside F slots that stay in any case layer l has most - l * (most - least) / (L - 1),
+// by largest remainder.
 std::vector<int64_t> pyramid_formula(int64_t layers, int64_t budget, int64_t fixed, int64_t length,
                                      double beta) {
     const auto c = static_cast<double>(budget - fixed), room = static_cast<double>(length - fixed);

@@ -216,7 +216,8 @@ TEST_CASE("Scattered slots close up too") {
             for (int64_t t = 0; t < 40; ++t) {
                 if (t < 4 || t % (2 + h) == 0) tokens[static_cast<size_t>(h)].push_back(t);
             }
-            // Distances from the newest key follow the slots; the newest key itself stays where it was.
+            // Distances from the newest key follow the slots; the newest key itself stays where it
+            // was.
             const auto n = std::ssize(tokens[static_cast<size_t>(h)]);
             for (int64_t j = 0; j < n; ++j)
                 slots[static_cast<size_t>(h)].push_back(tokens[static_cast<size_t>(h)].back() -
@@ -230,7 +231,8 @@ TEST_CASE("Scattered slots close up too") {
 
 namespace {
 
-// Keeps what it kept before, thins out the rest: heads of different length, keys that live long and move often.
+// Keeps what it kept before, thins out the rest: heads of different length, keys that live long and
+// move often.
 Script thinning(int64_t *newest_kept) {
     Script script = window_script();
     script.needs.granularity = KEEL_KEEP_HEAD_RAGGED;
@@ -262,7 +264,8 @@ struct Memory final : StateWriter {
     }
 };
 
-// How far the first keys of a head, which are those of tokens 0.., are from the true ones, turned to where they are.
+// How far the first keys of a head, which are those of tokens 0.., are from the true ones, turned
+// to where they are.
 double error_of_first(Run &run, CacheManager &manager, uint32_t head, size_t n) {
     const auto keys = run.rig.keys(manager.cache(), 1);
     const auto positions = manager.cache().positions(1, head);
@@ -290,7 +293,8 @@ TEST_CASE("Scattered quantized keys are rotated from copies of what was written:
             config.slack = 1;
             Run run(device, test_shape(dtype), script, config);
             run.step(40, StepKind::prefill_end);
-            // A key that was rotated is off by the rounding when it was written and that of the last rotation.
+            // A key that was rotated is off by the rounding when it was written and that of the
+            // last rotation.
             const double once = error_of_first(run, *run.manager, 1, 10);
             double largest = 0;
             for (int i = 0; i < 300; ++i) {

@@ -11,8 +11,8 @@
 
 namespace keel::test {
 
-// Devices to run the KV tests on: "reference" (reserves address space), "copying" (the reference without reserve, so that arenas grow
-// by copying), "cpu" (the CPU plugin, where it was built).
+// Devices to run the KV tests on: "reference" (reserves address space), "copying" (the reference
+// without reserve, so that arenas grow by copying), "cpu" (the CPU plugin, where it was built).
 std::vector<std::string> kv_devices();
 void need_cpu_plugin(); // skips the case if it was not built
 std::shared_ptr<Executor> open_executor(const std::string &device);
@@ -20,8 +20,9 @@ std::shared_ptr<Executor> open_executor(const std::string &device);
 // The shape of most tests: 2 layers, 4 query heads on 2 KV heads of 32 elements, blocks of 8 slots.
 KvShape kv_shape(int64_t max_slots, keel_dtype dtype, uint32_t sequences = 1);
 
-// Keys and values of made-up tokens. Row t, layer l, head h depends on nothing but (t, l, h), so any cache can be filled with any
-// tokens, and what it should hold is known. With frequencies a key is rotated by its position, in float64.
+// Keys and values of made-up tokens. Row t, layer l, head h depends on nothing but (t, l, h), so
+// any cache can be filled with any tokens, and what it should hold is known. With frequencies a key
+// is rotated by its position, in float64.
 class Tokens {
   public:
     explicit Tokens(const KvShape &shape, std::vector<double> frequencies = {})
@@ -51,18 +52,21 @@ class Rig {
     std::unique_ptr<KvCache> make_cache();
     PlannedOp &gather() { return *gather_; }
 
-    // Writes K, V and positions of tokens into the last slots of all layers; the slots exist. position[i] is token[i]'s.
+    // Writes K, V and positions of tokens into the last slots of all layers; the slots exist.
+    // position[i] is token[i]'s.
     void write(KvCache &cache, std::span<const int64_t> tokens, std::span<const int32_t> positions);
     // append() and write() of tokens whose number is their position.
     void feed(KvCache &cache, int64_t first, int64_t n);
-    // Writes one head of one layer only, from slot 0: for building a cache with ragged heads from scratch.
+    // Writes one head of one layer only, from slot 0: for building a cache with ragged heads from
+    // scratch.
     std::vector<float> attention(KvCache &cache, uint32_t layer, std::span<const float> query);
     std::vector<float>
     keys(KvCache &cache,
          uint32_t layer); // [kv_heads, longest, head_dim] as the cache holds them
     std::vector<int32_t> device_positions(KvCache &cache, uint32_t layer, uint32_t head);
 
-    // Attention over the listed tokens, in float64, from the tokens themselves. Lists and positions per KV head.
+    // Attention over the listed tokens, in float64, from the tokens themselves. Lists and positions
+    // per KV head.
     std::vector<double> expected(uint32_t layer, std::span<const float> query,
                                  const std::vector<std::vector<int64_t>> &tokens,
                                  const std::vector<std::vector<int64_t>> &positions) const;

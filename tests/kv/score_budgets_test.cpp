@@ -1,4 +1,5 @@
-// Budgets that are shared out by scores, slots that a policy lets stay, and what is refused before it could go wrong.
+// Budgets that are shared out by scores, slots that a policy lets stay, and what is refused before
+// it could go wrong.
 #include "kv/evict/keep_lists.hpp"
 #include "kv/manager_run.hpp"
 #include "support/error_text.hpp"

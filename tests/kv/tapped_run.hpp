@@ -7,8 +7,9 @@
 
 namespace keel::test {
 
-// A cache manager whose steps have queries: what a model's graph does for a policy, with made-up tokens. Keeps all queries and, per layer
-// and KV head, what every token was paid attention by all queries so far, in float64.
+// A cache manager whose steps have queries: what a model's graph does for a policy, with made-up
+// tokens. Keeps all queries and, per layer and KV head, what every token was paid attention by all
+// queries so far, in float64.
 class TappedRun {
   public:
     TappedRun(const std::string &device, const KvShape &shape, const CacheConfig &config,
@@ -18,8 +19,8 @@ class TappedRun {
     void run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> &tokens,
                     const std::vector<int32_t> &positions, CacheManager &of);
 
-    // Probabilities of a token's query among the listed slots of a layer, [heads][slot], in float64 from the keys as the cache holds them.
-    // `slots` per KV head; the others get 0.
+    // Probabilities of a token's query among the listed slots of a layer, [heads][slot], in float64
+    // from the keys as the cache holds them. `slots` per KV head; the others get 0.
     std::vector<std::vector<double>> probabilities(CacheManager &of, uint32_t layer,
                                                    std::span<const float> query,
                                                    const std::vector<std::vector<bool>> &visible);

@@ -14,7 +14,8 @@
 namespace keel {
 
 // One sequence's cache under its policy, step by step. It owns the KvCache and the classes that
-// decide: EvictionClock (when), Eviction (which slots), ProtectedTokens (which slots stay). A step is
+// decide: EvictionClock (when), Eviction (which slots), ProtectedTokens (which slots stay). A step
+// is
 //
 //     n = manager.next_chunk(tokens_left, chunk);        // prefill; decode: n = 1
 //     manager.before_append(n, kind);                    // may evict to make room
@@ -33,7 +34,8 @@ class CacheManager {
   public:
     // `plan` must stay valid. `placement` is Executor::placement() once all ops are planned.
     CacheManager(CachePlan &plan, keel_buffer_kind placement);
-    // For a sequence beside others: their blocks share one arena (of the plan's executor and shape).
+    // For a sequence beside others: their blocks share one arena (of the plan's executor and
+    // shape).
     CacheManager(CachePlan &plan, std::shared_ptr<KvArena> arena);
     ~CacheManager();
 
@@ -48,7 +50,8 @@ class CacheManager {
     // key to change.
     bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
     // How many of `left` prompt tokens the next step should take, at most `preferred`: what fits
-    // once the policy has made room. The prompt's last chunk holds the window that the policy reads.
+    // once the policy has made room. The prompt's last chunk holds the window that the policy
+    // reads.
     int64_t next_chunk(int64_t left, int64_t preferred) const;
 
     // Makes room for n tokens if they would not fit and the policy may act now; returns what it
@@ -89,8 +92,8 @@ class CacheManager {
     // Tokens number from..to - 1 since the start stay from now on. They may still be to come. They
     // count against the budget. A pin ends when a token of it is taken back, and with reset().
     // Throws Error(input) naming the key to change if that leaves no room; `what` they are:
-    // "generation.pin"; Error(usage) if some of them were evicted already. Under a policy that keeps
-    // all it does nothing.
+    // "generation.pin"; Error(usage) if some of them were evicted already. Under a policy that
+    // keeps all it does nothing.
     void pin(int64_t from, int64_t to, std::string_view what);
     // Removes pins that reach to token number `from` or beyond.
     void unpin(int64_t from) { tokens_.unpin(from); }
@@ -124,17 +127,17 @@ class CacheManager {
     std::unique_ptr<CacheManager> fork_into(CachePlan &plan);
     // Moves the sequence to another device, under a plan of the same policy, which must stay valid.
     // begin_move() makes a manager there that has room for everything, with what the policy
-    // collected. If it fails, nothing has changed here. finish_move() moves keys and values layer by
-    // layer and frees each layer here, then moves the books and the policy's state. It returns the
-    // bytes written. After it this manager must not be used; if it throws, neither may be used, and
-    // the tokens have to be read again.
+    // collected. If it fails, nothing has changed here. finish_move() moves keys and values layer
+    // by layer and frees each layer here, then moves the books and the policy's state. It returns
+    // the bytes written. After it this manager must not be used; if it throws, neither may be used,
+    // and the tokens have to be read again.
     std::unique_ptr<CacheManager> begin_move(CachePlan &plan, keel_buffer_kind placement);
     uint64_t finish_move(CacheManager &to);
     // Begins again with what was promised to another sequence: its protected prefix, its pins, its
     // number in the log.
     void begin_like(const CacheManager &other);
-    // Runs tokens for a policy that has the context repeated; must stay valid. The sequences of such
-    // a policy need one before the first token.
+    // Runs tokens for a policy that has the context repeated; must stay valid. The sequences of
+    // such a policy need one before the first token.
     void set_forward(SequenceForward *forward) { forward_ = forward; }
 
     // ---- counters ----

@@ -252,7 +252,8 @@ void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefi
 void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
                 int64_t pinned, std::string_view what) {
     const int64_t least = prefix + config.protect_recent + pinned + 1;
-    // A policy's own budget grows with what is protected; a ratio does as well. Both end where the cache does.
+    // A policy's own budget grows with what is protected; a ratio does as well. Both end where the
+    // cache does.
     const bool grows =
         config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
     const int64_t room =

@@ -10,11 +10,12 @@
 #include <cstdint>
 #include <string_view>
 
-// Can this policy run with this config, model and backend? Each check throws Error(input) that names
-// the config key to change.
+// Can this policy run with this config, model and backend? Each check throws Error(input) that
+// names the config key to change.
 namespace keel {
 
-// A policy that evicts: its needs, what of the model they rule out, its triggers, what is protected.
+// A policy that evicts: its needs, what of the model they rule out, its triggers, what is
+// protected.
 void check_policy(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs);
 // The allocator beside its policy.
 AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,

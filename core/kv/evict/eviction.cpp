@@ -198,8 +198,8 @@ void Eviction::compact(const Firing &firing, const Sequence &sequence) {
     std::erase_if(records_, [](const EvictionRecord &r) { return r.evicted == 0; });
 }
 
-// Counts what was evicted, and writes the log. `microseconds`: the whole eviction. What was done for
-// all layers together is spread over them.
+// Counts what was evicted, and writes the log. `microseconds`: the whole eviction. What was done
+// for all layers together is spread over them.
 void Eviction::record(double microseconds, const Sequence &sequence) {
     const KvCache &cache = sequence.cache;
     double of_layers = 0;

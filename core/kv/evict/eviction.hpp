@@ -60,7 +60,8 @@ class Eviction {
 
     // Memory of the arrays that evictions are decided with, and its release.
     uint64_t bytes() const;
-    // What bytes() comes to if the cache holds `held` slots per head, known before anything is made.
+    // What bytes() comes to if the cache holds `held` slots per head, known before anything is
+    // made.
     static uint64_t bytes(const CachePlan &setup, int64_t held);
     void release() { decisions_.clear(); }
 

@@ -61,7 +61,8 @@ void check_writable(const fs::path &path) {
     if (::access((exists ? path : folder).c_str(), exists ? W_OK : W_OK | X_OK) != 0)
         refuse(path.string(), std::strerror(errno));
     if (!fs::is_regular_file(status) || fs::file_size(path, error) == 0) return;
-    // A run begins with an empty log. What is no log, the pipeline itself perhaps, is somebody's work.
+    // A run begins with an empty log. What is no log, the pipeline itself perhaps, is somebody's
+    // work.
     std::ifstream in(path, std::ios::binary);
     std::string begin(first_key.size(), '\0');
     in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
@@ -176,14 +177,16 @@ std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
                             source.allocator_params.empty() ? "{}" : source.allocator_params);
     }
     line += fmt::format(
-        R"(,"layer":{},"heads":{},"budget":{},"held":{},"kept_min":{},"kept_max":{},"evicted":{},"evicted_max":{},)"
+        R"(,"layer":{},"heads":{},"budget":{},"held":{},"kept_min":{},"kept_max":{},"evicted":{},)"
+        R"("evicted_max":{},)"
         R"("freed_bytes":{},"moved_keys":{},"microseconds":{:.1f})",
         r.layer, r.heads, r.budget, r.held_max, r.kept_min, r.kept_max, r.evicted, r.evicted_max,
         r.freed_bytes, r.moved_keys, r.microseconds);
     if (r.pressure) {
         const PressureState &p = *r.pressure;
         line += fmt::format(
-            R"(,"pressure":{{"step":{},"share":{},"available_bytes":{},"low_bytes":{},"limited_by":{},)"
+            R"(,"pressure":{{"step":{},"share":{},"available_bytes":{},"low_bytes":{},)"
+            R"("limited_by":{},)"
             R"("stalled_percent":{},"why":{}}})",
             p.level, number(p.share), p.available, p.low, quoted(printable(p.limited_by, 400)),
             p.stalled ? number(*p.stalled) : "null", quoted(printable(p.why, 600)));

@@ -36,8 +36,9 @@ struct EvictionRecord {
     int64_t evicted = 0,
             evicted_max = 0;  // slots that went: of all heads together, of the head that lost most
     uint64_t freed_bytes = 0; // of blocks given back
-    // On the host: this layer's deciding and moving and its share of what was done for all of them (sharing the budget out, computing and
-    // reading what the policy wanted to see, a replay). The records of an eviction add up to the whole of it, but for writing this log.
+    // On the host: this layer's deciding and moving and its share of what was done for all of them
+    // (sharing the budget out, computing and reading what the policy wanted to see, a replay). The
+    // records of an eviction add up to the whole of it, but for writing this log.
     double microseconds = 0;
     int64_t moved_keys = 0; // keys that were rotated again, all heads
     std::shared_ptr<const PressureState>
@@ -66,12 +67,13 @@ struct EvictionSource {
 // A plugin's parameters as a JSON object.
 std::string params_json(const keel_param *const *params, uint32_t n);
 
-// Writes records as JSON lines, flushed one by one, so that a run that is killed leaves a readable log. A file is the log of one
-// EvictionLog of the process at a time.
+// Writes records as JSON lines, flushed one by one, so that a run that is killed leaves a readable
+// log. A file is the log of one EvictionLog of the process at a time.
 class EvictionLog {
   public:
-    // Claims the file and looks whether it could be written, without touching it: a pipeline that is only checked, or refused later,
-    // leaves an older log as it was. Throws Error(input) naming policy.log if it cannot, or if another log of this process has it.
+    // Claims the file and looks whether it could be written, without touching it: a pipeline that
+    // is only checked, or refused later, leaves an older log as it was. Throws Error(input) naming
+    // policy.log if it cannot, or if another log of this process has it.
     EvictionLog(const std::string &path, EvictionSource source);
     EvictionLog(const std::string &path, std::string policy)
         : EvictionLog(path, EvictionSource{std::move(policy)}) {}

@@ -30,13 +30,14 @@ class Who {
     std::function<std::string()> make_;
 };
 
-// The protected slots, those that stay, and the best-scored others within the budget; of equal scores the newer slot stays. Throws Error(plugin)
-// "WHO: ... slot 7 ..." for a NaN. scores [length]. `order` is scratch.
+// The protected slots, those that stay, and the best-scored others within the budget; of equal
+// scores the newer slot stays. Throws Error(plugin) "WHO: ... slot 7 ..." for a NaN. scores
+// [length]. `order` is scratch.
 void keep_best(const HeadBudget &head, const float *scores, const Who &who,
                std::vector<int32_t> &order, std::vector<int32_t> &keep);
 
-// A policy's own list, checked (strictly rising, in range, else Error(plugin) "WHO: ..."), with the protected slots added and, if it
-// is above the budget, the oldest unprotected ones cut.
+// A policy's own list, checked (strictly rising, in range, else Error(plugin) "WHO: ..."), with the
+// protected slots added and, if it is above the budget, the oldest unprotected ones cut.
 void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const Who &who,
                  std::vector<int32_t> &keep);
 

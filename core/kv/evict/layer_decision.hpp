@@ -31,8 +31,8 @@ class LayerDecision {
     // Asks the policy about a layer.
     void ask(const Question &question, const KvCache &cache, const ProtectedTokens &tokens,
              PolicyInputs &inputs, PolicyState &policy);
-    // Turns the answer into checked keep-lists within the budgets [kv_heads], which an allocator may
-    // have made from the scores meanwhile. Scores are summed up in the record.
+    // Turns the answer into checked keep-lists within the budgets [kv_heads], which an allocator
+    // may have made from the scores meanwhile. Scores are summed up in the record.
     void read(std::span<const int32_t> budgets, KeepLists &keep, EvictionRecord &record);
 
     // For an allocator: gives every head its own row where heads share one. Returns how many slots

@@ -10,8 +10,9 @@
 
 namespace keel {
 
-// Spans of tokens that are never evicted. A span goes by the tokens' numbers since the start; where it lies is known per head: since all of
-// it stays, its slots lie side by side, and an eviction moves only the first. So positions may be rotated meanwhile. Not thread-safe.
+// Spans of tokens that are never evicted. A span goes by the tokens' numbers since the start; where
+// it lies is known per head: since all of it stays, its slots lie side by side, and an eviction
+// moves only the first. So positions may be rotated meanwhile. Not thread-safe.
 class PinnedTokens {
   public:
     PinnedTokens() = default; // none
@@ -37,7 +38,8 @@ class PinnedTokens {
     void mark(size_t row, int64_t length, uint8_t *mask) const;
     // Only the slots of `keep`, rising, are left of a head.
     void record_compact(size_t row, std::span<const int32_t> keep);
-    // Tokens from number `seen` on were taken back: spans that reach behind it go, but for those of every sequence.
+    // Tokens from number `seen` on were taken back: spans that reach behind it go, but for those of
+    // every sequence.
     void truncate(int64_t seen);
     void clear(); // but for those of every sequence, which are to come again
     PinnedTokens

@@ -13,7 +13,8 @@
 
 namespace keel {
 
-// A policy's state for one sequence. Every call that fails throws Error(plugin) naming the policy, with its own message.
+// A policy's state for one sequence. Every call that fails throws Error(plugin) naming the policy,
+// with its own message.
 class PolicyState {
   public:
     // `needs` is filled in. Host, plugin and geometry outlive this.
@@ -27,8 +28,9 @@ class PolicyState {
     void reset();
     void truncate(int64_t position);
     std::unique_ptr<PolicyState> fork() const;
-    // Writes what the policy remembers, and takes it in again. A policy without state of its own writes nothing; one that has state
-    // (it can be forked) but offers no way to save it is refused with Error(plugin).
+    // Writes what the policy remembers, and takes it in again. A policy without state of its own
+    // writes nothing; one that has state (it can be forked) but offers no way to save it is refused
+    // with Error(plugin).
     static void check_savable(const KvPlugin<keel_policy> &plugin);
     void save(StateWriter &out) const;
     void load(StateReader &in);
@@ -54,7 +56,8 @@ class AllocatorState {
     AllocatorState(const AllocatorState &) = delete;
     AllocatorState &operator=(const AllocatorState &) = delete;
 
-    // Shares the budget out: budgets [layers, kv_heads]. Throws Error(plugin) if the answer breaks the contract.
+    // Shares the budget out: budgets [layers, kv_heads]. Throws Error(plugin) if the answer breaks
+    // the contract.
     void allocate(const keel_allocator_input &input, std::span<int32_t> budgets);
 
   private:

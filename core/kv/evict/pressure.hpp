@@ -67,8 +67,8 @@ class PressureWatch {
     int64_t since_ = 0; // tokens at the last change
 };
 
-// Warns that the cache goes down to `slots` per head, by which `freed` bytes became free, or that it
-// may hold so many again.
+// Warns that the cache goes down to `slots` per head, by which `freed` bytes became free, or that
+// it may hold so many again.
 void warn_of_pressure(const PressureState &state, const PressureConfig &config, int64_t slots,
                       uint64_t freed);
 void warn_of_relief(const PressureState &state, int64_t slots);

@@ -103,8 +103,9 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
     if (ids_.empty())
         ids_ = Tensor::allocate(executor.device(), KEEL_DTYPE_I32, {s.max_slots}, placement_);
     rows_ = Tensor(room_.buffer(), 0, KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
-    if (fresh <
-        slots) { // what moves for the first time is itself the original; the others' rows are written over below
+    // A key that moves for the first time is itself the original. The rows of the other keys are
+    // overwritten below.
+    if (fresh < slots) {
         keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
         args.kv = cache.view(layer);
         args.out = rows_.c();

@@ -9,12 +9,14 @@
 
 namespace keel {
 
-// Quantized keys as they were first written, of those that were rotated since. A key in the cache that was never rotated is its own
-// original; the first time that it is, its codes are put here, and each rotation begins from them: what is read back and written again in
-// the same type keeps its codes, so however often a key moves it was rounded twice, when it was written and when it was rotated last.
+// Quantized keys as they were first written, of those that were rotated since. A key in the cache
+// that was never rotated is its own original; the first time that it is, its codes are put here,
+// and each rotation begins from them: what is read back and written again in the same type keeps
+// its codes, so however often a key moves it was rounded twice, when it was written and when it was
+// rotated last.
 //
-// Keys that moved lie before those that never did in each head (what closes a gap moves all that lies left of it). The copy counts as
-// cache memory: in KvArena's bytes, and against kv.max_mib.
+// Keys that moved lie before those that never did in each head (what closes a gap moves all that
+// lies left of it). The copy counts as cache memory: in KvArena's bytes, and against kv.max_mib.
 class PristineKeys {
   public:
     // `cache`'s arena outlives this.
@@ -23,13 +25,15 @@ class PristineKeys {
     PristineKeys(const PristineKeys &) = delete;
     PristineKeys &operator=(const PristineKeys &) = delete;
 
-    // Would the copies of what is left, if only the slots of `keep` are, be within kv.max_mib beside them? If not: why, in words.
+    // Would the copies of what is left, if only the slots of `keep` are, be within kv.max_mib
+    // beside them? If not: why, in words.
     static bool fits(const CachePlan &plan, const KvCache &cache, std::span<const KeepLists> keep,
                      std::string *why);
     // A layer was compacted to these slots.
     void record_compact(uint32_t layer, const KeepLists &keep);
-    // The originals of slots 0..n-1 of a layer, f32 [kv_heads, n, head_dim], n being the largest of `ends`: of head h those before
-    // ends[h], which are about to move, and those that moved before. The tensor is good until the next call.
+    // The originals of slots 0..n-1 of a layer, f32 [kv_heads, n, head_dim], n being the largest of
+    // `ends`: of head h those before ends[h], which are about to move, and those that moved before.
+    // The tensor is good until the next call.
     const Tensor &take(const KvCache &cache, uint32_t layer, std::span<const int64_t> ends);
     // The position that the original of a slot is rotated for. After take().
     int32_t origin(uint32_t layer, uint32_t head, int64_t slot) const {

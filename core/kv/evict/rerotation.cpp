@@ -34,7 +34,8 @@ void Rerotation::make_buffers() {
     host_sin_.resize(host_cos_.size());
 }
 
-// Protected slots stay where they are, so what the cache holds there is what was first written, until the first move.
+// Protected slots stay where they are, so what the cache holds there is what was first written,
+// until the first move.
 void Rerotation::capture(KvCache &cache, uint32_t layer) {
     const KvShape &s = plan_.shape();
     int64_t length = prefix_;

@@ -26,9 +26,9 @@ class SequenceForward {
 };
 
 // Has the model repeat its context against the cache, piece by piece, and records for each slot the
-// largest attention that a repeating query paid to it (KVzip). Each repetition sees the first slots,
-// its own piece and itself; the scores are normalized over these. Afterwards the cache is what it
-// was before.
+// largest attention that a repeating query paid to it (KVzip). Each repetition sees the first
+// slots, its own piece and itself; the scores are normalized over these. Afterwards the cache is
+// what it was before.
 class ContextRepeat final : public StepTap {
   public:
     // number(layer, head): which token is in each slot, rising.

@@ -25,8 +25,8 @@ struct InputOps {
     OpHandle shift_queries; // moves queries to the front, all layers at once
     OpHandle place_queries; // and a decode step's to their place; only where steps are recorded
     OpHandle query_stats;
-    OpHandle
-        piece_scores; // attention_scores over slot ranges, of a step's queries: chunk scores, replay
+    // attention_scores over slot ranges, of a step's queries: chunk scores, a repetition.
+    OpHandle piece_scores;
     OpHandle head_scores; // the same of one KV head, where heads differ in length
     OpHandle clear_sums;  // zeroes
 

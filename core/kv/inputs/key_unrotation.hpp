@@ -7,14 +7,16 @@
 
 namespace keel {
 
-// Undoes the rotation of cached keys for ops that want them as they were before RoPE. The graph's tables hold the newest positions only,
-// and the oldest keys of a cache may lie much further back: so this makes tables of just the positions that a layer holds, in float64.
+// Undoes the rotation of cached keys for ops that want them as they were before RoPE. The graph's
+// tables hold the newest positions only, and the oldest keys of a cache may lie much further back:
+// so this makes tables of just the positions that a layer holds, in float64.
 class KeyUnrotation {
   public:
     KeyUnrotation(CachePlan &plan, keel_buffer_kind placement)
         : plan_(plan), placement_(placement) {}
 
-    // The layer's view with rows of tables() in the place of positions. Both valid until the next call.
+    // The layer's view with rows of tables() in the place of positions. Both valid until the next
+    // call.
     const keel_kv_view *prepare(const KvCache &cache, uint32_t layer);
     uint64_t bytes() const { return held_bytes(cos_) + held_bytes(sin_) + held_bytes(rows_); }
     const keel_rope_tables *tables() const { return &tables_; }

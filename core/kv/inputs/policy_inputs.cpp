@@ -34,7 +34,7 @@ PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement)
     ranges_ = Tensor::shape(KEEL_DTYPE_I32, {1, 2});
 }
 
-// ---- steps ---------------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 StepTap *PolicyInputs::begin_step(const KvCache &cache, int64_t first, int64_t n, bool is_prompt) {
     if (plan_.collected().empty()) return nullptr;
@@ -102,7 +102,7 @@ void PolicyInputs::score_piece(uint32_t layer, const Tensor &q, const Piece &pie
     });
 }
 
-// ---- an eviction ---------------------------------------------------------------------------------------------------
+// ---- an eviction --------------------------------------------------------------------------------
 
 Tensor PolicyInputs::room(Array &array, int64_t rows, int64_t columns) {
     const uint64_t bytes = static_cast<uint64_t>(rows * columns) * sizeof(float);
@@ -195,7 +195,8 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
     stride_ = stride;
     seen_ = seen;
     if (ring_) ring_->place_last();
-    // A query's own token and those after it have to be there: what it sees is told by its distance from the end.
+    // A query's own token and those after it have to be there: what it sees is told by its distance
+    // from the end.
     queries_ =
         ops.window_scores ? std::min({int64_t{plan_.needs().window}, ring_->held(), tail}) : 0;
     for (uint32_t l = 0; l < layers; ++l)

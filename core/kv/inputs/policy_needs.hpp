@@ -9,7 +9,8 @@
 
 namespace keel {
 
-// The needs of a policy that cannot be computed from the cache when it decides: something has to be collected while steps run.
+// The needs of a policy that cannot be computed from the cache when it decides: something has to be
+// collected while steps run.
 struct Collected {
     struct Running { // attention probabilities summed per slot
         keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
@@ -41,7 +42,8 @@ struct Collected {
 std::string need_name(uint64_t bit);
 
 // Checks what a policy says about itself: bits, flags, and the numbers that its needs come with.
-// `step`: tokens that a prefill step may have; `longest`: slots of a head. Throws Error(input) or Error(plugin) naming policy and need.
+// `step`: tokens that a prefill step may have; `longest`: slots of a head. Throws Error(input) or
+// Error(plugin) naming policy and need.
 void check_policy_needs(const std::string &policy, const keel_policy_needs &needs, int64_t step,
                         int64_t longest);
 

@@ -8,14 +8,16 @@
 
 namespace keel {
 
-// Rows of the last tokens, for each layer [rows, heads, head_dim]: always in order and without a gap, so that an op can take them as they
-// lie. Twice the room that is wanted is used from front to end; when it is full the rows that still count move to the front, in one op.
-// Where steps are recorded and submitted again a decode step writes its row to a place that is the same in all steps, and it goes to its
-// own before the next step, or before somebody looks.
+// Rows of the last tokens, for each layer [rows, heads, head_dim]: always in order and without a
+// gap, so that an op can take them as they lie. Twice the room that is wanted is used from front to
+// end; when it is full the rows that still count move to the front, in one op. Where steps are
+// recorded and submitted again a decode step writes its row to a place that is the same in all
+// steps, and it goes to its own before the next step, or before somebody looks.
 class QueryRing {
   public:
-    // `rows` that are wanted; `shift` moves rows (KEEL_OP_COPY), may be NULL if one row is wanted; `place` brings a decode step's row to its
-    // own place, NULL: it is written there. Both outlive this.
+    // `rows` that are wanted; `shift` moves rows (KEEL_OP_COPY), may be NULL if one row is wanted;
+    // `place` brings a decode step's row to its own place, NULL: it is written there. Both outlive
+    // this.
     QueryRing(Executor &executor, PlannedOp *shift, PlannedOp *place, keel_dtype dtype,
               uint32_t layers, int64_t rows, uint32_t heads, uint32_t head_dim,
               keel_buffer_kind placement);
@@ -23,11 +25,13 @@ class QueryRing {
     int64_t capacity() const { return rows_; }
     // Rows of the last tokens that are there, at most the capacity.
     int64_t held() const { return held_; }
-    // Makes room for the rows of n more tokens, min(n, capacity) of which are kept, and counts them as there.
+    // Makes room for the rows of n more tokens, min(n, capacity) of which are kept, and counts them
+    // as there.
     void begin(int64_t n);
     // Where a step of one token writes its row, [1, heads, head_dim].
     Tensor next(uint32_t layer) const;
-    // The last n rows of a layer, [n, heads, head_dim]. n at most held(). Behind begin(1) after place_last() alone.
+    // The last n rows of a layer, [n, heads, head_dim]. n at most held(). Behind begin(1) after
+    // place_last() alone.
     Tensor last(uint32_t layer, int64_t n) const;
     void place_last(); // queues what brings the last row to its place
     // The last n tokens were taken back.

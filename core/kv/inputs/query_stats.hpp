@@ -9,11 +9,13 @@
 
 namespace keel {
 
-// Sums and second moments of a sequence's un-rotated queries, per layer and query head. Queries of decoded tokens are added up some at a
-// time: a matrix per head would otherwise be read and written for every token.
+// Sums and second moments of a sequence's un-rotated queries, per layer and query head. Queries of
+// decoded tokens are added up some at a time: a matrix per head would otherwise be read and written
+// for every token.
 class QueryStats {
   public:
-    // `op` is KEEL_OP_QUERY_STATS; `skip`: queries at the start of the sequence that stay out. They outlive this.
+    // `op` is KEEL_OP_QUERY_STATS; `skip`: queries at the start of the sequence that stay out. They
+    // outlive this.
     QueryStats(Executor &executor, const KvShape &shape, PlannedOp *op, uint32_t skip,
                keel_buffer_kind placement);
 

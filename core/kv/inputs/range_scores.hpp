@@ -8,8 +8,8 @@
 
 namespace keel {
 
-// Queues attention_scores of a step's queries over slot ranges of one layer, added to what is there: in one call where all heads have
-// the same slots in the ranges, else head by head.
+// Queues attention_scores of a step's queries over slot ranges of one layer, added to what is
+// there: in one call where all heads have the same slots in the ranges, else head by head.
 struct RangeScores {
     using Ranges = std::vector<
         std::pair<int64_t, int64_t>>; // begin, end; disjoint, at most InputOps::most_ranges

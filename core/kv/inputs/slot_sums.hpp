@@ -7,7 +7,8 @@
 
 namespace keel {
 
-// One f32 per slot and KV head of all layers, summed up by the ops of steps; moves along when the cache is compacted. New slots begin at 0.
+// One f32 per slot and KV head of all layers, summed up by the ops of steps; moves along when the
+// cache is compacted. New slots begin at 0.
 class SlotSums {
   public:
     // `clear` zeroes, `copy` copies (input_ops.hpp); they outlive this.
@@ -18,7 +19,8 @@ class SlotSums {
     void begin(const KvCache &cache);
     // f32 [kv_heads, slots]: for ops, and a side of KvCache::compact.
     const Tensor &layer(uint32_t layer) const { return layers_[layer]; }
-    // After a compaction or truncate(): what lies behind the slots in use has to be zeroed when it is used again.
+    // After a compaction or truncate(): what lies behind the slots in use has to be zeroed when it
+    // is used again.
     void shrunk(const KvCache &cache);
     // Queues a copy of the first `layers` layers' sums into `out` [layers * kv_heads, stride].
     void copy_to(const Tensor &out) const;

@@ -78,8 +78,9 @@ int32_t KvArena::take(uint32_t index) {
                         capacity, shape_.sequences);
         }
         size_t more = std::max<size_t>(layer.owners.size() / 2, shape_.kv_heads);
-        // Room that the cap would never let be used is not made. The cap counts blocks in use: while an arena grows, old and new stand
-        // side by side until the copy is through, one layer at a time, and that is not counted.
+        // Room that the cap would never let be used is not made. The cap counts blocks in use:
+        // while an arena grows, old and new stand side by side until the copy is through, one layer
+        // at a time, and that is not counted.
         if (shape_.max_bytes != 0) {
             const uint64_t left = shape_.max_bytes / shape_.block_bytes() - blocks_in_use_;
             more = static_cast<size_t>(std::clamp<uint64_t>(left, 1, more));
@@ -119,7 +120,8 @@ void KvArena::abandon(uint32_t index, int32_t id) noexcept {
         decommit(layer, *layer.k.buffer(), block, shape_.key_block_bytes());
         decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());
     } catch (...) {
-        // A lost device, or one that cannot tell: the memory goes with the arena, or serves the block's next owner.
+        // A lost device, or one that cannot tell: the memory goes with the arena, or serves the
+        // block's next owner.
     }
 }
 
@@ -132,7 +134,8 @@ void KvArena::release(uint32_t index, int32_t id) {
         decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());
         return;
     }
-    // Blocks are taken from the front, so the end empties; give it back once it is more than half of the arena.
+    // Blocks are taken from the front, so the end empties; give it back once it is more than half
+    // of the arena.
     size_t used = layer.owners.size();
     while (used > 0 && layer.owners[used - 1] == 0)
         --used;
@@ -140,7 +143,8 @@ void KvArena::release(uint32_t index, int32_t id) {
     if (wanted <= layer.owners.size() / 2) resize(layer, wanted);
 }
 
-// Only whole pages go back, and a block may be smaller than a page: free neighbours are given along, as far as a page may reach.
+// Only whole pages go back, and a block may be smaller than a page: free neighbours are given
+// along, as far as a page may reach.
 void KvArena::decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t block_bytes) {
     constexpr uint64_t largest_page = 65536;
     const size_t reach = static_cast<size_t>(largest_page / block_bytes) + 1;

@@ -7,9 +7,10 @@
 
 namespace keel {
 
-// The blocks of all layers of a cache and its forks: for each layer a K and a V arena of [blocks, block_slots, head_dim], and how many
-// owners each block has. Block ids are per layer; K and V share them. Where the backend can reserve address space a free block holds
-// no memory; elsewhere an arena grows by copying, and shrinks when blocks at its end are free.
+// The blocks of all layers of a cache and its forks: for each layer a K and a V arena of [blocks,
+// block_slots, head_dim], and how many owners each block has. Block ids are per layer; K and V
+// share them. Where the backend can reserve address space a free block holds no memory; elsewhere
+// an arena grows by copying, and shrinks when blocks at its end are free.
 class KvArena {
   public:
     // `seats`: see seats().
@@ -30,7 +31,8 @@ class KvArena {
     uint64_t free_blocks(uint32_t layer) const {
         return static_cast<uint64_t>(shape_.capacity_blocks()) - layers_[layer].in_use;
     }
-    // A block with one owner; the one with the lowest free id. Throws Error(resource) when nothing is left.
+    // A block with one owner; the one with the lowest free id. Throws Error(resource) when nothing
+    // is left.
     int32_t take(uint32_t layer);
     void retain(uint32_t layer, int32_t block) {
         ++layers_[layer].owners[static_cast<size_t>(block)];
@@ -44,8 +46,9 @@ class KvArena {
     }
     void copy_block(uint32_t layer, int32_t from, int32_t to);
 
-    // Places for caches' books beside each other, for steps that take them together. A seat's block tables, lengths and positions
-    // are layers * kv_heads rows of these, i32 [seats * layers * kv_heads, blocks], [...] and [..., slots].
+    // Places for caches' books beside each other, for steps that take them together. A seat's block
+    // tables, lengths and positions are layers * kv_heads rows of these, i32 [seats * layers *
+    // kv_heads, blocks], [...] and [..., slots].
     uint32_t seats() const { return static_cast<uint32_t>(seat_taken_.size()); }
     int32_t take_seat(); // -1: none is free
     void leave_seat(int32_t seat) noexcept { seat_taken_[static_cast<size_t>(seat)] = false; }
@@ -56,7 +59,8 @@ class KvArena {
     uint64_t bytes_in_use() const {
         return blocks_in_use_ * shape_.block_bytes() + extra_bytes_;
     } // shared blocks counted once, and what is kept beside blocks
-    // What a sequence keeps beside its blocks is `now` bytes and was `before`: they count as cache memory.
+    // What a sequence keeps beside its blocks is `now` bytes and was `before`: they count as cache
+    // memory.
     void count_extra(uint64_t now, uint64_t before) noexcept;
     uint64_t bytes_resident() const; // memory behind the arenas
     uint64_t peak_bytes() const { return peak_bytes_; }

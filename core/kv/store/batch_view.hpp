@@ -9,14 +9,15 @@
 
 namespace keel {
 
-// The caches of a step's sequences as keel.batched_decode/1 takes them: one arena, the books on their seats. Not thread-safe.
+// The caches of a step's sequences as keel.batched_decode/1 takes them: one arena, the books on
+// their seats. Not thread-safe.
 class BatchView {
   public:
     // Of caches in this arena, at most `most` at once.
     BatchView(KvArena &arena, uint32_t most);
 
-    // The views of these caches, in this order, by layer; valid until the next call. Empty if one of them lies elsewhere or has no seat.
-    // Queues the list of seats.
+    // The views of these caches, in this order, by layer; valid until the next call. Empty if one
+    // of them lies elsewhere or has no seat. Queues the list of seats.
     std::span<const keel_batch_kv *const> of(std::span<KvCache *const> caches);
 
   private:
@@ -32,8 +33,8 @@ class BatchView {
     std::vector<const keel_batch_kv *> views_;
 };
 
-// A view without memory of `n` sequences, for settling calls before a cache exists: the largest arenas, tables and lengths, and a seat for
-// each sequence that the shape allows.
+// A view without memory of `n` sequences, for settling calls before a cache exists: the largest
+// arenas, tables and lengths, and a seat for each sequence that the shape allows.
 class BatchTemplate {
   public:
     BatchTemplate(const KvShape &shape, uint32_t n);

@@ -8,8 +8,9 @@
 
 namespace keel {
 
-// Bytes of a tensor that has memory to itself; 0: it has none yet. Not the buffer's, which may be one that somebody else used before and up
-// to a quarter larger: what a sequence holds is not to depend on what ran before it.
+// Bytes of a tensor that has memory to itself; 0: it has none yet. Not the buffer's, which may be
+// one that somebody else used before and up to a quarter larger: what a sequence holds is not to
+// depend on what ran before it.
 inline uint64_t held_bytes(const Tensor &tensor) {
     return tensor.buffer() != nullptr ? tensor.bytes() : 0;
 }

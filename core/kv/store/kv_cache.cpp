@@ -173,8 +173,8 @@ void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
         arena_->release(layer, pop_block(layer, h));
 }
 
-// Where an error is under way, or nobody could be told of one: the books are always right afterwards, and memory that cannot go back
-// now (a lost device) goes with the arenas.
+// Where an error is under way, or nobody could be told of one: the books are always right
+// afterwards, and memory that cannot go back now (a lost device) goes with the arenas.
 void KvCache::abandon_blocks(uint32_t layer, uint32_t h, size_t keep) noexcept {
     while (head(layer, h).blocks.size() > keep)
         arena_->abandon(layer, pop_block(layer, h));

@@ -14,12 +14,14 @@ namespace keel {
 // Which slots of each KV head of a layer stay: for each head a strictly rising list.
 using KeepLists = std::vector<std::vector<int32_t>>;
 
-// The KV cache of one sequence on one device: for each layer and KV head a list of blocks, a length, and the position of the key in
-// each slot. Blocks belong to heads, so heads of different length cost what they hold. Keeps books of lengths and positions on the
-// host, so that nothing ever has to be read back. Not thread-safe.
+// The KV cache of one sequence on one device: for each layer and KV head a list of blocks, a
+// length, and the position of the key in each slot. Blocks belong to heads, so heads of different
+// length cost what they hold. Keeps books of lengths and positions on the host, so that nothing
+// ever has to be read back. Not thread-safe.
 //
-// A fork shares its parent's blocks until one of the two writes to one (an append copies the last block if it is not full, a
-// compaction goes to blocks of its own). Parent and fork may go in any order.
+// A fork shares its parent's blocks until one of the two writes to one (an append copies the last
+// block if it is not full, a compaction goes to blocks of its own). Parent and fork may go in any
+// order.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
@@ -30,7 +32,8 @@ class KvCache {
     KvCache &operator=(const KvCache &) = delete;
 
     const KvShape &shape() const { return arena_->shape(); }
-    // A layer's view for ops; the pointer is stable, what it points to follows append, compact and truncate.
+    // A layer's view for ops; the pointer is stable, what it points to follows append, compact and
+    // truncate.
     const keel_kv_view *view(uint32_t layer) const { return &layers_[layer].view; }
     std::span<const keel_kv_view *const> views() const { return views_; }
 
@@ -49,26 +52,31 @@ class KvCache {
     }
     std::span<const int32_t> row_positions(size_t row) const { return heads_[row].positions; }
 
-    // Would n more tokens fit under max_slots and max_bytes? If not and `why` is given: which limit, in words, with its config key.
+    // Would n more tokens fit under max_slots and max_bytes? If not and `why` is given: which
+    // limit, in words, with its config key.
     bool fits(int64_t n, std::string *why = nullptr) const;
     // The same without taking a block for it.
     bool has_slots(int64_t n) const {
         return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0;
     }
-    // Makes room for n tokens at the ends of all heads: takes blocks (copying a shared last block first), raises the lengths, queues the
-    // new lengths and tables. The step's ops then write K, V and positions. `positions` are the tokens' RoPE positions, [n].
-    // Throws Error(resource) if they do not fit, and then nothing has changed.
+    // Makes room for n tokens at the ends of all heads: takes blocks (copying a shared last block
+    // first), raises the lengths, queues the new lengths and tables. The step's ops then write K, V
+    // and positions. `positions` are the tokens' RoPE positions, [n]. Throws Error(resource) if
+    // they do not fit, and then nothing has changed.
     void append(std::span<const int32_t> positions, int64_t n);
     // Takes the last n tokens of every head back; blocks that become empty are given back.
     void truncate(int64_t n);
-    // Settles the op behind compact(). Before the first compact, and before buffers are made: fallbacks decide where those lie.
+    // Settles the op behind compact(). Before the first compact, and before buffers are made:
+    // fallbacks decide where those lie.
     static OpHandle plan_gather(Executor &executor, const KvShape &shape, uint32_t sides);
-    // Compacts a layer to the listed slots with an op of plan_gather; `sides` are i32 or f32 [kv_heads, slots] tensors that move along.
-    // Queues the moves and gives back the blocks that become free. The bytes freed. A head whose list is all its slots is untouched.
-    // After the last layer's compaction publish() has to follow, before anything else reads the cache.
+    // Compacts a layer to the listed slots with an op of plan_gather; `sides` are i32 or f32
+    // [kv_heads, slots] tensors that move along. Queues the moves and gives back the blocks that
+    // become free. The bytes freed. A head whose list is all its slots is untouched. After the last
+    // layer's compaction publish() has to follow, before anything else reads the cache.
     uint64_t compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
                      std::span<const Tensor> sides = {});
-    // Would compact() of all layers find the blocks that copying shared ones takes? If not and `why` is given: in words.
+    // Would compact() of all layers find the blocks that copying shared ones takes? If not and
+    // `why` is given: in words.
     bool can_compact(std::span<const KeepLists> keep, std::string *why = nullptr) const;
     // Queues lengths and tables as compact() left them: one write each for all layers.
     void publish() { queue_books(); }
@@ -77,21 +85,23 @@ class KvCache {
         for (uint32_t l = 0; l < shape().layers; ++l)
             refresh_view(l);
     }
-    // Notes new positions of slots begin.. of a head, after an op (kv_rerotate) wrote them on the device.
+    // Notes new positions of slots begin.. of a head, after an op (kv_rerotate) wrote them on the
+    // device.
     void set_positions(uint32_t layer, uint32_t head, int64_t begin,
                        std::span<const int32_t> positions);
     void clear();
 
     // Writes lengths, positions and rows, in the types of the cache; reads them from the device.
     void save(StateWriter &out) const;
-    // What save() wrote, of a cache of the same layers, heads and types, in the place of what is here. `seen`: tokens since the start,
-    // positions are below. Throws Error(input) for what cannot be (nothing is believed), and for what does not fit here; the cache
-    // is empty then.
+    // What save() wrote, of a cache of the same layers, heads and types, in the place of what is
+    // here. `seen`: tokens since the start, positions are below. Throws Error(input) for what
+    // cannot be (nothing is believed), and for what does not fit here; the cache is empty then.
     void load(StateReader &in, int64_t seen);
 
-    // Takes over what a cache of the same layers and heads on another device holds, in two parts. First blocks, lengths and positions, in
-    // the place of what is here; throws Error(resource) where there is no memory, and this one is empty then. Afterwards the rows, layer by
-    // layer, in this one's types: the bytes that were written.
+    // Takes over what a cache of the same layers and heads on another device holds, in two parts.
+    // First blocks, lengths and positions, in the place of what is here; throws Error(resource)
+    // where there is no memory, and this one is empty then. Afterwards the rows, layer by layer, in
+    // this one's types: the bytes that were written.
     void reserve_like(const KvCache &from);
     uint64_t take_rows(const KvCache &from, uint32_t layer);
     // Gives a layer's blocks back, of a cache that is of no use any more.
@@ -144,8 +154,9 @@ class KvCache {
     bool needs_fresh(uint32_t layer, uint32_t head, size_t kept,
                      size_t block) const; // to compact into block i
     bool is_identity(uint32_t layer, const KeepLists &keep) const;
-    // The table of a compaction whose target blocks are this cache's own: fresh ones in place of shared ones.
-    // `taken`: the fresh ones, which are nobody's yet; those taken so far if this throws.
+    // The table of a compaction whose target blocks are this cache's own: fresh ones in place of
+    // shared ones. `taken`: the fresh ones, which are nobody's yet; those taken so far if this
+    // throws.
     void unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table,
                  std::vector<int32_t> &taken);
     void queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
@@ -156,8 +167,8 @@ class KvCache {
     std::vector<Head> heads_; // [layers, kv_heads]
     std::vector<Layer> layers_;
     std::vector<const keel_kv_view *> views_;
-    Tensor tables_, lengths_,
-        positions_; // i32 [layers * kv_heads, blocks], [layers * kv_heads], [layers * kv_heads, slots]
+    // i32 [layers * kv_heads, blocks], [layers * kv_heads], [layers * kv_heads, slots]
+    Tensor tables_, lengths_, positions_;
     std::vector<int32_t> host_tables_, host_lengths_;
     bool tables_dirty_ = true;
     Tensor gather_index_, gather_count_, gather_table_; // made at the first compaction

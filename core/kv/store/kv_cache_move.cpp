@@ -1,5 +1,6 @@
-// Taking over what a cache on another device holds: lengths and positions at once, rows layer by layer, so that the other one's blocks
-// can go as they were copied. Types, and the slots of a block, may differ.
+// Taking over what a cache on another device holds: lengths and positions at once, rows layer by
+// layer, so that the other one's blocks can go as they were copied. Types, and the slots of a
+// block, may differ.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/error.hpp"
@@ -14,7 +15,8 @@ namespace {
 
 constexpr uint64_t most_run = uint64_t{16} << 20; // bytes that one read or write moves
 
-// Where the rows of a block stand in an image of a layer: all heads' rows, one head after the other.
+// Where the rows of a block stand in an image of a layer: all heads' rows, one head after the
+// other.
 struct Piece {
     int32_t block;
     uint64_t first, rows; // of the image

@@ -1,5 +1,6 @@
-// Saving a cache's content, and taking it in again. For each layer and head: how many slots, the positions of their keys, the rows of
-// K, the rows of V, in the cache's own types and without the blocks: those are taken anew.
+// Saving a cache's content, and taking it in again. For each layer and head: how many slots, the
+// positions of their keys, the rows of K, the rows of V, in the cache's own types and without the
+// blocks: those are taken anew.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/error.hpp"

@@ -33,17 +33,20 @@ struct KvShape {
     uint64_t block_bytes() const { return key_block_bytes() + value_block_bytes(); } // K and V
     uint64_t bytes_per_token() const; // of all layers and heads, blocks' slack not counted
 
-    // Memory that the books of one sequence take besides keys and values once it is full: block tables and positions on the device and
-    // on the host, the lists of an eviction, the owners of the arenas' blocks. Grows with max_slots, not with what is in use.
+    // Memory that the books of one sequence take besides keys and values once it is full: block
+    // tables and positions on the device and on the host, the lists of an eviction, the owners of
+    // the arenas' blocks. Grows with max_slots, not with what is in use.
     uint64_t book_bytes() const;
 
     static constexpr int64_t most_slots = int64_t{1} << 30; // so that slots and positions are int32
 
-    // Throws Error(input), naming the config key, if a dtype does not fit head_dim or a number is absurd.
+    // Throws Error(input), naming the config key, if a dtype does not fit head_dim or a number is
+    // absurd.
     void check() const;
 };
 
-// A view without memory, for planning ops before a cache exists: the largest arenas, tables and lengths.
+// A view without memory, for planning ops before a cache exists: the largest arenas, tables and
+// lengths.
 class KvTemplate {
   public:
     explicit KvTemplate(const KvShape &shape);

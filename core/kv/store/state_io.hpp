@@ -12,7 +12,8 @@
 
 namespace keel {
 
-// Where the state of a sequence goes when it is saved: numbers as this machine has them, little-endian wherever Keel runs.
+// Where the state of a sequence goes when it is saved: numbers as this machine has them,
+// little-endian wherever Keel runs.
 class StateWriter {
   public:
     StateWriter() = default;
@@ -39,8 +40,8 @@ class StateWriter {
     }
 };
 
-// The same bytes when they are read back. Nothing in them is believed: every length is held against what is left before anything is
-// allocated for it. Errors are Error(input) "NAME: ...".
+// The same bytes when they are read back. Nothing in them is believed: every length is held against
+// what is left before anything is allocated for it. Errors are Error(input) "NAME: ...".
 class StateReader {
   public:
     // `bytes` outlive this.
@@ -56,7 +57,8 @@ class StateReader {
                     name_ + ": " + fmt::format(format, std::forward<Args>(args)...));
     }
 
-    // `what` names it in the error where it is cut off. Valid as long as the bytes; as a rule not aligned.
+    // `what` names it in the error where it is cut off. Valid as long as the bytes; as a rule not
+    // aligned.
     std::span<const std::byte> take(uint64_t bytes, std::string_view what) {
         if (bytes > left_.size())
             fail("the session ends within {}: {} bytes are wanted, {} are left", what, bytes,
