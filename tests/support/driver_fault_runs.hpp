@@ -90,11 +90,10 @@ inline void check_device_lost(const FailingDriver &driver) {
     CHECK(begun.size() < all.size());
     CHECK(all.compare(0, begun.size(), begun) == 0);
 
-    const ProcessResult hybrid = run_text(driver, fault,
-                                          {"--set",
-                                           "hybrid.backends={gpu: {plugin: " + driver.plugin +
-                                               ", params: " + driver.params + "}, host: {plugin: cpu}}",
-                                           "--set", "hybrid.prefill=host", "--set", "hybrid.decode=gpu"});
+    const ProcessResult hybrid =
+        run_text(driver, fault,
+                 {"--set", "hybrid.backends={gpu: {plugin: " + driver.plugin + "}, host: {plugin: cpu}}",
+                  "--set", "hybrid.prefill=host", "--set", "hybrid.decode=gpu"});
     INFO(hybrid.out << hybrid.err);
     CHECK(hybrid.code == 0);
     CHECK(text_of(hybrid.out) == all);
