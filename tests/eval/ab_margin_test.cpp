@@ -15,23 +15,16 @@ using namespace keel;
 using test::ab_header;
 using test::ab_item;
 using test::contains;
+using test::find_contrast;
+using test::load_ab;
+using test::warned;
 
 namespace {
 
 AbContrast measured(const std::vector<double> &a, const std::vector<double> &b, const std::string &metric) {
-    AbPairs pairs;
-    pairs.a = a;
-    pairs.b = b;
-    for (uint32_t i = 0; i < a.size(); ++i)
-        pairs.clusters.push_back(i);
-    AbContrast c;
-    c.a = "a";
-    c.b = "b";
-    c.task = "t";
-    c.metric = metric;
-    c.meaning = ab_metric(metric);
+    AbContrast c = test::ab_contrast(metric);
     c.family = "x";
-    measure_contrast(c, pairs, {});
+    measure_contrast(c, test::ab_pairs(a, b), {});
     return c;
 }
 
@@ -45,34 +38,6 @@ std::vector<double> hits(size_t n, size_t lost) {
 AbContrast settled(std::vector<AbContrast> all, const AbStatistics &s = {}) {
     settle_verdicts(all, s);
     return all[0];
-}
-
-struct Loaded {
-    AbNames names;
-    AbTable table;
-    AbSummary summary;
-};
-
-std::unique_ptr<Loaded> load(const test::TempFolder &folder, const AbHeader &header,
-                             const std::vector<AbRecord> &records) {
-    static int number = 0;
-    auto out = std::make_unique<Loaded>();
-    out->table =
-        load_ab_table(test::write_ab(folder / fmt::format("r{}", number++), header, records), out->names);
-    out->summary = summarize_ab(out->table, out->names);
-    return out;
-}
-
-const AbContrast &find(const std::vector<AbContrast> &all, const std::string &a, const std::string &b,
-                       const std::string &metric) {
-    for (const AbContrast &c : all)
-        if (c.a == a && c.b == b && c.metric == metric) return c;
-    throw std::runtime_error("no such contrast: " + a + ", " + b + ", " + metric);
-}
-
-bool warned(const AbSummary &s, const std::string &part) {
-    return std::any_of(s.warnings.begin(), s.warnings.end(),
-                       [&](const AbWarning &w) { return contains(w.text, part); });
 }
 
 } // namespace
@@ -202,23 +167,24 @@ TEST_CASE("a sweep does not cost the declared contrasts their verdict") {
     AbHeader header = ab_header();
     header.statistics.primary = "passkey";
     header.contrasts = {{"window", "q4cache"}};
-    const auto crowded = load(folder, header, records);
-    CHECK(find(crowded->summary.contrasts, "window", "full", "hit").verdict ==
+    const auto crowded = load_ab(folder, header, records);
+    CHECK(find_contrast(crowded->summary.contrasts, "window", "full", "hit")->verdict ==
           AbVerdict::not_distinguishable);
     header.sweeps = {"snapkv"};
-    const auto apart = load(folder, header, records);
-    const AbContrast &c = find(apart->summary.contrasts, "window", "full", "hit");
+    const auto apart = load_ab(folder, header, records);
+    const AbContrast &c = *find_contrast(apart->summary.contrasts, "window", "full", "hit");
     CHECK(c.verdict == AbVerdict::worse);
     CHECK(c.family == "primary");
     CHECK(c.family_size == 1);
-    const AbContrast &swept = find(apart->summary.contrasts, "snapkv", "full", "hit");
+    const AbContrast &swept = *find_contrast(apart->summary.contrasts, "snapkv", "full", "hit");
     CHECK(swept.family == "primary, sweeps");
     CHECK(swept.family_size == 19);
     CHECK(contains(ab_summary_text(apart->summary), "Against the reference, sweeps"));
     // A declared contrast is no sweep.
     header.contrasts = {{"window", "snapkv"}};
-    CHECK(find(load(folder, header, records)->summary.contrasts, "snapkv", "full", "hit").family ==
-          "primary");
+    CHECK(
+        find_contrast(load_ab(folder, header, records)->summary.contrasts, "snapkv", "full", "hit")->family ==
+        "primary");
 }
 
 TEST_CASE("at equal bytes the primary task is a family of its own, and noise holds verdicts back, too") {
@@ -241,18 +207,19 @@ TEST_CASE("at equal bytes the primary task is a family of its own, and noise hol
     }
     AbHeader header = ab_header();
     header.statistics.primary = "passkey";
-    const auto quiet = load(folder, header, records);
-    const AbContrast &hit = find(quiet->summary.equal_bytes, "q4cache", "window", "hit");
+    const auto quiet = load_ab(folder, header, records);
+    const AbContrast &hit = *find_contrast(quiet->summary.equal_bytes, "q4cache", "window", "hit");
     CHECK(hit.family == "primary, equal bytes");
     CHECK(hit.family_size == 1);
     CHECK(hit.verdict == AbVerdict::better);
-    CHECK(find(quiet->summary.equal_bytes, "q4cache", "window", "nll").family == "secondary, equal bytes");
+    CHECK(find_contrast(quiet->summary.equal_bytes, "q4cache", "window", "nll")->family ==
+          "secondary, equal bytes");
     for (AbRecord &record : records) {
         auto &item = std::get<AbItem>(record);
         if (item.arm == "full#again") item.value += 0.3;
     }
-    const auto noisy = load(folder, header, records);
-    const AbContrast &held = find(noisy->summary.equal_bytes, "q4cache", "window", "hit");
+    const auto noisy = load_ab(folder, header, records);
+    const AbContrast &held = *find_contrast(noisy->summary.equal_bytes, "q4cache", "window", "hit");
     CHECK(held.noise == Approx(0.3));
     CHECK(held.verdict == AbVerdict::not_distinguishable);
 }
@@ -266,8 +233,8 @@ TEST_CASE("the noise floor is the distance between two runs, not what few docume
         records.emplace_back(ab_item("window", "tokens:128", name, i < 20 ? 0 : 1));
         if (i < 8) records.emplace_back(ab_item("full#again", "full", name, i == 0 ? 0 : 1));
     }
-    const auto loaded = load(folder, ab_header(), records);
-    const AbContrast &c = find(loaded->summary.contrasts, "window", "full", "hit");
+    const auto loaded = load_ab(folder, ab_header(), records);
+    const AbContrast &c = *find_contrast(loaded->summary.contrasts, "window", "full", "hit");
     CHECK(c.noise == Approx(1.0 / 8));
     CHECK(c.verdict ==
           AbVerdict::worse); // a third is lost: an interval over 8 documents would have reached to 0.5
@@ -298,7 +265,7 @@ TEST_CASE("an arm of a smaller type that evicts and frees nothing is warned of")
         honest.own_full_kv_bytes = 4250;
         records.emplace_back(honest);
     }
-    const auto loaded = load(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, ab_header(), records);
     CHECK(warned(loaded->summary, "no memory was saved: 2.2 KiB of 2.2 KiB are held, 100 B of it for"));
     size_t count = 0;
     for (const AbWarning &w : loaded->summary.warnings)
@@ -371,5 +338,5 @@ TEST_CASE("compare counts the noise of both experiments") {
     CHECK(compare_ab(quiet, worse, {}).worse == 1);
     const AbComparison held = compare_ab(quiet, noisy, {});
     CHECK(held.worse == 0);
-    CHECK(find(held.contrasts, "window", "window", "nll").noise == Approx(0.5));
+    CHECK(find_contrast(held.contrasts, "window", "window", "nll")->noise == Approx(0.5));
 }

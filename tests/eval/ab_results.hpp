@@ -1,8 +1,14 @@
 #pragma once
 
 #include "eval/ab/records/record.hpp"
+#include "eval/ab/verdicts/summary.hpp"
+#include "support/contains.hpp"
+#include "support/temp_folder.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +52,55 @@ inline std::filesystem::path write_ab(const std::filesystem::path &folder, const
     for (const AbRecord &record : records)
         writer.write(record);
     return folder;
+}
+
+// Records that were written, read and summarized.
+struct LoadedAb {
+    AbNames names;
+    AbTable table;
+    AbSummary summary;
+};
+
+inline std::unique_ptr<LoadedAb> load_ab(const TempFolder &folder, const AbHeader &header,
+                                         const std::vector<AbRecord> &records) {
+    static int number = 0;
+    auto out = std::make_unique<LoadedAb>();
+    out->table = load_ab_table(write_ab(folder / fmt::format("r{}", number++), header, records), out->names);
+    out->summary = summarize_ab(out->table, out->names);
+    return out;
+}
+
+// NULL if there is no contrast of these arms on this metric.
+inline const AbContrast *find_contrast(const std::vector<AbContrast> &all, const std::string &a,
+                                       const std::string &b, const std::string &metric = "hit") {
+    for (const AbContrast &c : all)
+        if (c.a == a && c.b == b && c.metric == metric) return &c;
+    return nullptr;
+}
+
+inline bool warned(const AbSummary &summary, const std::string &part) {
+    return std::any_of(summary.warnings.begin(), summary.warnings.end(),
+                       [&](const AbWarning &warning) { return contains(warning.text, part); });
+}
+
+// Two arms a and b whose items are documents of their own.
+inline AbPairs ab_pairs(const std::vector<double> &a, const std::vector<double> &b) {
+    AbPairs pairs;
+    pairs.a = a;
+    pairs.b = b;
+    for (uint32_t i = 0; i < a.size(); ++i)
+        pairs.clusters.push_back(i);
+    return pairs;
+}
+
+inline AbContrast ab_contrast(const std::string &metric) {
+    AbContrast c;
+    c.a = "a";
+    c.b = "b";
+    c.task = "t";
+    c.metric = metric;
+    c.meaning = ab_metric(metric);
+    return c;
 }
 
 } // namespace keel::test

@@ -13,28 +13,18 @@
 using namespace keel;
 using test::ab_header;
 using test::ab_item;
+using test::ab_pairs;
 using test::contains;
+using test::find_contrast;
+using test::load_ab;
+using test::warned;
 
 namespace {
 
-AbPairs pairs(const std::vector<double> &a, const std::vector<double> &b) {
-    AbPairs out;
-    out.a = a;
-    out.b = b;
-    for (uint32_t i = 0; i < a.size(); ++i)
-        out.clusters.push_back(i);
-    return out;
-}
-
 AbContrast judged(const AbPairs &p, const std::string &metric, AbStatistics s = {}) {
-    AbContrast c;
-    c.a = "a";
-    c.b = "b";
+    AbContrast c = test::ab_contrast(metric);
     c.a_budget = "tokens:128";
     c.b_budget = "full";
-    c.task = "t";
-    c.metric = metric;
-    c.meaning = ab_metric(metric);
     s.resamples = 1000;
     measure_contrast(c, p, s);
     std::vector<AbContrast> all{c};
@@ -44,35 +34,6 @@ AbContrast judged(const AbPairs &p, const std::string &metric, AbStatistics s = 
 
 std::vector<double> repeated(size_t n, double value) {
     return std::vector<double>(n, value);
-}
-
-struct Loaded {
-    AbNames names;
-    AbTable table;
-    AbSummary summary;
-};
-
-std::unique_ptr<Loaded> load(const test::TempFolder &folder, const AbHeader &header,
-                             const std::vector<AbRecord> &records) {
-    static int number = 0;
-    auto out = std::make_unique<Loaded>();
-    out->table =
-        load_ab_table(test::write_ab(folder / (fmt::format("r{}", number++)), header, records), out->names);
-    out->summary = summarize_ab(out->table, out->names);
-    return out;
-}
-
-const AbContrast *find(const std::vector<AbContrast> &all, const std::string &a, const std::string &b,
-                       const std::string &metric = "hit") {
-    for (const AbContrast &c : all)
-        if (c.a == a && c.b == b && c.metric == metric) return &c;
-    return nullptr;
-}
-
-bool warned(const AbSummary &s, const std::string &part) {
-    for (const AbWarning &w : s.warnings)
-        if (contains(w.text, part)) return true;
-    return false;
 }
 
 } // namespace
@@ -97,7 +58,7 @@ TEST_CASE("hits: McNemar's test, an interval that does not collapse, a verdict")
     std::vector<double> a = repeated(40, 1);
     for (size_t i = 0; i < 10; ++i)
         a[i] = 0;
-    const AbContrast lost = judged(pairs(a, repeated(40, 1)), "hit");
+    const AbContrast lost = judged(ab_pairs(a, repeated(40, 1)), "hit");
     CHECK(lost.test == "McNemar exact");
     CHECK(*lost.p == Approx(2 * std::pow(0.5, 10)));
     CHECK(lost.interval_method == "newcombe");
@@ -111,7 +72,7 @@ TEST_CASE("hits: McNemar's test, an interval that does not collapse, a verdict")
     CHECK(contains(verdict_line(lost),
                    "40 items in 40 documents; an experiment of this size could have seen 0."));
 
-    const AbContrast equal = judged(pairs(repeated(40, 1), repeated(40, 1)), "hit");
+    const AbContrast equal = judged(ab_pairs(repeated(40, 1), repeated(40, 1)), "hit");
     CHECK(equal.verdict == AbVerdict::equal);
     CHECK(equal.identical == 40);
     CHECK_FALSE(equal.within_margin); // forty equal hits exclude no loss of one in a hundred
@@ -122,14 +83,14 @@ TEST_CASE("hits: McNemar's test, an interval that does not collapse, a verdict")
     std::vector<double> one = repeated(40, 1), other = repeated(40, 1);
     one[0] = 0;
     other[1] = 0;
-    const AbContrast close = judged(pairs(one, other), "hit");
+    const AbContrast close = judged(ab_pairs(one, other), "hit");
     CHECK(close.verdict == AbVerdict::not_distinguishable);
     CHECK_FALSE(close.within_margin);
     CHECK(close.effect == 0);
 
     AbStatistics loose;
     loose.margin = 0.2;
-    CHECK(judged(pairs(one, other), "hit", loose).within_margin);
+    CHECK(judged(ab_pairs(one, other), "hit", loose).within_margin);
 }
 
 TEST_CASE("lower is better for divergences, and a gain is a gain") {
@@ -138,21 +99,21 @@ TEST_CASE("lower is better for divergences, and a gain is a gain") {
         b.push_back(3 + 0.1 * (i % 7));
         a.push_back(b.back() + 0.2 + 0.01 * (i % 5));
     }
-    const AbContrast worse = judged(pairs(a, b), "nll");
+    const AbContrast worse = judged(ab_pairs(a, b), "nll");
     CHECK(worse.verdict == AbVerdict::worse);
     CHECK(worse.effect == Approx(0.22));
     CHECK(worse.gain() < 0);
     CHECK(worse.test == "sign flip");
     CHECK(worse.interval_method == "bca");
     CHECK(*worse.worst_gain() == -worse.interval->high);
-    const AbContrast better = judged(pairs(b, a), "nll");
+    const AbContrast better = judged(ab_pairs(b, a), "nll");
     CHECK(better.verdict == AbVerdict::better);
     CHECK(better.within_margin);
 }
 
 TEST_CASE("speeds are compared as ratios, by trimmed means since a round may be disturbed") {
     const AbContrast c =
-        judged(pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
+        judged(ab_pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
     CHECK(c.ratio);
     CHECK(c.test == "trimmed t");
     CHECK(c.interval_method == "trimmed t");
@@ -160,35 +121,35 @@ TEST_CASE("speeds are compared as ratios, by trimmed means since a round may be 
     CHECK(c.verdict == AbVerdict::better);
     // One round in which the machine did something else changes no verdict, and what is shown is not its doing.
     const AbContrast disturbed =
-        judged(pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
+        judged(ab_pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
     CHECK(disturbed.effect == Approx(0.1).margin(0.01));
     CHECK(disturbed.mean_a == Approx(110).margin(1));
     CHECK(disturbed.verdict == AbVerdict::better);
     // Two rounds that differ could see nothing of a size that a speed has.
-    const AbContrast two = judged(pairs({150, 60}, {100, 101}), "decode_tokens_per_second");
+    const AbContrast two = judged(ab_pairs({150, 60}, {100, 101}), "decode_tokens_per_second");
     CHECK(two.verdict == AbVerdict::not_distinguishable);
     CHECK_FALSE(two.detectable);
     CHECK(contains(verdict_line(two), "can show nothing"));
     // Numbers without a logarithm are compared as differences.
-    CHECK_FALSE(judged(pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
+    CHECK_FALSE(judged(ab_pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
 }
 
 TEST_CASE("a few documents can show nothing, and it is said") {
-    const AbContrast none = judged(pairs({}, {}), "hit");
+    const AbContrast none = judged(ab_pairs({}, {}), "hit");
     CHECK(none.items == 0);
     CHECK_FALSE(none.p);
     CHECK_FALSE(none.interval);
     CHECK_FALSE(none.within_margin);
     CHECK(contains(verdict_line(none), "no item of t hit in common"));
-    const AbContrast one = judged(pairs({1}, {0}), "hit");
+    const AbContrast one = judged(ab_pairs({1}, {0}), "hit");
     CHECK(one.verdict == AbVerdict::not_distinguishable);
     CHECK_FALSE(one.detectable);
     CHECK(contains(verdict_line(one), "can show nothing"));
-    const AbContrast three = judged(pairs({1, 1, 1.1}, {5, 5, 5}), "nll");
+    const AbContrast three = judged(ab_pairs({1, 1, 1.1}, {5, 5, 5}), "nll");
     CHECK(three.verdict == AbVerdict::not_distinguishable);
     CHECK_FALSE(three.detectable);
     // Many items of one document are one document.
-    AbPairs same = pairs(repeated(50, 0), repeated(50, 1));
+    AbPairs same = ab_pairs(repeated(50, 0), repeated(50, 1));
     same.clusters.assign(50, 7);
     const AbContrast clustered = judged(same, "hit");
     CHECK(clustered.clusters == 1);
@@ -205,7 +166,7 @@ TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdi
     c.metric = "hit";
     c.meaning = ab_metric("hit");
     c.family = "x";
-    measure_contrast(c, pairs(a, repeated(30, 1)), {});
+    measure_contrast(c, ab_pairs(a, repeated(30, 1)), {});
     std::vector<AbContrast> one{c}, four(4, c), noisy{c}, two_families{c, c};
     settle_verdicts(one, {});
     CHECK(one[0].verdict == AbVerdict::worse);
@@ -229,8 +190,8 @@ TEST_CASE("pairs are matched by item: what one arm lacks is counted, never dropp
         if (i != 3) records.emplace_back(ab_item("full", "full", name, 1));
         if (i < 18) records.emplace_back(ab_item("window", "tokens:128", name, i % 2));
     }
-    const auto loaded = load(folder, ab_header(), records);
-    const AbContrast *c = find(loaded->summary.contrasts, "window", "full");
+    const auto loaded = load_ab(folder, ab_header(), records);
+    const AbContrast *c = find_contrast(loaded->summary.contrasts, "window", "full");
     REQUIRE(c != nullptr);
     CHECK(c->items == 17);
     CHECK(c->only_a == 1);
@@ -255,8 +216,8 @@ TEST_CASE("seeds are averaged before items are paired, and a record that comes t
     records.emplace_back(again);
     again.value = 0;
     records.emplace_back(again);
-    const auto loaded = load(folder, ab_header(), records);
-    const AbContrast *c = find(loaded->summary.contrasts, "window", "full");
+    const auto loaded = load_ab(folder, ab_header(), records);
+    const AbContrast *c = find_contrast(loaded->summary.contrasts, "window", "full");
     REQUIRE(c != nullptr);
     CHECK(c->items == 12);
     CHECK(c->mean_a == Approx(0.25));
@@ -280,14 +241,14 @@ TEST_CASE("the numbers' own warnings: nothing evicted, nothing saved, a referenc
         records.emplace_back(masked);
         records.emplace_back(ab_item("full#again", "full", name, i == 0 ? 1 : i % 2));
     }
-    const auto loaded = load(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, ab_header(), records);
     CHECK(warned(loaded->summary, "nothing was evicted"));
     CHECK(warned(loaded->summary, "no memory was saved"));
     CHECK(warned(loaded->summary, "reaches only 0.500"));
     CHECK(warned(loaded->summary, "differs from itself in 1 of 12"));
     REQUIRE(loaded->summary.noise.size() == 1);
-    CHECK(find(loaded->summary.contrasts, "window", "full")->noise > 0);
-    CHECK(find(loaded->summary.contrasts, "full#again", "full") == nullptr);
+    CHECK(find_contrast(loaded->summary.contrasts, "window", "full")->noise > 0);
+    CHECK(find_contrast(loaded->summary.contrasts, "full#again", "full") == nullptr);
     const std::string text = ab_summary_text(loaded->summary);
     CHECK(contains(text, "warning: window, tokens:900, passkey: nothing was evicted"));
     for (const char *line = text.c_str(); *line != 0; ++line)
@@ -304,13 +265,13 @@ TEST_CASE("divergence from the reference is held against nothing, where the refe
         records.emplace_back(ab_item("window", "tokens:128", name, 0.1 + 0.01 * i, "kld"));
         records.emplace_back(ab_item("window", "tokens:128", name, 0.5, "f1"));
     }
-    const auto loaded = load(folder, ab_header(), records);
-    const AbContrast *c = find(loaded->summary.contrasts, "window", "full", "kld");
+    const auto loaded = load_ab(folder, ab_header(), records);
+    const AbContrast *c = find_contrast(loaded->summary.contrasts, "window", "full", "kld");
     REQUIRE(c != nullptr);
     CHECK(c->implied);
     CHECK(c->mean_b == 0);
     CHECK(c->verdict == AbVerdict::worse);
-    CHECK(find(loaded->summary.contrasts, "window", "full", "f1") == nullptr);
+    CHECK(find_contrast(loaded->summary.contrasts, "window", "full", "f1") == nullptr);
     CHECK(contains(loaded->summary.notes.back(), "no results for continuation f1"));
 }
 
@@ -322,7 +283,7 @@ TEST_CASE("declared contrasts are made in their direction, all pairs where none 
             records.emplace_back(
                 ab_item(arm, std::string(arm) == "full" ? "full" : "tokens:128", fmt::format("i{}", i), 1));
     AbHeader header = ab_header();
-    const auto all = load(folder, header, records);
+    const auto all = load_ab(folder, header, records);
     const auto count = [](const AbSummary &s, AbContrast::Kind kind) {
         return std::count_if(s.contrasts.begin(), s.contrasts.end(),
                              [&](const AbContrast &c) { return c.kind == kind; });
@@ -331,9 +292,9 @@ TEST_CASE("declared contrasts are made in their direction, all pairs where none 
     CHECK(count(all->summary, AbContrast::Kind::pair) == 3);
     header.contrasts = {{"window", "snapkv"}};
     header.statistics.primary = "passkey";
-    const auto declared = load(folder, header, records);
+    const auto declared = load_ab(folder, header, records);
     CHECK(count(declared->summary, AbContrast::Kind::pair) == 1);
-    const AbContrast *c = find(declared->summary.contrasts, "window", "snapkv");
+    const AbContrast *c = find_contrast(declared->summary.contrasts, "window", "snapkv");
     REQUIRE(c != nullptr);
     CHECK(c->family == "primary");
     CHECK(c->family_size == 4);
@@ -355,8 +316,8 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     add("window", "tokens:256", 4000, 3.2);
     add("q4cache", "full", 3000, 3.1);
     add("snapkv", "tokens:400", 6000, 3.0);
-    const auto loaded = load(folder, ab_header(), records);
-    const AbContrast *c = find(loaded->summary.equal_bytes, "q4cache", "window", "nll");
+    const auto loaded = load_ab(folder, ab_header(), records);
+    const AbContrast *c = find_contrast(loaded->summary.equal_bytes, "q4cache", "window", "nll");
     REQUIRE(c != nullptr);
     CHECK(c->at_bytes == 3000);
     CHECK(c->mean_b == Approx(3.3 + 0.0095));
@@ -364,7 +325,7 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     CHECK(c->verdict == AbVerdict::better);
     CHECK(contains(verdict_line(*c), "where both hold 2.9 KiB"));
     // 6000 bytes are beyond all that the window was given: nothing is said.
-    CHECK(find(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);
+    CHECK(find_contrast(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);
     const auto apart = [&](const AbApart &one) { return one.a == "snapkv" && one.b == "window"; };
     const auto &list = loaded->summary.apart;
     CHECK(std::any_of(list.begin(), list.end(), apart));
@@ -395,7 +356,7 @@ TEST_CASE("speeds are compared at each length on its own") {
                 item.length = length;
                 records.emplace_back(item);
             }
-    const auto loaded = load(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, ab_header(), records);
     REQUIRE(loaded->summary.contrasts.size() == 2);
     CHECK(loaded->summary.contrasts[0].length == 0);
     CHECK(loaded->summary.contrasts[0].verdict == AbVerdict::equal);
@@ -416,7 +377,7 @@ TEST_CASE("rates of items that share documents have the interval of fewer items"
             item.document = fmt::format("d{}", document);
             records.emplace_back(item);
         }
-    const auto loaded = load(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, ab_header(), records);
     REQUIRE(loaded->summary.cells.size() == 2);
     const AbCellSummary &alone = loaded->summary.cells[0], &shared = loaded->summary.cells[1];
     CHECK(alone.clusters == 60);
