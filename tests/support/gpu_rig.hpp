@@ -140,6 +140,32 @@ struct OneNumber {
     }
 };
 
+// Under each of these faults the driver has no device.
+inline void check_no_devices(const conformance::Library &library, const std::vector<std::string> &faults) {
+    for (const std::string &fault : faults) {
+        INFO(fault);
+        fail(fault);
+        CHECK(device_count(library) == 0);
+    }
+    fail("");
+}
+
+// Under each of these faults a device does not open, and the message has `word`.
+inline void check_does_not_open(const conformance::Library &library, const std::vector<std::string> &faults,
+                                const std::string &word) {
+    for (const std::string &fault : faults) {
+        INFO(fault);
+        fail(fault);
+        try {
+            const conformance::Side side(library, {});
+            FAIL("it opened");
+        } catch (const conformance::Unusable &unusable) {
+            CHECK(unusable.why.find(word) != std::string::npos);
+        }
+    }
+    fail("");
+}
+
 // Memory that is refused is refused with its size, and the context goes on. `codes` are what the driver's `call` says.
 inline void check_memory_refusals(OneNumber &rig, const std::string &call,
                                   const std::vector<std::string> &codes) {

@@ -16,27 +16,13 @@ struct Rig : OneNumber {
 
 TEST_CASE("a driver without devices, or one that cannot list them, has none") {
     need_device(library());
-    for (const char *what : {"vkEnumeratePhysicalDevices 1+ 0", "vkEnumeratePhysicalDevices 1+ -3"}) {
-        fail(what);
-        CHECK(device_count(library()) == 0);
-    }
-    fail("vkCreateInstance 1+ -9"); // VK_ERROR_INCOMPATIBLE_DRIVER: no driver starts
-    CHECK(device_count(library()) == 0);
-    fail("");
+    check_no_devices(library(), {"vkEnumeratePhysicalDevices 1+ 0", "vkEnumeratePhysicalDevices 1+ -3",
+                                 "vkCreateInstance 1+ -9"}); // VK_ERROR_INCOMPATIBLE_DRIVER: none starts
 }
 
 TEST_CASE("a device that does not open says which call failed") {
     need_device(library());
-    for (const char *what : {"vkCreateDevice 1 -3", "vkCreateDevice 1 -2"}) {
-        fail(what);
-        try {
-            const Side side(library(), {});
-            FAIL("it opened");
-        } catch (const Unusable &unusable) {
-            CHECK(holds(unusable.why, "vkCreateDevice"));
-        }
-    }
-    fail("");
+    check_does_not_open(library(), {"vkCreateDevice 1 -3", "vkCreateDevice 1 -2"}, "vkCreateDevice");
     CHECK(Rig().doubles() == KEEL_OK);
 }
 
