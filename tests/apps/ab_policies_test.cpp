@@ -32,7 +32,7 @@ ProcessResult run_ab(const std::string &file, const std::string &out, std::vecto
 TEST_CASE("policies are told apart as they have to be: what a window has lost is lost, snapkv finds it") {
     const TempFolder folder;
     const std::string out = folder / "passkey";
-    const ProcessResult r = run_ab("/tests/eval/ab_passkey.yaml", out, {});
+    const ProcessResult r = run_ab("/tests/apps/ab_passkey.yaml", out, {});
     INFO(r.err);
     REQUIRE(r.code == 0);
     const json summary = json::parse(r.out);

@@ -1,4 +1,4 @@
-#include "ab_results.hpp"
+#include "eval/ab_results.hpp"
 #include "support/contains.hpp"
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
