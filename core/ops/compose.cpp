@@ -1,5 +1,7 @@
 #include "ops/compose.hpp"
 
+#include "ops/executor.hpp"
+
 namespace keel {
 namespace {
 
@@ -15,7 +17,7 @@ Args plain(const Args &args, uint64_t features) {
 // out = x * W^T; then + bias; then added to what out held.
 class ComposedMatmul final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_matmul_args &a,
+    static std::unique_ptr<Composition> make(Ladder &ladder, const keel_matmul_args &a,
                                              const OpTag &tag, Weight *weight) {
         auto self = std::unique_ptr<ComposedMatmul>(new ComposedMatmul);
         const bool accumulate = (a.features & KEEL_MATMUL_ACCUMULATE) != 0,
@@ -24,18 +26,21 @@ class ComposedMatmul final : public Composition {
         keel_matmul_args inner = plain(a, 0);
         inner.bias = nullptr;
         if (accumulate) {
-            self->product_ = ex.scratch(*a.out);
+            self->product_ = ladder.scratch(*a.out);
             inner.out = self->product_.c();
         }
-        if (!(self->matmul_ = ex.plan_native(KEEL_OP_MATMUL, inner, tag, weight))) return nullptr;
+        if (!(self->matmul_ = ladder.settle_native(KEEL_OP_MATMUL, inner, tag, weight)))
+            return nullptr;
         keel_elementwise_args next = {KEEL_HEADER(keel_elementwise_args)};
         next.a = inner.out;
         next.out = inner.out;
         next.b = a.bias;
-        if (bias && !(self->bias_ = ex.plan_native(KEEL_OP_ADD_BIAS, next, tag))) return nullptr;
+        if (bias && !(self->bias_ = ladder.settle_native(KEEL_OP_ADD_BIAS, next, tag)))
+            return nullptr;
         next.b = a.out;
         next.out = a.out;
-        if (accumulate && !(self->add_ = ex.plan_native(KEEL_OP_ADD, next, tag))) return nullptr;
+        if (accumulate && !(self->add_ = ladder.settle_native(KEEL_OP_ADD, next, tag)))
+            return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -67,11 +72,11 @@ class ComposedMatmul final : public Composition {
 // residual += x; out = rms_norm(residual).
 class ComposedAddRmsNorm final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_norm_args &a,
+    static std::unique_ptr<Composition> make(Ladder &ladder, const keel_norm_args &a,
                                              const OpTag &tag) {
         auto self = std::unique_ptr<ComposedAddRmsNorm>(new ComposedAddRmsNorm);
-        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, sum(a), tag))) return nullptr;
-        if (!(self->norm_ = ex.plan_native(KEEL_OP_RMS_NORM, norm(a), tag))) return nullptr;
+        if (!(self->add_ = ladder.settle_native(KEEL_OP_ADD, sum(a), tag))) return nullptr;
+        if (!(self->norm_ = ladder.settle_native(KEEL_OP_RMS_NORM, norm(a), tag))) return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -100,13 +105,14 @@ class ComposedAddRmsNorm final : public Composition {
 // out += factor * a.
 class ComposedScaledAdd final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_elementwise_args &a,
+    static std::unique_ptr<Composition> make(Ladder &ladder, const keel_elementwise_args &a,
                                              const OpTag &tag) {
         auto self = std::unique_ptr<ComposedScaledAdd>(new ComposedScaledAdd);
-        self->scaled_ = ex.scratch(*a.out);
-        if (!(self->scale_ = ex.plan_native(KEEL_OP_SCALE, scale(a, self->scaled_), tag)))
+        self->scaled_ = ladder.scratch(*a.out);
+        if (!(self->scale_ = ladder.settle_native(KEEL_OP_SCALE, scale(a, self->scaled_), tag)))
             return nullptr;
-        if (!(self->add_ = ex.plan_native(KEEL_OP_ADD, add(a, self->scaled_), tag))) return nullptr;
+        if (!(self->add_ = ladder.settle_native(KEEL_OP_ADD, add(a, self->scaled_), tag)))
+            return nullptr;
         return self;
     }
     void run(Executor &ex, const keel_op_args *args) override {
@@ -136,25 +142,25 @@ class ComposedScaledAdd final : public Composition {
 // Norms of the heads where the model has them, RoPE of q and k, append.
 class ComposedQkv final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_qkv_args &a,
+    static std::unique_ptr<Composition> make(Ladder &ladder, const keel_qkv_args &a,
                                              const OpTag &tag) {
         if ((a.features & ~uint64_t{KEEL_QKV_NORM}) != 0) return nullptr;
         auto self = std::unique_ptr<ComposedQkv>(new ComposedQkv);
-        self->k_ = ex.scratch(*a.k);
+        self->k_ = ladder.scratch(*a.k);
         const bool norm = (a.features & KEEL_QKV_NORM) != 0;
-        if (norm && !(self->q_norm_ = ex.plan_native(KEEL_OP_RMS_NORM,
-                                                     norm_of(a, a.q, a.q_norm, a.q_out), tag)))
+        if (norm && !(self->q_norm_ = ladder.settle_native(
+                          KEEL_OP_RMS_NORM, norm_of(a, a.q, a.q_norm, a.q_out), tag)))
             return nullptr;
-        if (norm && !(self->k_norm_ = ex.plan_native(KEEL_OP_RMS_NORM,
-                                                     norm_of(a, a.k, a.k_norm, self->k_.c()), tag)))
+        if (norm && !(self->k_norm_ = ladder.settle_native(
+                          KEEL_OP_RMS_NORM, norm_of(a, a.k, a.k_norm, self->k_.c()), tag)))
             return nullptr;
-        if (!(self->rope_q_ =
-                  ex.plan_native(KEEL_OP_ROPE, rope_of(a, norm ? a.q_out : a.q, a.q_out), tag)))
+        if (!(self->rope_q_ = ladder.settle_native(KEEL_OP_ROPE,
+                                                   rope_of(a, norm ? a.q_out : a.q, a.q_out), tag)))
             return nullptr;
-        if (!(self->rope_k_ = ex.plan_native(
+        if (!(self->rope_k_ = ladder.settle_native(
                   KEEL_OP_ROPE, rope_of(a, norm ? self->k_.c() : a.k, self->k_.c()), tag)))
             return nullptr;
-        if (!(self->append_ = ex.plan_native(KEEL_OP_KV_APPEND, append_of(a, self->k_), tag)))
+        if (!(self->append_ = ladder.settle_native(KEEL_OP_KV_APPEND, append_of(a, self->k_), tag)))
             return nullptr;
         return self;
     }
@@ -205,15 +211,15 @@ class ComposedQkv final : public Composition {
 // The scores first, because attention's output may overwrite q.
 class ComposedAttention final : public Composition {
   public:
-    static std::unique_ptr<Composition> make(Executor &ex, const keel_attention_args &a,
+    static std::unique_ptr<Composition> make(Ladder &ladder, const keel_attention_args &a,
                                              const OpTag &tag) {
         // attention_scores knows neither a window of the model nor soft-capping.
         const uint64_t other = KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP;
         if ((a.features & KEEL_ATTENTION_SCORES) == 0 || (a.features & other) != 0) return nullptr;
         auto self = std::unique_ptr<ComposedAttention>(new ComposedAttention);
-        if (!(self->scores_ = ex.plan_native(KEEL_OP_ATTENTION_SCORES, scores_of(a), tag)))
+        if (!(self->scores_ = ladder.settle_native(KEEL_OP_ATTENTION_SCORES, scores_of(a), tag)))
             return nullptr;
-        if (!(self->attention_ = ex.plan_native(KEEL_OP_ATTENTION, without_scores(a), tag)))
+        if (!(self->attention_ = ladder.settle_native(KEEL_OP_ATTENTION, without_scores(a), tag)))
             return nullptr;
         return self;
     }
@@ -244,23 +250,23 @@ class ComposedAttention final : public Composition {
 
 } // namespace
 
-std::unique_ptr<Composition> compose(Executor &executor, keel_op op, const keel_op_args *args,
+std::unique_ptr<Composition> compose(Ladder &ladder, keel_op op, const keel_op_args *args,
                                      const OpTag &tag, Weight *weight) {
     switch (op) {
     case KEEL_OP_MATMUL:
-        return ComposedMatmul::make(executor, *reinterpret_cast<const keel_matmul_args *>(args),
-                                    tag, weight);
+        return ComposedMatmul::make(ladder, *reinterpret_cast<const keel_matmul_args *>(args), tag,
+                                    weight);
     case KEEL_OP_ADD_RMS_NORM:
-        return ComposedAddRmsNorm::make(executor, *reinterpret_cast<const keel_norm_args *>(args),
+        return ComposedAddRmsNorm::make(ladder, *reinterpret_cast<const keel_norm_args *>(args),
                                         tag);
     case KEEL_OP_SCALED_ADD:
-        return ComposedScaledAdd::make(executor,
+        return ComposedScaledAdd::make(ladder,
                                        *reinterpret_cast<const keel_elementwise_args *>(args), tag);
     case KEEL_OP_QKV_PREPARE:
-        return ComposedQkv::make(executor, *reinterpret_cast<const keel_qkv_args *>(args), tag);
+        return ComposedQkv::make(ladder, *reinterpret_cast<const keel_qkv_args *>(args), tag);
     case KEEL_OP_ATTENTION:
-        return ComposedAttention::make(executor,
-                                       *reinterpret_cast<const keel_attention_args *>(args), tag);
+        return ComposedAttention::make(ladder, *reinterpret_cast<const keel_attention_args *>(args),
+                                       tag);
     default:
         return nullptr;
     }

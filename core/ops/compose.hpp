@@ -1,12 +1,12 @@
 #pragma once
 
-#include "ops/executor.hpp"
+#include "ops/ladder.hpp"
 
 namespace keel {
 
 // The second rung of the ladder: the op out of smaller ops that the device has itself, or NULL. Knows: matmul with bias or accumulate,
 // add_rms_norm, scaled_add, qkv_prepare, attention with scores.
-std::unique_ptr<Composition> compose(Executor &executor, keel_op op, const keel_op_args *args,
+std::unique_ptr<Composition> compose(Ladder &ladder, keel_op op, const keel_op_args *args,
                                      const OpTag &tag, Weight *weight);
 
 } // namespace keel

@@ -53,19 +53,20 @@ BufferPtr Crossing::import(keel_buffer *handle) {
 }
 
 // What has to be copied: the tensors that the other device cannot import, overlapping ones together.
-std::vector<Crossing::Region> Crossing::regions_of(const ArgsCopy &copy) {
+std::vector<Crossing::Region> Crossing::regions_of(const OpCall &call) {
     std::vector<Region> regions;
-    for (size_t i = 0; i < copy.tensors().size(); ++i) {
-        const ArgsCopy::Slot &slot = copy.tensors()[i];
-        const keel_tensor &t = **slot.tensor;
+    for (size_t i = 0; i < call.tensors().size(); ++i) {
+        const OpCall::Operand &operand = call.tensors()[i];
+        const keel_tensor &t = operand.tensor;
         const uint64_t extent = extent_bytes(t);
         if (extent == 0) continue;
         if (t.buffer == nullptr ? shares(extent % page_size() == 0) : import(t.buffer) != nullptr)
             continue;
-        Region region{t.buffer, t.offset, t.offset + extent, false, slot.role != ArgsCopy::Role::in,
-                      {i},      &t};
+        Region region{
+            t.buffer, t.offset,     t.offset + extent, false, operand.access != OpCall::Access::in,
+            {i},      operand.given};
         // What lies in the gaps between an output's rows has to survive the way back.
-        region.fill = slot.role != ArgsCopy::Role::out || !is_contiguous(t);
+        region.fill = operand.access != OpCall::Access::out || !is_contiguous(t);
         const auto joins = [&](const Region &r) {
             if (r.source == nullptr || region.source == nullptr)
                 return r.source == region.source && r.same == region.same;
@@ -90,9 +91,9 @@ std::vector<Crossing::Region> Crossing::regions_of(const ArgsCopy &copy) {
 }
 
 uint64_t Crossing::bytes(keel_op op, const keel_op_args *args) {
-    const ArgsCopy copy(op, args);
+    const OpCall call(op, args);
     uint64_t bytes = 0;
-    for (const Region &r : regions_of(copy)) {
+    for (const Region &r : regions_of(call)) {
         uint64_t held = r.end - r.begin;
         if (const Buffer *source = from_->find(r.source)) {
             held = 0;
@@ -128,26 +129,24 @@ void Crossing::copy_back(const Region &r, const Buffer &staged, uint64_t pad) {
 
 keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *weight,
                           keel_plan *plan) {
-    ArgsCopy copy(op, args);
-    const auto slots = copy.tensors();
-    for (const ArgsCopy::Slot &slot : slots) {
-        if (extent_bytes(**slot.tensor) > 0 && from_->find((*slot.tensor)->buffer) == nullptr)
+    OpCall call(op, args);
+    const std::span<OpCall::Operand> operands = call.tensors();
+    for (const OpCall::Operand &operand : operands) {
+        if (extent_bytes(operand.tensor) > 0 && from_->find(operand.tensor.buffer) == nullptr)
             throw_error(ErrorKind::internal, "{}: {} lies in no buffer of backend {}", op_name(op),
-                        slot.name, from_->plugin());
+                        operand.name, from_->plugin());
     }
     from_->stream().wait();
-    const std::vector<Region> regions = regions_of(copy);
-    std::vector<keel_tensor> moved(slots.size());
+    const std::vector<Region> regions = regions_of(call);
     BufferPtr nothing; // a tensor without elements needs a buffer all the same
-    for (size_t i = 0; i < slots.size(); ++i) {
-        moved[i] = **slots[i].tensor;
-        *slots[i].tensor = &moved[i];
-        if (extent_bytes(moved[i]) == 0) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+        keel_tensor &tensor = operands[i].tensor;
+        if (extent_bytes(tensor) == 0) {
             if (!nothing) nothing = to_->allocate(1);
-            moved[i].buffer = nothing->handle();
-            moved[i].offset = 0;
-        } else if (const BufferPtr imported = import(moved[i].buffer)) {
-            moved[i].buffer = imported->handle();
+            tensor.buffer = nothing->handle();
+            tensor.offset = 0;
+        } else if (const BufferPtr imported = import(tensor.buffer)) {
+            tensor.buffer = imported->handle();
         }
     }
     std::vector<BufferPtr> staged;
@@ -156,14 +155,14 @@ keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *we
         staged.push_back(to_->allocate(pad + r.end - r.begin));
         if (r.fill) copy_over(r, *staged.back(), pad);
         for (const size_t i : r.tensors) {
-            moved[i].buffer = staged.back()->handle();
-            moved[i].offset += pad - r.begin;
+            operands[i].tensor.buffer = staged.back()->handle();
+            operands[i].tensor.offset += pad - r.begin;
         }
     }
-    copy.args()->plan = plan;
-    set_weight(op, copy.args(), weight, *to_);
+    call.args()->plan = plan;
+    set_weight(op, call.args(), weight, *to_);
     to_->require_alive(op_name(op));
-    const keel_status status = call_op(to_->table(), op, to_->ctx(), copy.args());
+    const keel_status status = call_op(to_->table(), op, to_->ctx(), call.args());
     if (status != KEEL_OK) return status;
     to_->stream().op_queued(op_name(op));
     to_->stream().wait();

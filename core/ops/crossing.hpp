@@ -2,7 +2,7 @@
 
 #include "device/device.hpp"
 #include "device/weight.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_call.hpp"
 
 #include <map>
 #include <optional>
@@ -38,11 +38,11 @@ class Crossing final : private BufferWatch {
         uint64_t begin = 0, end = 0;       // bytes of the source
         bool fill = false;                 // its content is needed on the other side
         bool back = false;                 // it is written there
-        std::vector<size_t> tensors;       // indices into ArgsCopy::tensors()
+        std::vector<size_t> tensors;       // indices into OpCall::tensors()
         const keel_tensor *same = nullptr; // templates only
     };
 
-    std::vector<Region> regions_of(const ArgsCopy &copy);
+    std::vector<Region> regions_of(const OpCall &call);
     void copy_over(const Region &, Buffer &target, uint64_t pad);
     void copy_back(const Region &, const Buffer &staged, uint64_t pad);
     BufferPtr import(keel_buffer *handle);

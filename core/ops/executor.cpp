@@ -1,286 +1,65 @@
 #include "ops/executor.hpp"
 
 #include "device/trace.hpp"
-#include "ops/compose.hpp"
 #include "ops/op_trace.hpp"
-
-#include "base/log.hpp"
-
-#include <algorithm>
 
 namespace keel {
 
-const char *rung_name(Rung rung) {
-    switch (rung) {
-    case Rung::native:
-        return "native";
-    case Rung::composed:
-        return "composed";
-    case Rung::fallback:
-        return "fallback";
-    case Rung::reference:
-        break;
-    }
-    return "reference";
-}
-
-PlannedOp::~PlannedOp() {
-    if (plan_ == nullptr) return;
-    device_->before_destroy(plan_);
-    device_->table().plan_destroy(device_->ctx(), plan_);
-}
-
-void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Device &device) {
-    if (weight == nullptr || !weight->is_ready(device)) return;
-    if (op == KEEL_OP_MATMUL) {
-        auto *a = reinterpret_cast<keel_matmul_args *>(args);
-        a->weight = weight->handle(device);
-        a->w = weight->tensor(device);
-    } else if (op == KEEL_OP_EMBED) {
-        auto *a = reinterpret_cast<keel_embed_args *>(args);
-        a->weight = weight->handle(device);
-        a->w = weight->tensor(device);
-    }
-}
-
 Executor::Executor(std::shared_ptr<Device> device, Options options)
-    : device_(std::move(device)), options_(std::move(options)) {
-    reference_ = Device::open_reference(device_->host());
-    device_->stream().set_strategy(options_.sync);
-    recorder_ = StepRecorder::make(*device_);
+    : ladder_(device, std::move(options.fallback), options.strict),
+      recorder_(StepRecorder::make(*device)), replay_(options.replay), ahead_(options.ahead) {
+    stream().set_strategy(options.sync);
+}
+
+// The first reason why steps of so many ops are not recorded.
+Executor::NotRecorded Executor::not_recorded(size_t ops) const {
+    const SyncStrategy &sync = stream().strategy();
+    if (!recorder_) return NotRecorded::no_extension;
+    if (!replay_) return NotRecorded::off;
+    if (sync.kind == SyncStrategy::Kind::eager) return NotRecorded::eager;
+    if (sync.kind == SyncStrategy::Kind::batched && sync.ops <= ops) return NotRecorded::batched;
+    if (stream().trace() != nullptr) return NotRecorded::traced;
+    return observer_ ? NotRecorded::observed : NotRecorded::none;
 }
 
 std::string Executor::why_not_recorded(size_t ops) const {
-    const SyncStrategy &sync = device_->stream().strategy();
-    if (!recorder_) return fmt::format("backend {} has no {}", device_->plugin(), KEEL_EXT_REPLAY);
-    if (!options_.replay) return "sync.replay: off";
-    if (sync.kind == SyncStrategy::Kind::eager) return "sync: eager waits after every op";
-    if (sync.kind == SyncStrategy::Kind::batched && sync.ops <= ops)
+    switch (not_recorded(ops)) {
+    case NotRecorded::no_extension:
+        return fmt::format("backend {} has no {}", device().plugin(), KEEL_EXT_REPLAY);
+    case NotRecorded::off:
+        return "sync.replay: off";
+    case NotRecorded::eager:
+        return "sync: eager waits after every op";
+    case NotRecorded::batched:
         return fmt::format("sync: {} submits in the midst of a step of {} ops and its argmax",
-                           to_string(sync), ops);
-    if (device_->stream().trace() != nullptr) return "a trace shows each op";
-    return observer_ ? "each op is watched" : "";
+                           to_string(stream().strategy()), ops);
+    case NotRecorded::traced:
+        return "a trace shows each op";
+    case NotRecorded::observed:
+        return "each op is watched";
+    case NotRecorded::none:
+        break;
+    }
+    return {};
+}
+
+StepRecorder *Executor::recorder_for(size_t ops) const {
+    return not_recorded(ops) == NotRecorded::none ? recorder_.get() : nullptr;
 }
 
 std::string Executor::why_not_ahead() const {
     if (can_run_ahead()) return "";
-    if (!options_.ahead) return "sync.ahead: off";
-    const SyncStrategy &sync = device_->stream().strategy();
+    if (!ahead_) return "sync.ahead: off";
+    const SyncStrategy &sync = stream().strategy();
     if (sync.kind == SyncStrategy::Kind::eager) return "sync: eager waits after every op";
-    if (!device_->stream().reads_later())
-        return fmt::format("backend {} does not serve {} on this device", device_->plugin(),
+    if (!stream().reads_later())
+        return fmt::format("backend {} does not serve {} on this device", device().plugin(),
                            KEEL_EXT_READ_LATER);
     return observer_ ? "each op is watched" : "some ops do not run on the backend itself";
 }
 
-StepRecorder *Executor::recorder_for(size_t ops) const {
-    if (!recorder_ || !options_.replay || observer_ || device_->stream().trace() != nullptr)
-        return nullptr;
-    const SyncStrategy &sync = device_->stream().strategy();
-    const bool cuts = sync.kind == SyncStrategy::Kind::eager ||
-                      (sync.kind == SyncStrategy::Kind::batched && sync.ops <= ops);
-    return cuts ? nullptr : recorder_.get();
-}
-
-// The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of ours. What it does not support
-// (a backend's own dtype or feature) is no fault.
-void Executor::check_template(keel_op op, keel_op_args *args, const OpTag &tag,
-                              const Weight *weight) {
-    ArgsCopy copy(op, args);
-    if (weight != nullptr) {
-        if (copy.weight() == nullptr)
-            throw_error(ErrorKind::internal, "{} ({}): an op that takes no weight", label_text(tag),
-                        op_name(op));
-        *copy.weight() = nullptr;
-        *copy.weight_tensor() = weight->shape();
-    }
-    keel_plan *plan = nullptr;
-    HostServices::drop_error();
-    const keel_status status =
-        reference_->table().op_plan(reference_->ctx(), op, copy.args(), &plan);
-    if (plan != nullptr) reference_->table().plan_destroy(reference_->ctx(), plan);
-    if (status == KEEL_OK) return;
-    const std::string message = take_message();
-    if (status == KEEL_E_UNSUPPORTED) return;
-    throw_error(status == KEEL_E_OUT_OF_MEMORY ? ErrorKind::resource : ErrorKind::internal,
-                "{} ({}): {}", label_text(tag), op_name(op),
-                message.empty() ? status_text(status) : message);
-}
-
-OpHandle Executor::plan_any(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight) {
-    check_template(op, args, tag, weight);
-    std::string reason;
-    if (OpHandle native = try_native(op, args, tag, weight, &reason)) return native;
-    if (options_.strict) {
-        throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it "
-                    "fall back",
-                    label_text(tag), device_->plugin(), op_name(op), reason);
-    }
-    OpHandle planned(new PlannedOp(op, tag, weight));
-    planned->reason_ = reason;
-    if (weight != nullptr) clear_weight(op, args);
-    planned->template_ = std::make_unique<ArgsTemplate>(op, args);
-    if ((planned->composition_ = compose(*this, op, args, tag, weight))) {
-        planned->rung_ = Rung::composed;
-        planned->kernel_ = planned->composition_->kernel();
-        planned->device_ = device_;
-        return planned;
-    }
-    if (!settle_elsewhere(*planned, args)) {
-        throw_error(ErrorKind::plugin,
-                    "{}: backend {} cannot run {} ({}), and nothing below it can", planned->label_,
-                    device_->plugin(), op_name(op), reason);
-    }
-    return planned;
-}
-
-namespace {
-
-bool has_plans(const keel_backend &table) {
-    return table.op_plan != nullptr && table.plan_destroy != nullptr && table.plan_info != nullptr;
-}
-
-} // namespace
-
-OpHandle Executor::try_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
-                              std::string *reason) {
-    const keel_backend &table = device_->table();
-    if (!has_op(table, op)) {
-        if (reason != nullptr) *reason = "it has no such op";
-        return nullptr;
-    }
-    device_->require_alive("op_plan");
-    if (weight != nullptr) weight->prepare(*device_);
-    OpHandle planned(new PlannedOp(op, tag, weight));
-    planned->device_ = device_;
-    if (weight != nullptr) clear_weight(op, args);
-    planned->template_ = std::make_unique<ArgsTemplate>(op, args);
-    set_weight(op, args, weight, *device_);
-    if (!has_plans(table)) {
-        planned->kernel_ = "as it comes"; // a refusal shows at the first call, see demote()
-        return planned;
-    }
-    const keel_status status = device_->with_memory(
-        [&] { return table.op_plan(device_->ctx(), op, args, &planned->plan_); });
-    if (status != KEEL_OK) planned->plan_ = nullptr;
-    if (status == KEEL_E_UNSUPPORTED) {
-        const std::string message = take_message();
-        if (reason != nullptr)
-            *reason =
-                message.empty() ? "it does not take these dtypes, shapes or features" : message;
-        return nullptr;
-    }
-    if (status != KEEL_OK) fail(*planned, *device_, status);
-    keel_plan_info info = {KEEL_HEADER(keel_plan_info)};
-    HostServices::drop_error();
-    const keel_status told = table.plan_info(device_->ctx(), planned->plan_, &info);
-    if (told != KEEL_OK) fail(*planned, *device_, told);
-    info.kernel[sizeof info.kernel - 1] = 0;
-    planned->kernel_ = info.kernel;
-    planned->scratch_bytes_ = info.scratch_bytes;
-    return planned;
-}
-
-// The last two rungs: another device, below the rung that the op stands on.
-bool Executor::settle_elsewhere(PlannedOp &op, keel_op_args *args) {
-    const bool try_fallback =
-        op.rung_ != Rung::fallback && options_.fallback != nullptr && options_.fallback != device_;
-    if (try_fallback && settle_on(op, args, options_.fallback, Rung::fallback)) return true;
-    return settle_on(op, args, reference_, Rung::reference);
-}
-
-bool Executor::settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<Device> &target,
-                         Rung rung) {
-    const keel_backend &table = target->table();
-    if (!has_op(table, op.op_)) return false;
-    target->require_alive("op_plan");
-    if (op.weight_ != nullptr) {
-        op.weight_->prepare(*target);
-        clear_weight(op.op_, args); // it does not cross: it lies on both sides
-    }
-    keel_plan *plan = nullptr;
-    std::string kernel = "as it comes";
-    uint64_t scratch = 0;
-    if (has_plans(table)) {
-        ArgsCopy copy(op.op_, args);
-        copy.args()->plan = nullptr;
-        set_weight(op.op_, copy.args(), op.weight_, *target);
-        const keel_status status = target->with_memory(
-            [&] { return table.op_plan(target->ctx(), op.op_, copy.args(), &plan); });
-        if (status == KEEL_E_UNSUPPORTED) {
-            take_message();
-            return false;
-        }
-        if (status != KEEL_OK) fail(op, *target, status);
-        keel_plan_info info = {KEEL_HEADER(keel_plan_info)};
-        HostServices::drop_error();
-        const keel_status told = table.plan_info(target->ctx(), plan, &info);
-        if (told != KEEL_OK) {
-            table.plan_destroy(target->ctx(), plan);
-            fail(op, *target, told);
-        }
-        info.kernel[sizeof info.kernel - 1] = 0;
-        kernel = info.kernel;
-        scratch = info.scratch_bytes;
-    }
-    op.device_ = target;
-    op.plan_ = plan;
-    op.rung_ = rung;
-    op.kernel_ = fmt::format("{}: {}", target->plugin(), kernel);
-    op.scratch_bytes_ = scratch;
-    op.crossing_bytes_ = crossing_to(target).bytes(op.op_, args);
-    ++crossings_planned_;
-    return true;
-}
-
-Crossing &Executor::crossing_to(const std::shared_ptr<Device> &target) {
-    for (const auto &crossing : crossings_) {
-        if (&crossing->to() == target.get()) return *crossing;
-    }
-    crossings_.push_back(std::make_unique<Crossing>(device_, target));
-    return *crossings_.back();
-}
-
-keel_buffer_kind Executor::placement() const {
-    const bool shares = std::any_of(crossings_.begin(), crossings_.end(),
-                                    [](const auto &c) { return c->shares(); });
-    return any_fallback() && shares ? KEEL_BUFFER_HOST_VISIBLE : KEEL_BUFFER_DEVICE;
-}
-
-Tensor Executor::scratch(const keel_tensor &like) {
-    const int64_t *d = like.shape;
-    const Tensor shape = like.rank == 1   ? Tensor::shape(like.dtype, {d[0]})
-                         : like.rank == 2 ? Tensor::shape(like.dtype, {d[0], d[1]})
-                         : like.rank == 3 ? Tensor::shape(like.dtype, {d[0], d[1], d[2]})
-                                          : Tensor::shape(like.dtype, {d[0], d[1], d[2], d[3]});
-    if (scratch_ == nullptr || scratch_->size() < shape.bytes())
-        scratch_ = device_->allocate(shape.bytes());
-    return shape.at(scratch_, 0);
-}
-
-const Device *Executor::lost_device() const {
-    if (device_->is_lost()) return device_.get();
-    for (const auto &crossing : crossings_)
-        if (crossing->to().is_lost()) return &crossing->to();
-    return nullptr;
-}
-
-uint64_t Executor::crossed_bytes() const {
-    uint64_t bytes = 0;
-    for (const auto &crossing : crossings_)
-        bytes += crossing->copied_bytes();
-    return bytes;
-}
-
-void Executor::set_trace(Trace *trace) {
-    device_->stream().set_trace(trace);
-    reference_->stream().set_trace(trace);
-    if (options_.fallback != nullptr) options_.fallback->stream().set_trace(trace);
-}
-
 void Executor::run_any(PlannedOp &op, keel_op_args *args) {
-    Trace *trace = device_->stream().trace();
+    Trace *trace = stream().trace();
     if (trace == nullptr || depth_ > 0) return run_observed(op, args);
     const double begin = trace->now();
     run_observed(op, args);
@@ -304,69 +83,30 @@ void Executor::run_observed(PlannedOp &op, keel_op_args *args) {
 void Executor::run_here(PlannedOp &op, keel_op_args *args) {
     switch (op.rung_) {
     case Rung::native: {
-        device_->require_alive(op.label_.c_str());
+        device().require_alive(op.label_.c_str());
         args->plan = op.plan_;
-        set_weight(op.op_, args, op.weight_, *device_);
+        set_weight(op.op_, args, op.weight_, device());
         if (recorder_ && recorder_->take(op, args)) return;
-        const keel_status status = call_op(device_->table(), op.op_, device_->ctx(), args);
-        if (status == KEEL_OK)
-            return device_->stream().op_queued(op.label_.c_str(), op.part().data());
-        if (status != KEEL_E_UNSUPPORTED) fail(op, *device_, status);
-        demote(op, args);
+        const keel_status status = call_op(device().table(), op.op_, device().ctx(), args);
+        if (status == KEEL_OK) return stream().op_queued(op.label_.c_str(), op.part().data());
+        if (status != KEEL_E_UNSUPPORTED) ladder_.fail(op, device(), status);
+        ladder_.demote(op, args);
         return run_here(op, args);
     }
     case Rung::composed:
-        set_weight(op.op_, args, op.weight_, *device_);
+        set_weight(op.op_, args, op.weight_, device());
         return op.composition_->run(*this, args);
     case Rung::fallback:
     case Rung::reference: {
         if (op.weight_ != nullptr) clear_weight(op.op_, args);
-        const keel_status status = crossing_to(op.device_).run(op.op_, args, op.weight_, op.plan_);
+        const keel_status status = ladder_.crossing(op).run(op.op_, args, op.weight_, op.plan_);
         if (status == KEEL_OK) return;
         if (status != KEEL_E_UNSUPPORTED || op.rung_ == Rung::reference)
-            fail(op, *op.device_, status);
-        demote(op, args);
+            ladder_.fail(op, *op.device_, status);
+        ladder_.demote(op, args);
         return run_here(op, args);
     }
     }
-}
-
-// A backend without plans (or one that changed its mind) refused a call, without a side effect: the ladder's next rung, loudly.
-void Executor::demote(PlannedOp &op, keel_op_args *args) {
-    const std::string message = take_message(),
-                      reason = message.empty() ? "the call was refused" : message;
-    const std::string refused_by = op.device_->plugin();
-    if (options_.strict) {
-        throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back",
-                    op.label_, refused_by, op_name(op.op_), reason);
-    }
-    if (op.plan_ != nullptr) {
-        op.device_->before_destroy(op.plan_);
-        op.device_->table().plan_destroy(op.device_->ctx(), op.plan_);
-    }
-    op.plan_ = nullptr;
-    // What comes next is planned for the largest shapes, as the first was; this call may be a small one.
-    keel_op_args *planned = op.template_->args();
-    if (op.rung_ == Rung::native &&
-        (op.composition_ = compose(*this, op.op_, planned, op.tag_, op.weight_))) {
-        op.rung_ = Rung::composed;
-        op.kernel_ = op.composition_->kernel();
-    } else if (!settle_elsewhere(op, planned)) {
-        fail(op, *op.device_, KEEL_E_UNSUPPORTED);
-    } else {
-        if (op.weight_ != nullptr) clear_weight(op.op_, args);
-        op.crossing_bytes_ = crossing_to(op.device_).bytes(op.op_, args);
-    }
-    op.reason_ = reason;
-    args->plan = nullptr;
-    if (!warned_of_.emplace(op.op_, reason).second) return; // the other layers' say the same
-    log().warn("{}: backend {} refused {} ({}); it runs {} from now on: {}", op.label_, refused_by,
-               op_name(op.op_), reason, rung_name(op.rung_), op.kernel_);
-}
-
-void Executor::fail(const PlannedOp &op, Device &device, keel_status status) {
-    device.fail(status, fmt::format("{} ({})", op.label_, op_name(op.op_)));
 }
 
 } // namespace keel

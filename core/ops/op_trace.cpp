@@ -24,9 +24,9 @@ void trace_op(Trace &trace, const PlannedOp &op, const keel_op_args *args, doubl
     more.emplace_back("label", Trace::text(op.label()));
     if (op.weight() != nullptr)
         more.emplace_back("weight", Trace::text(shape_text(*op.weight()->shape())));
-    ArgsCopy copy(op.op(), args);
-    for (const ArgsCopy::Slot &slot : copy.tensors())
-        more.emplace_back(slot.name, Trace::text(shape_text(**slot.tensor)));
+    const OpCall call(op.op(), args);
+    for (const OpCall::Operand &operand : call.tensors())
+        more.emplace_back(operand.name, Trace::text(shape_text(operand.tensor)));
     trace.span(op.part(), "op", begin, end, more);
 }
 

@@ -93,7 +93,8 @@ bool StepRecorder::change_over() {
 bool StepRecorder::take(const PlannedOp &op, const keel_op_args *args) {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     if (state_ == State::ordinary || state_ == State::outside) return false;
-    reader_.read(op.op(), args, bytes_);
+    call_.assign(op.op(), args);
+    call_.bytes(bytes_);
     if (state_ == State::comparing) {
         if (fits_current() || change_over()) {
             labels_.push_back(&op);
@@ -120,7 +121,7 @@ bool StepRecorder::record_from_here() {
     fresh_.clear();
     for (size_t i = 0; i < labels_.size(); ++i) {
         RecordedOp &earlier = *current_->ops[i];
-        status = call_op(device_.table(), earlier.args.op(), device_.ctx(), earlier.args.args());
+        status = call_op(device_.table(), earlier.call.op(), device_.ctx(), earlier.call.args());
         if (status == KEEL_E_DEVICE_LOST) device_.fail(status, labels_[i]->label());
         if (status != KEEL_OK) {
             throw_away();
@@ -129,7 +130,7 @@ bool StepRecorder::record_from_here() {
             return false;
         }
         fresh_.push_back(
-            std::make_unique<RecordedOp>(earlier.args.op(), earlier.args.args(), earlier.bytes));
+            std::make_unique<RecordedOp>(earlier.call.op(), earlier.call.args(), earlier.bytes));
     }
     return true;
 }
@@ -174,9 +175,9 @@ void StepRecorder::queue_one_by_one() {
         const std::string &label = labels[i]->label();
         device_.require_alive(label.c_str());
         const keel_status status =
-            call_op(device_.table(), op.args.op(), device_.ctx(), op.args.args());
+            call_op(device_.table(), op.call.op(), device_.ctx(), op.call.args());
         if (status != KEEL_OK)
-            device_.fail(status, fmt::format("{} ({})", label, op_name(op.args.op())));
+            device_.fail(status, fmt::format("{} ({})", label, op_name(op.call.op())));
         device_.stream().op_queued(label.c_str(), labels[i]->part().data());
     }
 }
@@ -231,7 +232,7 @@ void StepRecorder::file(keel_recording *handle) {
     fresh->ops = std::move(fresh_);
     fresh_.clear();
     for (const auto &op : fresh->ops)
-        op->args.list_handles([&](const void *used) { fresh->uses.insert(used); });
+        op->call.list_handles([&](const void *used) { fresh->uses.insert(used); });
     if (kept_.size() == most_kept) {
         const auto oldest =
             std::min_element(kept_.begin(), kept_.end(),
@@ -267,7 +268,7 @@ void StepRecorder::forget(const void *handle) noexcept {
     const auto names = [&](const auto &recording) { return recording->uses.contains(handle); };
     const bool fresh = std::any_of(fresh_.begin(), fresh_.end(), [&](const auto &op) {
         bool found = false;
-        op->args.list_handles([&](const void *used) { found = found || used == handle; });
+        op->call.list_handles([&](const void *used) { found = found || used == handle; });
         return found;
     });
     if ((state_ == State::comparing && current_ != nullptr && names(current_)) || fresh) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "device/device.hpp"
-#include "ops/kept_args.hpp"
+#include "ops/op_call.hpp"
 
 #include <keel/ext/draft/replay.h>
 
@@ -50,8 +50,8 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     enum class State { outside, ordinary, comparing, recording };
     struct RecordedOp {
         RecordedOp(keel_op op, const keel_op_args *a, const std::vector<std::byte> &b)
-            : args(op, a), bytes(b) {}
-        KeptArgs args;
+            : call(op, a), bytes(b) {}
+        OpCall call;
         std::vector<std::byte> bytes; // that it is known by
     };
     using Ops = std::vector<std::unique_ptr<RecordedOp>>;
@@ -86,8 +86,8 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     std::vector<const PlannedOp *> labels_; // of the step's ops so far
     Ops fresh_;                             // recording: the step's ops so far
     std::vector<std::byte> bytes_;          // of the op that is looked at
-    ArgsBytes reader_;
-    std::exception_ptr failure_; // of an interrupt where nothing may be thrown
+    OpCall call_;                           // the same
+    std::exception_ptr failure_;            // of an interrupt where nothing may be thrown
     uint64_t step_ = 0, recorded_ = 0;
     uint32_t misses_ = 0, skip_ = 0; // recordings in vain, one after the other; steps not to try
 };

@@ -1,7 +1,7 @@
 #include "eval/bench/op_times.hpp"
 
 #include "eval/compare/tensor_values.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_call.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -103,13 +103,13 @@ bool is_counted(keel_op op, const keel_op_args *args) {
 OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
     OpWork work;
     if (!is_counted(op.op(), args)) return work;
-    ArgsCopy copy(op.op(), args);
-    for (const ArgsCopy::Slot &slot : copy.tensors()) {
+    OpCall copy(op.op(), args);
+    for (const OpCall::Operand &slot : copy.tensors()) {
         const std::string_view name = slot.name;
         if (name == "w" || name == "scores.out" || name.starts_with("kv.") || name.starts_with("tables."))
             continue; // counted below
         if (name == "out" && is_of_keys(op.op())) continue;
-        work.bytes += tensor_bytes(**slot.tensor) * (slot.role == ArgsCopy::Role::in_out ? 2 : 1);
+        work.bytes += tensor_bytes(slot.tensor) * (slot.access == OpCall::Access::in_out ? 2 : 1);
     }
     switch (op.op()) {
     case KEEL_OP_MATMUL: {

@@ -1,7 +1,7 @@
 #include "eval/compare/judge.hpp"
 
 #include "eval/compare/op_error.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_table.hpp"
 #include "reference/reference.hpp"
 
 #include <algorithm>

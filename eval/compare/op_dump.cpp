@@ -1,6 +1,6 @@
 #include "eval/compare/op_dump.hpp"
 
-#include "ops/op_args.hpp"
+#include "ops/op_call.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -185,15 +185,15 @@ const keel_kv_view *cache_of(keel_op op, const keel_op_args *args) {
 OpDump::OpDump(Device &device, const PlannedOp &op, const keel_op_args *args)
     : label_(op.label()), op_(op_name(op.op())), kernel_(op.kernel()), features_(args->features),
       scalars_(scalars_of(op.op(), args)) {
-    const ArgsCopy copy(op.op(), args);
-    for (const ArgsCopy::Slot &slot : copy.tensors()) {
+    const OpCall copy(op.op(), args);
+    for (const OpCall::Operand &slot : copy.tensors()) {
         if (is_late(slot.name)) continue;
-        if (slot.role != ArgsCopy::Role::in) {
-            const keel_tensor &t = **slot.tensor;
+        if (slot.access != OpCall::Access::in) {
+            const keel_tensor &t = slot.tensor;
             outputs_.push_back({slot.name, "out", t.dtype, {t.shape, t.shape + t.rank}, {}, false});
         }
-        if (slot.role == ArgsCopy::Role::out) continue;
-        add(device, **slot.tensor, slot.name, slot.role == ArgsCopy::Role::in ? "in" : "in_out");
+        if (slot.access == OpCall::Access::out) continue;
+        add(device, slot.tensor, slot.name, slot.access == OpCall::Access::in ? "in" : "in_out");
     }
     // What stands in the cache now will be gone.
     if (op.op() == KEEL_OP_KV_REROTATE) add_view(device, *as<keel_kv_rerotate_args>(args).kv, {});
@@ -279,9 +279,9 @@ void OpDump::add_weight(Pipeline &pipeline, const PlannedOp &op) {
 
 void OpDump::complete(Pipeline &pipeline, const PlannedOp &op, const keel_op_args *args) {
     Device &device = pipeline.device();
-    const ArgsCopy copy(op.op(), args);
-    for (const ArgsCopy::Slot &slot : copy.tensors()) {
-        if (begins_with(slot.name, "tables.")) add(device, **slot.tensor, slot.name, "in");
+    const OpCall copy(op.op(), args);
+    for (const OpCall::Operand &slot : copy.tensors()) {
+        if (begins_with(slot.name, "tables.")) add(device, slot.tensor, slot.name, "in");
     }
     const keel_kv_view *view = cache_of(op.op(), args);
     if (op.op() == KEEL_OP_QKV_PREPARE || op.op() == KEEL_OP_KV_APPEND) {

@@ -1,7 +1,7 @@
 #include "eval/compare/op_outputs.hpp"
 
 #include "eval/compare/op_dump.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_call.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -13,8 +13,8 @@ bool is_view_part(std::string_view name) {
     return name.substr(0, 3) == "kv." || name.substr(0, 3) == "to.";
 }
 
-bool is_output(const ArgsCopy::Slot &slot) {
-    return slot.role != ArgsCopy::Role::in && !is_view_part(slot.name) && is_readable((*slot.tensor)->dtype);
+bool is_output(const OpCall::Operand &slot) {
+    return slot.access != OpCall::Access::in && !is_view_part(slot.name) && is_readable(slot.tensor.dtype);
 }
 
 // Which slots of the cache the op wrote; empty: none.
@@ -77,11 +77,11 @@ std::vector<OpOutput> read_outputs(Device &device, keel_op op, const keel_op_arg
     const keel_kv_view *view = cache_of(op, args);
     const std::vector<int32_t> lengths =
         view != nullptr ? read_ints(device, *view->lengths) : std::vector<int32_t>{};
-    const ArgsCopy copy(op, args);
-    for (const ArgsCopy::Slot &slot : copy.tensors()) {
+    const OpCall copy(op, args);
+    for (const OpCall::Operand &slot : copy.tensors()) {
         if (!is_output(slot)) continue;
         OpOutput output;
-        output.values = read_values(device, **slot.tensor, slot.name);
+        output.values = read_values(device, slot.tensor, slot.name);
         set_limits(output, op, lengths);
         outputs.push_back(std::move(output));
     }
@@ -100,11 +100,11 @@ std::vector<OpOutput> read_outputs(Device &device, keel_op op, const keel_op_arg
 
 void write_outputs(Device &device, keel_op op, const keel_op_args *args,
                    const std::vector<OpOutput> &outputs) {
-    const ArgsCopy copy(op, args);
+    const OpCall copy(op, args);
     size_t i = 0;
-    for (const ArgsCopy::Slot &slot : copy.tensors()) {
+    for (const OpCall::Operand &slot : copy.tensors()) {
         if (!is_output(slot)) continue;
-        write_values(device, **slot.tensor, outputs[i++].values);
+        write_values(device, slot.tensor, outputs[i++].values);
     }
     for (; i < outputs.size(); ++i)
         write_kv(device, *cache_of(op, args), outputs[i].is_key, outputs[i].values);

@@ -2,7 +2,7 @@
 
 #include "eval/compare/op_bounds.hpp"
 #include "eval/replay/stage.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_table.hpp"
 
 #include <algorithm>
 #include <cmath>

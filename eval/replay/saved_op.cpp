@@ -2,7 +2,7 @@
 
 #include "base/display.hpp"
 #include "numbers/convert.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_table.hpp"
 #include "platform/paths.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "eval/replay/stage.hpp"
 
 #include "numbers/convert.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_table.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 #include "eval/replay/stage.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_table.hpp"
 
 #include <algorithm>
 

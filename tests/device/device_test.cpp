@@ -1,4 +1,4 @@
-#include "ops/op_args.hpp"
+#include "ops/op_table.hpp"
 #include "reference/reference.hpp"
 #include "support/error_text.hpp"
 #include "support/wrapping_backend.hpp"

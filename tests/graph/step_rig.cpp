@@ -89,11 +89,11 @@ void StepRig::watch() {
         if (!after) return;
         std::string line =
             fmt::format("{}: {} {:#x}", op.label(), op_name(op.op()), args->features);
-        const ArgsCopy copy(op.op(), args);
-        for (const ArgsCopy::Slot &slot : copy.tensors()) {
+        const OpCall copy(op.op(), args);
+        for (const OpCall::Operand &slot : copy.tensors()) {
             const std::string_view name = slot.name;
             if (name == "w" || name.starts_with("kv.")) continue;
-            const keel_tensor &t = **slot.tensor;
+            const keel_tensor &t = slot.tensor;
             auto known = std::find(buffers_.begin(), buffers_.end(), t.buffer);
             if (known == buffers_.end()) known = buffers_.insert(known, t.buffer);
             line += fmt::format(" {}={}", name,

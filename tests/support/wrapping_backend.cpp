@@ -1,6 +1,6 @@
 #include "support/wrapping_backend.hpp"
 
-#include "ops/kept_args.hpp"
+#include "ops/op_call.hpp"
 #include "plugin/library.hpp"
 #include "reference/reference.hpp"
 
@@ -26,7 +26,7 @@ const char *const op_names[] = {
 struct WrappingBackend::Recording {
     struct Op {
         keel_op op;
-        std::shared_ptr<KeptArgs> args;
+        std::shared_ptr<OpCall> args;
     };
     std::vector<Op> ops;
 };
@@ -289,12 +289,12 @@ struct WrappingBackend::Slots {
         const auto *any = reinterpret_cast<const keel_op_args *>(args);
         if (c.owner.refuse_call && c.owner.refuse_call(Op, any)) return KEEL_E_UNSUPPORTED;
         if (c.recording) {
-            c.recording->ops.push_back({Op, std::make_shared<KeptArgs>(Op, any)});
+            c.recording->ops.push_back({Op, std::make_shared<OpCall>(Op, any)});
             return KEEL_OK;
         }
         if (c.owner.times_ops_) c.owner.time_op(c);
         if (!c.owner.asynchronous) return call_op(in(c), Op, c.inner, any);
-        return c.later([&c, kept = std::make_shared<KeptArgs>(Op, any)] {
+        return c.later([&c, kept = std::make_shared<OpCall>(Op, any)] {
             return call_op(in(c), Op, c.inner, kept->args());
         });
     }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "device/device.hpp"
-#include "ops/op_args.hpp"
+#include "ops/op_table.hpp"
 #include "plugin/host.hpp"
 
 #include <keel/backend.h>

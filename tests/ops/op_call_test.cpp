@@ -1,4 +1,4 @@
-#include "ops/op_args.hpp"
+#include "ops/op_call.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -226,65 +226,89 @@ const std::map<keel_op, std::string> by_hand = {
     {KEEL_OP_TOP_K_ROWS, "x< values> index> "},
 };
 
-std::string list(const ArgsCopy &copy) {
+std::string list(const OpCall &copy) {
     std::string text;
-    for (const ArgsCopy::Slot &slot : copy.tensors()) {
-        text += slot.name;
-        text += slot.role == ArgsCopy::Role::in    ? "< "
-                : slot.role == ArgsCopy::Role::out ? "> "
-                                                   : "+ ";
+    for (const OpCall::Operand &operand : copy.tensors()) {
+        text += operand.name;
+        text += operand.access == OpCall::Access::in    ? "< "
+                : operand.access == OpCall::Access::out ? "> "
+                                                        : "+ ";
     }
     return text;
 }
 
 } // namespace
 
-TEST_CASE("a copy of any op's args visits every tensor, with its role") {
+TEST_CASE("a call of any op lists every tensor, with its role") {
     REQUIRE(by_hand.size() == op_count);
     for (keel_op op = 1; op <= op_count; ++op) {
         INFO(op_name(op));
         const Filled filled(op);
-        const ArgsCopy copy(op, filled.args());
+        const OpCall copy(op, filled.args());
         CHECK(list(copy) == by_hand.at(op));
         CHECK(copy.tensors().size() == filled.tensors());
         std::vector<bool> seen(filled.tensors());
-        for (const ArgsCopy::Slot &slot : copy.tensors())
-            seen[(*slot.tensor)->offset] = true;
+        for (const OpCall::Operand &operand : copy.tensors())
+            seen[operand.tensor.offset] = true;
         CHECK(std::count(seen.begin(), seen.end(), true) ==
               static_cast<std::ptrdiff_t>(seen.size()));
     }
 }
 
-TEST_CASE("exchanging the tensors of a copy leaves the original as it was") {
+TEST_CASE("changing the tensors of a call leaves the original as it was, and reaches the args") {
     for (keel_op op = 1; op <= op_count; ++op) {
         INFO(op_name(op));
         const Filled filled(op);
         const std::string before = filled.bytes();
-        ArgsCopy copy(op, filled.args());
-        keel_tensor other = {KEEL_HEADER(keel_tensor)};
-        for (const ArgsCopy::Slot &slot : copy.tensors())
-            *slot.tensor = &other;
-        copy.args()->features = 77;
+        OpCall call(op, filled.args());
+        for (OpCall::Operand &operand : call.tensors())
+            operand.tensor.offset += 1000;
+        call.args()->features = 77;
         CHECK(filled.bytes() == before);
-        const ArgsCopy again(op,
-                             copy.args()); // of the copy: what it reaches was exchanged everywhere
-        for (const ArgsCopy::Slot &slot : again.tensors())
-            CHECK(*slot.tensor == &other);
+        const OpCall again(op, call.args());
+        CHECK(again.tensors().size() == filled.tensors());
+        for (const OpCall::Operand &operand : again.tensors())
+            CHECK(operand.tensor.offset >= 1000);
+    }
+}
+
+TEST_CASE("calls are values: a copy has the same bytes, and a changed one has others") {
+    for (keel_op op = 1; op <= op_count; ++op) {
+        INFO(op_name(op));
+        const Filled filled(op), same(op);
+        OpCall call(op, filled.args());
+        (void)call.args(); // points into itself
+        std::vector<std::byte> bytes, others;
+        call.bytes(bytes);
+        OpCall copy = call;
+        copy.bytes(others);
+        CHECK(bytes == others);
+        const OpCall moved = std::move(copy);
+        moved.bytes(others);
+        CHECK(bytes == others);
+        OpCall(op, same.args()).bytes(others); // descriptors at other addresses
+        CHECK(bytes == others);
+        call.tensors().back().tensor.shape[0] = 9;
+        call.bytes(others);
+        CHECK(bytes != others);
     }
 }
 
 TEST_CASE(
     "accumulating makes a matmul's output an input too, and a weight's handle hides its tensor") {
     const Filled filled(KEEL_OP_MATMUL, KEEL_MATMUL_ACCUMULATE);
-    CHECK(list(ArgsCopy(KEEL_OP_MATMUL, filled.args())) == "x< w< bias< out+ ");
+    CHECK(list(OpCall(KEEL_OP_MATMUL, filled.args())) == "x< w< bias< out+ ");
     keel_matmul_args args = *reinterpret_cast<const keel_matmul_args *>(filled.args());
     int anything = 0;
     args.weight = reinterpret_cast<keel_weight *>(&anything);
-    ArgsCopy copy(KEEL_OP_MATMUL, reinterpret_cast<const keel_op_args *>(&args));
+    OpCall copy(KEEL_OP_MATMUL, reinterpret_cast<const keel_op_args *>(&args));
     CHECK(list(copy) == "x< bias< out+ ");
-    REQUIRE(copy.weight() != nullptr);
-    CHECK(*copy.weight() == args.weight);
-    CHECK(*copy.weight_tensor() == filled.weight_tensor);
+    REQUIRE(copy.takes_weight());
+    CHECK(copy.weight() == args.weight);
+    CHECK(copy.as<keel_matmul_args>().w == nullptr);
+    copy.set_weight(nullptr, filled.weight_tensor);
+    CHECK(copy.weight() == nullptr);
+    CHECK(copy.as<keel_matmul_args>().w == filled.weight_tensor);
 }
 
 TEST_CASE("members that are not used are not visited") {
@@ -293,7 +317,7 @@ TEST_CASE("members that are not used are not visited") {
         INFO(op_name(op));
         alignas(16) unsigned char storage[256] = {};
         const auto *args = reinterpret_cast<const keel_op_args *>(storage);
-        CHECK(ArgsCopy(op, args).tensors().empty());
+        CHECK(OpCall(op, args).tensors().empty());
     }
 }
 
@@ -301,13 +325,13 @@ TEST_CASE("a template of args outlives what it was made from, without buffers") 
     for (keel_op op = 1; op <= op_count; ++op) {
         INFO(op_name(op));
         auto filled = std::make_unique<Filled>(op, 5);
-        ArgsTemplate kept(op, filled->args());
+        OpCall kept = OpCall(op, filled->args()).without_memory();
         filled.reset();
-        const ArgsCopy copy(op, kept.args());
+        const OpCall copy(op, kept.args());
         CHECK(list(copy).size() == by_hand.at(op).size());
         CHECK(kept.args()->features == 5);
-        for (const ArgsCopy::Slot &slot : copy.tensors())
-            CHECK((*slot.tensor)->buffer == nullptr);
+        for (const OpCall::Operand &operand : copy.tensors())
+            CHECK(operand.tensor.buffer == nullptr);
     }
 }
 
@@ -315,9 +339,9 @@ TEST_CASE("more side arrays than a copy holds are refused") {
     Filled filled(KEEL_OP_KV_GATHER);
     keel_kv_gather_args args = *reinterpret_cast<const keel_kv_gather_args *>(filled.args());
     args.n_sides = 1000;
-    CHECK_THROWS(ArgsCopy(KEEL_OP_KV_GATHER, reinterpret_cast<const keel_op_args *>(&args)));
-    CHECK_THROWS(ArgsCopy(0, filled.args()));
-    CHECK_THROWS(ArgsCopy(op_count + 1, filled.args()));
+    CHECK_THROWS(OpCall(KEEL_OP_KV_GATHER, reinterpret_cast<const keel_op_args *>(&args)));
+    CHECK_THROWS(OpCall(0, filled.args()));
+    CHECK_THROWS(OpCall(op_count + 1, filled.args()));
 }
 
 TEST_CASE("every op of the table has its name, and is looked up by it") {

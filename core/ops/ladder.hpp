@@ -1,0 +1,67 @@
+#pragma once
+
+#include "ops/crossing.hpp"
+#include "ops/planned_op.hpp"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace keel {
+
+// The fallback ladder: says who runs an op that the backend may not have. The rungs are the backend's
+// own op, a composition of its smaller ops, the fallback backend, and the core's reference. An op is
+// settled when it is planned.
+class Ladder {
+  public:
+    // `fallback`: NULL: none. `strict`: anything but a native op is an error.
+    Ladder(std::shared_ptr<Device> device, std::shared_ptr<Device> fallback, bool strict);
+
+    Device &device() const { return *device_; }
+
+    // `args` is a template as keel_backend.op_plan wants it. Its members for the weight are filled in from
+    // `weight`, which is made ready where the op will run.
+    OpHandle settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight);
+    // NULL if the device has no such op of its own; then `reason`, if it is not NULL, says why.
+    OpHandle settle_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
+                           std::string *reason = nullptr);
+    template <typename Args>
+    OpHandle settle_native(keel_op op, Args args, const OpTag &tag, Weight *weight = nullptr) {
+        return settle_native(op, reinterpret_cast<keel_op_args *>(&args), tag, weight);
+    }
+    // The backend refused a call of the op: settles the op on the next rung, with a warning.
+    void demote(PlannedOp &op, keel_op_args *args);
+    // The crossing to the device of an op that is settled on another one.
+    Crossing &crossing(const PlannedOp &op) { return crossing_to(op.device_); }
+    // Memory for a composition's intermediate result, valid until the next composed op: all use the same.
+    Tensor scratch(const keel_tensor &like);
+
+    // How buffers that ops share are best made, after all are planned: visible to the host if an op runs
+    // elsewhere.
+    keel_buffer_kind placement() const;
+    bool any_fallback() const { return crossings_planned_ > 0; }
+    // A device that ops need and that was lost; NULL: none.
+    const Device *lost_device() const;
+    uint64_t crossed_bytes() const; // copied between devices so far
+    void set_trace(Trace *trace);
+    [[noreturn]] void fail(const PlannedOp &op, Device &device, keel_status status) const;
+
+  private:
+    void check_template(keel_op op, keel_op_args *args, const OpTag &tag, const Weight *weight);
+    bool settle_elsewhere(PlannedOp &op, keel_op_args *args);
+    bool settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<Device> &target,
+                   Rung rung);
+    void read_info(PlannedOp &op, Device &device, keel_plan *plan);
+    Crossing &crossing_to(const std::shared_ptr<Device> &target);
+
+    std::shared_ptr<Device> device_, fallback_, reference_;
+    bool strict_;
+    std::vector<std::unique_ptr<Crossing>> crossings_;
+    uint64_t crossings_planned_ = 0;
+    BufferPtr scratch_;                                   // the largest so far
+    std::set<std::pair<keel_op, std::string>> warned_of_; // demotions: op and reason
+};
+
+} // namespace keel
