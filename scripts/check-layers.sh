@@ -3,8 +3,8 @@
 # (default: this tree). Prints each include that is not allowed and exits with 1.
 #
 # A layer is the longest folder of the table that holds the file. Headers of the SDK (<keel/...>) are
-# open to all layers. CMake holds the core and eval to their links as well; this table is stricter,
-# because it does not follow links of links.
+# open to all layers; plugins see nothing else of the core. CMake holds the core and eval to their
+# links as well; this table is stricter, because it does not follow links of links.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
@@ -32,9 +32,14 @@ eval/replay: base numbers platform plugin device ops reference eval/compare
 eval/bench: base platform device ops config run eval/stats eval/page eval/compare
 eval/evictions: base platform kv eval/page
 eval/ab: base platform plugin reference device text config run eval/stats eval/page eval/scoring
+plugins/common:
+plugins/gpu: plugins/common
+plugins/cpu: plugins/common
+plugins/opencl: plugins/common plugins/gpu
+plugins/vulkan: plugins/common plugins/gpu
 '
-sources=$(git ls-files core eval 2>/dev/null || true)
-[ -n "$sources" ] || sources=$(find core eval -type f)
+sources=$(git ls-files core eval plugins 2>/dev/null || true)
+[ -n "$sources" ] || sources=$(find core eval plugins -type f)
 # shellcheck disable=SC2086 # a list of files
 wrong=$(printf '%s\n' "$sources" | grep -E '\.(c|h|cpp|hpp|inl)$' | grep -v '^core/include/' |
     xargs grep -Hn '^ *#include "' | awk -v table="$allowed" '
@@ -57,7 +62,12 @@ wrong=$(printf '%s\n' "$sources" | grep -E '\.(c|h|cpp|hpp|inl)$' | grep -v '^co
         target = $0; sub(/^[^"]*"/, "", target); sub(/".*/, "", target)
         from = layer_of(file)
         if (from == "") { print $0 ": the file is in no layer of scripts/check-layers.sh"; next }
-        to = target ~ /^eval\// ? layer_of(target) : layer_of("core/" target)
+        if (from ~ /^plugins\// && target ~ /\//) {
+            to = layer_of("plugins/" target)
+            if (to == "") { print $0 ": plugins include no layer of the core"; next }
+        } else {
+            to = target ~ /^eval\// ? layer_of(target) : layer_of("core/" target)
+        }
         if (to == "" || to == from) next
         short = to; sub(/^core\//, "", short)
         if (!((from, short) in may)) print $0 ": " from " may not include " to

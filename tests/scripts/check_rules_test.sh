@@ -4,11 +4,12 @@ set -eu
 scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree/core/base" "$tree/core/kv/store" "$tree/eval/stats" "$tree/scripts"
+mkdir -p "$tree/core/base" "$tree/core/kv/store" "$tree/eval/stats" "$tree/plugins/cpu" "$tree/scripts"
 fresh() {
     printf '#pragma once\n' >"$tree/core/base/error.hpp"
     printf '#include "base/error.hpp"\n' >"$tree/core/kv/store/arena.cpp"
     printf '#include "eval/stats/spread.hpp"\n' >"$tree/eval/stats/spread.cpp"
+    printf '#include "cpu/context.hpp"\n#include "kernels.inc"\n' >"$tree/plugins/cpu/context.cpp"
     rm -f "$tree/scripts/long_files.txt"
 }
 # refused SCRIPT TEXT: the script fails and prints TEXT
@@ -30,6 +31,11 @@ refused check-layers.sh 'core/base may not include core/kv'
 fresh
 printf '#include "run/session.hpp"\n' >"$tree/eval/stats/spread.cpp"
 refused check-layers.sh 'eval/stats may not include core/run'
+fresh
+printf '#include "gpu/view.hpp"\n' >"$tree/plugins/cpu/context.cpp"
+refused check-layers.sh 'plugins/cpu may not include plugins/gpu'
+printf '#include "base/error.hpp"\n' >"$tree/plugins/cpu/context.cpp"
+refused check-layers.sh 'plugins include no layer of the core'
 fresh
 mkdir -p "$tree/core/odd"
 printf '#include "base/error.hpp"\n' >"$tree/core/odd/odd.cpp"
