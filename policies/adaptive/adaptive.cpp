@@ -1,4 +1,5 @@
-// Ada-KV (arXiv 2407.11550): heads whose attention is spread get more slots than heads that look at few.
+// Ada-KV (arXiv 2407.11550): heads whose attention is spread get more slots than heads that look at
+// few.
 #include <keel/sdk_policy.hpp>
 
 #include <cstdio>
@@ -18,27 +19,30 @@ struct Candidate {
 
 bool better(const Candidate &a, const Candidate &b) {
     if (a.value != b.value) return a.value > b.value;
-    return a.slot != b.slot ? a.slot > b.slot : a.row < b.row; // as the core: of equals the newer slot
+    // as the core: of equals the newer slot
+    return a.slot != b.slot ? a.slot > b.slot : a.row < b.row;
 }
 
 class Adaptive {
   public:
-    static constexpr PluginInfo info = {
-        "adaptive", "0.1.0", "Keel", "MIT",
-        "Gives each head as many slots as it has among the best of its layer, or of the model (Ada-KV)."};
+    static constexpr PluginInfo info = {"adaptive", "0.1.0", "Keel", "MIT",
+                                        "Gives each head as many slots as it has among the best of "
+                                        "its layer, or of the model (Ada-KV)."};
     static constexpr keel_param_spec params[] = {
         KEEL_FLOAT_PARAM("floor", "0.2", 0, 1,
                          "share of the average budget that every head gets in any case"),
         KEEL_CHOICE_PARAM("scope", "layer", scopes,
                           "layer: heads compete within their layer; global: over all layers"),
-        KEEL_CHOICE_PARAM("normalize", "none", methods,
-                          "how scores are made comparable first. none: as they are, for policies whose "
-                          "scores are; sum: divided "
-                          "by the head's sum; rank: by place within the head; softmax: over the head")};
+        KEEL_CHOICE_PARAM(
+            "normalize", "none", methods,
+            "how scores are made comparable first. none: as they are, for policies whose "
+            "scores are; sum: divided "
+            "by the head's sum; rank: by place within the head; softmax: over the head")};
 
     Adaptive(const Setup &setup, keel_allocator_needs &needs)
         : floor_(setup.params.number("floor")), global_(setup.params.is("scope", "global")),
-          by_sum_(setup.params.is("normalize", "sum")), by_rank_(setup.params.is("normalize", "rank")),
+          by_sum_(setup.params.is("normalize", "sum")),
+          by_rank_(setup.params.is("normalize", "rank")),
           by_softmax_(setup.params.is("normalize", "softmax")) {
         needs.needs = KEEL_ALLOCATOR_NEED_SCORES;
         needs.flags = KEEL_ALLOCATOR_RAGGED;
@@ -48,14 +52,16 @@ class Adaptive {
     void allocate(const keel_allocator_input &in, int32_t *budgets) {
         if (in.scores == nullptr || in.protected_masks == nullptr)
             throw Failure(KEEL_E_INVALID_ARG, "the host gave no scores");
-        const uint32_t pools = global_ ? 1 : in.layers, rows = in.layers * in.kv_heads / std::max(1u, pools);
+        const uint32_t pools = global_ ? 1 : in.layers,
+                       rows = in.layers * in.kv_heads / std::max(1u, pools);
         for (uint32_t pool = 0; pool < pools; ++pool)
             share_pool(in, pool * rows, (pool + 1) * rows, budgets);
     }
 
   private:
     // Rows begin..end-1 compete for budget * (end - begin) slots.
-    void share_pool(const keel_allocator_input &in, uint32_t begin, uint32_t end, int32_t *budgets) {
+    void share_pool(const keel_allocator_input &in, uint32_t begin, uint32_t end,
+                    int32_t *budgets) {
         candidates_.clear();
         int64_t left = in.budget * (end - begin);
         for (uint32_t row = begin; row < end; ++row) {
@@ -88,16 +94,17 @@ class Adaptive {
         int64_t held = 0;
         for (int32_t slot = 0; slot < length; ++slot) {
             if (std::isnan(scores[slot]))
-                throw Failure(KEEL_E_INVALID_ARG, "the score of slot %d in layer %u, head %u is NaN", slot,
-                              layer, head);
+                throw Failure(KEEL_E_INVALID_ARG,
+                              "the score of slot %d in layer %u, head %u is NaN", slot, layer,
+                              head);
             if (mask[slot] != 0) {
                 ++held;
             } else {
                 own_.push_back({scores[slot], slot, row});
             }
         }
-        const int64_t safe =
-            std::min<int64_t>(length, static_cast<int64_t>(floor_ * static_cast<double>(in.budget)));
+        const int64_t safe = std::min<int64_t>(
+            length, static_cast<int64_t>(floor_ * static_cast<double>(in.budget)));
         const int64_t base = std::min(in.budget, std::max({in.protected_slots, held, safe}));
         const auto taken = std::clamp<int64_t>(base - held, 0, static_cast<int64_t>(own_.size()));
         normalize(layer, head);
@@ -117,11 +124,12 @@ class Adaptive {
         double largest = 0, sum = 0;
         for (const Candidate &c : own_) {
             if (!std::isfinite(c.value) || (by_sum_ && c.value < 0))
-                throw Failure(KEEL_E_INVALID_ARG,
-                              "normalize: %s: slot %d of layer %u, head %u has the score %g; expected %s. "
-                              "rank takes any score",
-                              by_sum_ ? "sum" : "softmax", c.slot, layer, head, c.value,
-                              by_sum_ ? "0 or more" : "a finite number");
+                throw Failure(
+                    KEEL_E_INVALID_ARG,
+                    "normalize: %s: slot %d of layer %u, head %u has the score %g; expected %s. "
+                    "rank takes any score",
+                    by_sum_ ? "sum" : "softmax", c.slot, layer, head, c.value,
+                    by_sum_ ? "0 or more" : "a finite number");
             largest = &c == own_.data() ? c.value : std::max(largest, c.value);
         }
         for (Candidate &c : own_) {

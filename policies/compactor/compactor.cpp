@@ -1,4 +1,5 @@
-// Compactor (arXiv 2507.08143): keys that stand out in their span (leverage), and slots that their own piece of the prompt looks at.
+// Compactor (arXiv 2507.08143): keys that stand out in their span (leverage), and slots that their
+// own piece of the prompt looks at.
 #include "leverage.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -9,38 +10,42 @@ using namespace keel::sdk;
 
 // Numbers of a standard normal distribution, a function of seed and index (Box-Muller).
 double gaussian(uint64_t seed, uint64_t index) {
-    const auto uniform = [](uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; };
+    const auto uniform = [](uint64_t bits) {
+        return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
+    };
     const double radius = std::sqrt(-2 * std::log(uniform(mix(seed ^ mix(2 * index)))));
     return radius * std::cos(6.283185307179586 * uniform(mix(seed ^ mix(2 * index + 1))));
 }
 
 class Compactor {
   public:
-    static constexpr PluginInfo info = {"compactor", "0.1.0", "Keel", "MIT",
-                                        "Keeps keys that stand out from the others (leverage) and slots that "
-                                        "their own piece of the prompt attends to."};
+    static constexpr PluginInfo info = {
+        "compactor", "0.1.0", "Keel", "MIT",
+        "Keeps keys that stand out from the others (leverage) and slots that "
+        "their own piece of the prompt attends to."};
     static constexpr keel_param_spec params[] = {
-        KEEL_INT_PARAM("sketch", "48", 1, 1024,
-                       "columns of the random sketch of the keys; at most the head's dimension is used"),
+        KEEL_INT_PARAM(
+            "sketch", "48", 1, 1024,
+            "columns of the random sketch of the keys; at most the head's dimension is used"),
         KEEL_INT_PARAM("chunk", "256", 1, 1048576,
                        "tokens of a piece within which attention is counted, not causal"),
-        KEEL_FLOAT_PARAM(
-            "blend", "-1", -1, 1000,
-            "weight of the leverage against the attention; below 0: the share of slots that has to go"),
+        KEEL_FLOAT_PARAM("blend", "-1", -1, 1000,
+                         "weight of the leverage against the attention; below 0: the share of "
+                         "slots that has to go"),
         KEEL_INT_PARAM("sinks", "8", 0, 65536, "first tokens that stay"),
         KEEL_INT_PARAM("tail", "4", 0, 65536, "last tokens that stay")};
 
     Compactor(const Setup &setup, keel_policy_needs &needs)
-        : host_(setup.host), cols_(static_cast<uint32_t>(
-                                 std::min<int64_t>(setup.params.integer("sketch"), setup.geometry.head_dim))),
+        : host_(setup.host), cols_(static_cast<uint32_t>(std::min<int64_t>(
+                                 setup.params.integer("sketch"), setup.geometry.head_dim))),
           blend_(setup.params.number("blend")), sinks_(setup.params.integer("sinks")),
           tail_(setup.params.integer("tail")) {
         projection_.resize(size_t{setup.geometry.head_dim} * cols_);
         for (size_t i = 0; i < projection_.size(); ++i)
-            projection_[i] =
-                static_cast<float>(gaussian(mix(setup.seed), i) / std::sqrt(static_cast<double>(cols_)));
-        needs.needs =
-            KEEL_NEED_KEY_PROJECT | KEEL_NEED_UNROTATED | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_VALUE_NORMS;
+            projection_[i] = static_cast<float>(gaussian(mix(setup.seed), i) /
+                                                std::sqrt(static_cast<double>(cols_)));
+        needs.needs = KEEL_NEED_KEY_PROJECT | KEEL_NEED_UNROTATED | KEEL_NEED_CHUNK_SCORES |
+                      KEEL_NEED_VALUE_NORMS;
         needs.flags = KEEL_POLICY_PREFILL_ONLY | KEEL_POLICY_SEEDED;
         needs.reduce_queries = KEEL_REDUCE_SUM;
         needs.reduce_group = KEEL_REDUCE_MEAN;
@@ -60,7 +65,8 @@ class Compactor {
         for_each_head(host_, in.kv_heads(), [&](uint32_t h) {
             const int64_t length = in.length(h), first = std::min(sinks_, length),
                           last = std::max(first, length - tail_);
-            leverage[h] = leverage_of(in.key_project(h, cols_) + first * cols_, last - first, cols_);
+            leverage[h] =
+                leverage_of(in.key_project(h, cols_) + first * cols_, last - first, cols_);
             attention[h] = attention_of(in, h, first, last);
         });
         normalize(leverage);
@@ -83,8 +89,10 @@ class Compactor {
     }
 
   private:
-    // Attention times the value's norm, the mean of three neighbours, places beyond the edges counting as zeros.
-    static std::vector<double> attention_of(const PolicyInput &in, uint32_t h, int64_t first, int64_t last) {
+    // Attention times the value's norm, the mean of three neighbours, places beyond the edges
+    // counting as zeros.
+    static std::vector<double> attention_of(const PolicyInput &in, uint32_t h, int64_t first,
+                                            int64_t last) {
         const float *sums = in.chunk_scores(h), *norms = in.value_norms(h);
         const auto weighed = [&](int64_t t) {
             return t < first || t >= last ? 0.0 : static_cast<double>(sums[t]) * norms[t];

@@ -1,5 +1,5 @@
-// Expected Attention (arXiv 2510.00636): what queries yet to come are expected to look at stays. They are taken to be normally
-// distributed like those so far, and rotated to the next positions.
+// Expected Attention (arXiv 2510.00636): what queries yet to come are expected to look at stays.
+// They are taken to be normally distributed like those so far, and rotated to the next positions.
 #include "quadratic.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -10,32 +10,38 @@ using namespace keel::sdk;
 
 class ExpectedAttention {
   public:
-    static constexpr PluginInfo info = {
-        "expected_attention", "0.1.0", "Keel", "MIT",
-        "Keeps the slots that future queries, distributed like those so far, are expected to attend to."};
+    static constexpr PluginInfo info = {"expected_attention", "0.1.0", "Keel", "MIT",
+                                        "Keeps the slots that future queries, distributed like "
+                                        "those so far, are expected to attend to."};
     static constexpr keel_param_spec params[] = {
         KEEL_INT_PARAM("n_future", "512", 1, 1048576,
                        "positions after the text over which future queries are averaged"),
-        KEEL_INT_PARAM(
-            "sinks", "4", 0, 65536,
-            "first tokens that stay; their queries are not counted and they take no part in the softmax"),
-        KEEL_BOOL_PARAM("covariance", "true", "count the queries' covariance, not their mean alone"),
-        KEEL_BOOL_PARAM("value_norms", "true", "weigh the expected attention with the value's L2 norm"),
-        KEEL_FLOAT_PARAM("epsilon", "0", 0, 1,
-                         "added to the expected attention before it is weighed with the value's norm")};
+        KEEL_INT_PARAM("sinks", "4", 0, 65536,
+                       "first tokens that stay; their queries are not counted and they take no "
+                       "part in the softmax"),
+        KEEL_BOOL_PARAM("covariance", "true",
+                        "count the queries' covariance, not their mean alone"),
+        KEEL_BOOL_PARAM("value_norms", "true",
+                        "weigh the expected attention with the value's L2 norm"),
+        KEEL_FLOAT_PARAM(
+            "epsilon", "0", 0, 1,
+            "added to the expected attention before it is weighed with the value's norm")};
 
     ExpectedAttention(const Setup &setup, keel_policy_needs &needs)
         : host_(setup.host), dim_(setup.geometry.head_dim), rot_(setup.geometry.rot),
           mode_(setup.geometry.rope_mode), scale_(setup.geometry.attention_scale),
           n_future_(setup.params.integer("n_future")), sinks_(setup.params.integer("sinks")),
-          covariance_(setup.params.flag("covariance")), value_norms_(setup.params.flag("value_norms")),
-          epsilon_(setup.params.number("epsilon")) {
+          covariance_(setup.params.flag("covariance")),
+          value_norms_(setup.params.flag("value_norms")), epsilon_(setup.params.number("epsilon")) {
         if (setup.geometry.rope_frequencies == nullptr || rot_ == 0 || rot_ > dim_)
-            throw Failure(KEEL_E_UNSUPPORTED,
-                          "needs one RoPE for all layers; the layers of this model differ in theirs "
-                          "(or the host does not tell it)");
-        frequencies_.assign(setup.geometry.rope_frequencies, setup.geometry.rope_frequencies + rot_ / 2);
-        needs.needs = KEEL_NEED_KEYS | KEEL_NEED_QUERY_STATS | (value_norms_ ? KEEL_NEED_VALUE_NORMS : 0);
+            throw Failure(
+                KEEL_E_UNSUPPORTED,
+                "needs one RoPE for all layers; the layers of this model differ in theirs "
+                "(or the host does not tell it)");
+        frequencies_.assign(setup.geometry.rope_frequencies,
+                            setup.geometry.rope_frequencies + rot_ / 2);
+        needs.needs =
+            KEEL_NEED_KEYS | KEEL_NEED_QUERY_STATS | (value_norms_ ? KEEL_NEED_VALUE_NORMS : 0);
         if (!value_norms_) needs.flags |= KEEL_POLICY_COMPARABLE; // then they are probabilities
         needs.skip_queries = static_cast<uint32_t>(sinks_);
         needs.least_budget = needs.skip_queries + 1;
@@ -43,7 +49,8 @@ class ExpectedAttention {
 
     void decide(const PolicyInput &in, PolicyDecision &out) {
         const std::vector<Turn> turns = mean_turns(in.next_position());
-        for_each_head(host_, in.kv_heads(), [&](uint32_t h) { score_head(in, h, turns, out.scores(h)); });
+        for_each_head(host_, in.kv_heads(),
+                      [&](uint32_t h) { score_head(in, h, turns, out.scores(h)); });
         for (uint32_t h = 0; h < in.kv_heads(); ++h)
             out.stay_first(h, sinks_);
     }
@@ -83,7 +90,8 @@ class ExpectedAttention {
     }
 
     // The logit of a key k is b.k + k'Mk; M symmetric. Of one query head.
-    QuadraticForm form_of(const PolicyInput &in, uint32_t head, const std::vector<Turn> &turns) const {
+    QuadraticForm form_of(const PolicyInput &in, uint32_t head,
+                          const std::vector<Turn> &turns) const {
         const size_t d = dim_;
         const double n = static_cast<double>(std::max<int64_t>(1, in.query_count()));
         const float *sum = in.query_sum(head, dim_), *second = in.query_second(head, dim_);
@@ -107,7 +115,8 @@ class ExpectedAttention {
         return {dim_, mean, moment};
     }
 
-    void score_head(const PolicyInput &in, uint32_t h, const std::vector<Turn> &turns, float *scores) const {
+    void score_head(const PolicyInput &in, uint32_t h, const std::vector<Turn> &turns,
+                    float *scores) const {
         const int64_t length = in.length(h), first = std::min(sinks_, length), n = length - first;
         std::fill_n(scores, length, 0.0f);
         if (n == 0) return;
@@ -137,7 +146,8 @@ class ExpectedAttention {
         const float *norms = value_norms_ ? in.value_norms(h) + first : nullptr;
         for (int64_t i = 0; i < n; ++i) {
             const double weight = weights[static_cast<size_t>(i)];
-            scores[first + i] = static_cast<float>(value_norms_ ? (weight + epsilon_) * norms[i] : weight);
+            scores[first + i] =
+                static_cast<float>(value_norms_ ? (weight + epsilon_) * norms[i] : weight);
         }
     }
 

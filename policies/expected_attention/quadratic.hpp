@@ -1,5 +1,6 @@
-// b.k + k'Mk for many keys k: nearly all of the policy's time, T * d * d / 2 multiplications a query head. Sixteen keys side by side, four
-// rows of M at a time; a lane is a key, so the answer does not depend on how wide the machine's registers are.
+// b.k + k'Mk for many keys k: nearly all of the policy's time, T * d * d / 2 multiplications a
+// query head. Sixteen keys side by side, four rows of M at a time; a lane is a key, so the answer
+// does not depend on how wide the machine's registers are.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 #include <vector>
 
 // The loader picks the widest clone that the processor has. Sanitizers cannot run before it does.
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&                       \
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
     !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define KEEL_QUADRATIC_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -43,7 +44,8 @@ class KeyBlock {
     std::vector<KeyRow> rows_;
 };
 
-// Panel p holds rows 4p..4p+3 of the lower half, column by column, up to column 4p+3. dim is a multiple of 4.
+// Panel p holds rows 4p..4p+3 of the lower half, column by column, up to column 4p+3. dim is a
+// multiple of 4.
 KEEL_QUADRATIC_CLONES void evaluate_form(const float *panels, const float *bias, uint32_t dim,
                                          const KeyRow *keys, KeyRow *out) {
     KeyLanes sum = {}, k;
@@ -74,7 +76,8 @@ class QuadraticForm {
         bias_.resize(padded_);
         for (uint32_t row = 0; row < padded_ && !matrix.empty(); row += 4) {
             for (uint32_t column = 0; column < row + 4; ++column) {
-                for (uint32_t i = row; i < row + 4; ++i) { // what lies above the diagonal counts below it
+                for (uint32_t i = row; i < row + 4; ++i) {
+                    // what lies above the diagonal counts below it
                     const bool is_there = i < dim && column <= i;
                     const double m = is_there ? matrix[size_t{i} * dim + column] : 0.0;
                     panels_.push_back(static_cast<float>(column < i ? 2 * m : m));

@@ -1,4 +1,5 @@
-// Budgets per layer, or per layer and head, from a JSON file: curves that were measured, labels of heads.
+// Budgets per layer, or per layer and head, from a JSON file: curves that were measured, labels of
+// heads.
 #include <keel/sdk_policy.hpp>
 
 #include <nlohmann/json.hpp>
@@ -15,20 +16,22 @@ constexpr size_t max_bytes = size_t{16} << 20;
 
 [[noreturn]] void refuse(const std::string &path, const std::string &what) {
     throw Failure(KEEL_E_INVALID_ARG, "%s: %s",
-                  path.size() > 120 ? ("..." + path.substr(path.size() - 117)).c_str() : path.c_str(),
+                  path.size() > 120 ? ("..." + path.substr(path.size() - 117)).c_str()
+                                    : path.c_str(),
                   what.c_str());
 }
 
 std::string read_file(const std::string &path) {
     std::ifstream in(path, std::ios::binary);
     if (!in)
-        refuse(path,
-               "cannot be opened; a relative path is taken from the folder that the program was started in");
+        refuse(path, "cannot be opened; a relative path is taken from the folder that the program "
+                     "was started in");
     std::string text(max_bytes + 1, '\0');
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
     if (in.bad()) refuse(path, "cannot be read; expected a JSON file");
     text.resize(static_cast<size_t>(in.gcount()));
-    if (text.size() > max_bytes) refuse(path, "is larger than the 16 MiB that a budget file may have");
+    if (text.size() > max_bytes)
+        refuse(path, "is larger than the 16 MiB that a budget file may have");
     return text;
 }
 
@@ -42,24 +45,28 @@ class File {
                                                   KEEL_PARAM_REQUIRED, 0, 0, nullptr, nullptr}};
 
     File(const Setup &setup, keel_allocator_needs &needs)
-        : path_(setup.params.text("path")), layers_(setup.geometry.layers), heads_(setup.geometry.kv_heads) {
+        : path_(setup.params.text("path")), layers_(setup.geometry.layers),
+          heads_(setup.geometry.kv_heads) {
         json document;
         try {
             document = json::parse(read_file(path_));
         } catch (const json::exception &error) {
-            const std::string text = error.what(); // "[json.exception.parse_error.101] parse error at ..."
+            // "[json.exception.parse_error.101] parse error at ..."
+            const std::string text = error.what();
             const size_t end = text.find("] ");
             refuse(path_,
-                   "no JSON: " + (end == std::string::npos ? text : text.substr(end + 2)).substr(0, 100));
+                   "no JSON: " +
+                       (end == std::string::npos ? text : text.substr(end + 2)).substr(0, 100));
         }
         if (!document.is_object()) refuse(path_, "expected an object with \"budgets\"");
         for (const auto &[key, value] : document.items()) {
             if (key != "budgets" && key != "unit" && key != "comment")
-                refuse(path_,
-                       "unknown key \"" + key.substr(0, 40) + "\"; known are budgets, unit and comment");
+                refuse(path_, "unknown key \"" + key.substr(0, 40) +
+                                  "\"; known are budgets, unit and comment");
         }
         const json unit = document.value("unit", json("weight"));
-        if (unit != "weight" && unit != "share") refuse(path_, "unit: expected \"weight\" or \"share\"");
+        if (unit != "weight" && unit != "share")
+            refuse(path_, "unit: expected \"weight\" or \"share\"");
         absolute_ = unit == "share";
         read_budgets(document);
         for (uint32_t l = 0; l < layers_; ++l) {
@@ -68,8 +75,8 @@ class File {
             for (uint32_t h = 1; h < heads_; ++h)
                 if (weights_[size_t{l} * heads_ + h] != first) needs.flags |= KEEL_ALLOCATOR_RAGGED;
         }
-        const double mean =
-            std::accumulate(weights_.begin(), weights_.end(), 0.0) / static_cast<double>(weights_.size());
+        const double mean = std::accumulate(weights_.begin(), weights_.end(), 0.0) /
+                            static_cast<double>(weights_.size());
         if (mean <= 0) refuse(path_, "budgets: all are 0");
         if (absolute_ && mean > 1 + 1e-9)
             refuse(path_, "budgets: shares of the average budget come to " + std::to_string(mean) +
@@ -80,16 +87,19 @@ class File {
     void allocate(const keel_allocator_input &in, int32_t *budgets) {
         const size_t rows = weights_.size();
         if (size_t{in.layers} * in.kv_heads != rows)
-            throw Failure(KEEL_E_INVALID_ARG, "asked for %u layers with %u heads, made for %u with %u",
-                          in.layers, in.kv_heads, layers_, heads_);
+            throw Failure(KEEL_E_INVALID_ARG,
+                          "asked for %u layers with %u heads, made for %u with %u", in.layers,
+                          in.kv_heads, layers_, heads_);
         const std::vector<int64_t> least(rows, in.protected_slots);
         std::vector<int64_t> most(rows, INT32_MAX);
         const int64_t all = in.budget * static_cast<int64_t>(rows);
         int64_t total = all;
         if (absolute_) {
-            total = std::max(in.protected_slots * static_cast<int64_t>(rows),
-                             static_cast<int64_t>(std::floor(mean_ * static_cast<double>(all) + 1e-6)));
-        } else { // what a head has no slots for goes to the others, as long as all is not enough for all
+            total =
+                std::max(in.protected_slots * static_cast<int64_t>(rows),
+                         static_cast<int64_t>(std::floor(mean_ * static_cast<double>(all) + 1e-6)));
+        } else {
+            // what a head has no slots for goes to the others, as long as all is not enough for all
             const int64_t held = std::accumulate(in.lengths, in.lengths + rows, int64_t{0});
             for (size_t i = 0; i < rows && held > all; ++i)
                 most[i] = std::max<int64_t>(in.lengths[i], in.protected_slots);
@@ -103,7 +113,8 @@ class File {
     void read_budgets(const json &document) {
         const auto found = document.find("budgets");
         if (found == document.end() || !found->is_array())
-            refuse(path_, "budgets: expected a list with a number, or a list of numbers, for each layer");
+            refuse(path_,
+                   "budgets: expected a list with a number, or a list of numbers, for each layer");
         if (found->size() != layers_)
             refuse(path_, "budgets: " + std::to_string(found->size()) + " layers, the model has " +
                               std::to_string(layers_));
@@ -111,11 +122,12 @@ class File {
             const json &layer = (*found)[l];
             const std::string where = "budgets[" + std::to_string(l) + "]";
             if (layer.is_array() && layer.size() != heads_)
-                refuse(path_, where + ": " + std::to_string(layer.size()) + " heads, the model has " +
-                                  std::to_string(heads_) + " KV heads");
+                refuse(path_, where + ": " + std::to_string(layer.size()) +
+                                  " heads, the model has " + std::to_string(heads_) + " KV heads");
             for (size_t h = 0; h < heads_; ++h) {
                 const json &number = layer.is_array() ? layer[h] : layer;
-                if (!number.is_number() || !(number.get<double>() >= 0) || number.get<double>() > 1e9)
+                if (!number.is_number() || !(number.get<double>() >= 0) ||
+                    number.get<double>() > 1e9)
                     refuse(path_, where + (layer.is_array() ? "[" + std::to_string(h) + "]" : "") +
                                       ": expected a number from 0 to 1e9");
                 weights_.push_back(number.get<double>());

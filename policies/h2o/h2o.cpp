@@ -1,4 +1,5 @@
-// H2O (arXiv 2306.14048): heavy hitters, the slots that received most attention since they came, and the newest ones.
+// H2O (arXiv 2306.14048): heavy hitters, the slots that received most attention since they came,
+// and the newest ones.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -13,15 +14,17 @@ class HeavyHitters {
         "h2o", "0.1.0", "Keel", "MIT",
         "Keeps the slots that received most attention so far (heavy hitters) and the newest ones."};
     static constexpr keel_param_spec params[] = {
-        KEEL_CHOICE_PARAM(
-            "score", "sum", weighings,
-            "sum: all attention that a slot received; mean: that divided by the queries that could see it"),
-        KEEL_FLOAT_PARAM("recent_share", "0.5", 0, 1, "share of the budget that goes to the newest tokens"),
+        KEEL_CHOICE_PARAM("score", "sum", weighings,
+                          "sum: all attention that a slot received; mean: that divided by the "
+                          "queries that could see it"),
+        KEEL_FLOAT_PARAM("recent_share", "0.5", 0, 1,
+                         "share of the budget that goes to the newest tokens"),
         KEEL_BOOL_PARAM("blockwise", "false",
                         "true: also acts between the chunks of a prompt, which caps its memory")};
 
     HeavyHitters(const Setup &setup, keel_policy_needs &needs)
-        : mean_(setup.params.is("score", "mean")), recent_share_(setup.params.number("recent_share")) {
+        : mean_(setup.params.is("score", "mean")),
+          recent_share_(setup.params.number("recent_share")) {
         needs.needs = KEEL_NEED_RUNNING_SCORES | (mean_ ? KEEL_NEED_POSITIONS : 0);
         needs.flags = KEEL_POLICY_COMPARABLE;
         if (setup.params.flag("blockwise")) needs.flags |= KEEL_POLICY_BLOCKWISE;
@@ -37,9 +40,10 @@ class HeavyHitters {
             std::copy_n(sums, length, scores);
             if (mean_) {
                 const int32_t *positions = in.positions(h);
-                for (int64_t slot = 0; slot < length; ++slot) // a token sees itself: at least one query
-                    scores[slot] /=
-                        static_cast<float>(std::max<int64_t>(1, in.next_position() - positions[slot]));
+                // a token sees itself: at least one query
+                for (int64_t slot = 0; slot < length; ++slot)
+                    scores[slot] /= static_cast<float>(
+                        std::max<int64_t>(1, in.next_position() - positions[slot]));
             }
             out.stay_last(h, static_cast<int64_t>(recent_share_ * in.budget(h)));
         }

@@ -12,10 +12,11 @@ class KeyDiff {
         "Keeps the keys that are least like the mean direction of all keys; needs no attention."};
     static constexpr keel_param_spec params[] = {
         KEEL_INT_PARAM("sinks", "4", 0, 65536, "first tokens that stay whatever their keys"),
-        KEEL_BOOL_PARAM("blockwise", "true",
-                        "true: acts between the chunks of a prompt too, which caps its memory, as in the "
-                        "paper; false: at its "
-                        "end and during decode only")};
+        KEEL_BOOL_PARAM(
+            "blockwise", "true",
+            "true: acts between the chunks of a prompt too, which caps its memory, as in the "
+            "paper; false: at its "
+            "end and during decode only")};
 
     KeyDiff(const Setup &setup, keel_policy_needs &needs)
         : sinks_(setup.params.integer("sinks")), head_dim_(setup.geometry.head_dim) {
@@ -27,7 +28,8 @@ class KeyDiff {
     void decide(const PolicyInput &in, PolicyDecision &out) {
         for (uint32_t h = 0; h < in.kv_heads(); ++h) {
             const int64_t length = in.length(h);
-            const float *sum = in.key_sum(h, head_dim_), *dots = in.key_anchor(h), *norms = in.key_norms(h);
+            const float *sum = in.key_sum(h, head_dim_), *dots = in.key_anchor(h),
+                        *norms = in.key_norms(h);
             double square = 0;
             for (uint32_t i = 0; i < head_dim_; ++i)
                 square += static_cast<double>(sum[i]) * sum[i];

@@ -9,8 +9,9 @@ using namespace keel::sdk;
 
 class KeyNorm {
   public:
-    static constexpr PluginInfo info = {"knorm", "0.1.0", "Keel", "MIT",
-                                        "Keeps the keys with the smallest L2 norm; needs no attention."};
+    static constexpr PluginInfo info = {
+        "knorm", "0.1.0", "Keel", "MIT",
+        "Keeps the keys with the smallest L2 norm; needs no attention."};
 
     KeyNorm(const Setup &, keel_policy_needs &needs) {
         needs.needs = KEEL_NEED_KEY_NORMS;
@@ -19,7 +20,8 @@ class KeyNorm {
 
     void decide(const PolicyInput &in, PolicyDecision &out) {
         for (uint32_t h = 0; h < in.kv_heads(); ++h)
-            std::transform(in.key_norms(h), in.key_norms(h) + in.length(h), out.scores(h), std::negate<>());
+            std::transform(in.key_norms(h), in.key_norms(h) + in.length(h), out.scores(h),
+                           std::negate<>());
     }
 };
 

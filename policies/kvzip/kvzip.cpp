@@ -11,10 +11,13 @@ class KvZip {
         "kvzip", "0.1.0", "Keel", "MIT",
         "Keeps the slots that receive most attention while the model repeats the context."};
     static constexpr keel_param_spec params[] = {
-        KEEL_INT_PARAM("chunk", "2048", 1, 1048576, "tokens of the context that are repeated at a time"),
-        KEEL_INT_PARAM("lead", "8", 0, 4096,
-                       "last tokens of the chunk before, with which each repetition but the first begins"),
-        KEEL_INT_PARAM("sinks", "4", 0, 65536, "first tokens that stay, and that every repetition sees")};
+        KEEL_INT_PARAM("chunk", "2048", 1, 1048576,
+                       "tokens of the context that are repeated at a time"),
+        KEEL_INT_PARAM(
+            "lead", "8", 0, 4096,
+            "last tokens of the chunk before, with which each repetition but the first begins"),
+        KEEL_INT_PARAM("sinks", "4", 0, 65536,
+                       "first tokens that stay, and that every repetition sees")};
 
     KvZip(const Setup &setup, keel_policy_needs &needs) : sinks_(setup.params.integer("sinks")) {
         needs.needs = KEEL_NEED_REPLAY;

@@ -7,7 +7,8 @@ using namespace keel::sdk;
 
 struct None : KeepsAll {
     using KeepsAll::KeepsAll;
-    static constexpr PluginInfo info = {"none", "0.1.0", "Keel", "MIT", "Keeps every token: the full cache."};
+    static constexpr PluginInfo info = {"none", "0.1.0", "Keel", "MIT",
+                                        "Keeps every token: the full cache."};
 };
 
 } // namespace

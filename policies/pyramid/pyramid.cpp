@@ -1,4 +1,5 @@
-// PyramidKV (arXiv 2406.02069): more slots for the first layers, fewer for the last, as many in all.
+// PyramidKV (arXiv 2406.02069): more slots for the first layers, fewer for the last, as many in
+// all.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -10,9 +11,10 @@ class Pyramid {
     static constexpr PluginInfo info = {
         "pyramid", "0.1.0", "Keel", "MIT",
         "Gives the first layers more than the last; the heads of a layer get the same."};
-    static constexpr keel_param_spec params[] = {KEEL_FLOAT_PARAM(
-        "beta", "20", 1, 1e6,
-        "how steep: the last layer's share is the average divided by beta; 1: every layer the same")};
+    static constexpr keel_param_spec params[] = {
+        KEEL_FLOAT_PARAM("beta", "20", 1, 1e6,
+                         "how steep: the last layer's share is the average divided by beta; 1: "
+                         "every layer the same")};
 
     Pyramid(const Setup &setup, keel_allocator_needs &needs) : beta_(setup.params.number("beta")) {
         needs.flags = KEEL_ALLOCATOR_BY_LAYER;
@@ -30,8 +32,8 @@ class Pyramid {
     std::vector<int64_t> shares_of(const keel_allocator_input &in) const {
         const size_t layers = in.layers;
         const int64_t fixed = in.fixed_slots;
-        const int64_t longest =
-            *std::max_element(in.lengths, in.lengths + static_cast<size_t>(in.layers) * in.kv_heads);
+        const int64_t longest = *std::max_element(
+            in.lengths, in.lengths + static_cast<size_t>(in.layers) * in.kv_heads);
         const auto average = static_cast<double>(in.budget - fixed),
                    most = static_cast<double>(longest - fixed);
         std::vector<int64_t> same(layers, in.budget);
@@ -43,13 +45,13 @@ class Pyramid {
         }
         std::vector<double> weights(layers);
         for (size_t l = 0; l < layers; ++l)
-            weights[l] =
-                largest - static_cast<double>(l) * (largest - least) / static_cast<double>(layers - 1);
+            weights[l] = largest - static_cast<double>(l) * (largest - least) /
+                                       static_cast<double>(layers - 1);
         // A policy may need one slot more than it keeps of itself.
         const int64_t floor = std::max<int64_t>(0, in.protected_slots - fixed);
-        std::vector<int64_t> shares =
-            share_out(weights, std::vector<int64_t>(layers, floor), std::vector<int64_t>(layers, INT32_MAX),
-                      (in.budget - fixed) * static_cast<int64_t>(layers));
+        std::vector<int64_t> shares = share_out(weights, std::vector<int64_t>(layers, floor),
+                                                std::vector<int64_t>(layers, INT32_MAX),
+                                                (in.budget - fixed) * static_cast<int64_t>(layers));
         for (int64_t &share : shares)
             share += fixed;
         return shares;

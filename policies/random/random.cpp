@@ -9,22 +9,25 @@ constexpr const char *scopes[] = {"head", "layer", "token", nullptr};
 
 class Random {
   public:
-    static constexpr PluginInfo info = {"random", "0.1.0", "Keel", "MIT",
-                                        "Keeps tokens by lot: the baseline for every other policy."};
+    static constexpr PluginInfo info = {
+        "random", "0.1.0", "Keel", "MIT",
+        "Keeps tokens by lot: the baseline for every other policy."};
     static constexpr keel_param_spec params[] = {
         KEEL_INT_PARAM("seed", "0", 0, 2147483647, "drawn from together with the run's seed"),
-        KEEL_CHOICE_PARAM(
-            "per", "head", scopes,
-            "head: each KV head draws for itself; layer: one draw for the heads of a layer; token: one for "
-            "the whole model")};
+        KEEL_CHOICE_PARAM("per", "head", scopes,
+                          "head: each KV head draws for itself; layer: one draw for the heads of a "
+                          "layer; token: one for "
+                          "the whole model")};
 
     Random(const Setup &setup, keel_policy_needs &needs)
         : seed_(mix(setup.seed) ^ mix(~static_cast<uint64_t>(setup.params.integer("seed")))),
           per_head_(setup.params.is("per", "head")), per_token_(setup.params.is("per", "token")) {
         needs.needs = KEEL_NEED_POSITIONS;
-        needs.granularity = per_head_ ? KEEL_KEEP_HEAD_EQUAL : per_token_ ? KEEL_KEEP_TOKEN : KEEL_KEEP_LAYER;
-        // A token's lot never changes, so what is drawn piece by piece is what would be drawn at once; and all heads draw from the
-        // same distribution.
+        needs.granularity = per_head_    ? KEEL_KEEP_HEAD_EQUAL
+                            : per_token_ ? KEEL_KEEP_TOKEN
+                                         : KEEL_KEEP_LAYER;
+        // A token's lot never changes, so what is drawn piece by piece is what would be drawn at
+        // once; and all heads draw from the same distribution.
         needs.flags = KEEL_POLICY_BLOCKWISE | KEEL_POLICY_COMPARABLE | KEEL_POLICY_SEEDED;
     }
 

@@ -10,15 +10,17 @@ class SlidingWindow {
     static constexpr PluginInfo info = {
         "sliding_window", "0.1.0", "Keel", "MIT",
         "Keeps the protected tokens (attention sinks) and a window of the newest ones."};
-    static constexpr keel_param_spec params[] = {
-        KEEL_INT_PARAM("window", "0", 0, 16777216,
-                       "newest tokens to keep; 0: as many as policy.budget leaves beside the protected ones. "
-                       "With a window no budget is needed.")};
+    static constexpr keel_param_spec params[] = {KEEL_INT_PARAM(
+        "window", "0", 0, 16777216,
+        "newest tokens to keep; 0: as many as policy.budget leaves beside the protected ones. "
+        "With a window no budget is needed.")};
 
-    SlidingWindow(const Setup &setup, keel_policy_needs &needs) : window_(setup.params.integer("window")) {
+    SlidingWindow(const Setup &setup, keel_policy_needs &needs)
+        : window_(setup.params.integer("window")) {
         needs.granularity = KEEL_KEEP_TOKEN;
         needs.output = KEEL_OUTPUT_KEEP;
-        needs.flags = KEEL_POLICY_BLOCKWISE; // looks at nothing but places, so it can act at any time
+        // looks at nothing but places, so it can act at any time
+        needs.flags = KEEL_POLICY_BLOCKWISE;
         needs.own_budget = static_cast<uint32_t>(window_);
     }
 
@@ -37,7 +39,8 @@ class SlidingWindow {
     }
 
   private:
-    int64_t window_; // newest slots to keep beside the protected ones; 0: as many as the budget leaves
+    // newest slots to keep beside the protected ones; 0: as many as the budget leaves
+    int64_t window_;
 };
 
 } // namespace

@@ -10,25 +10,30 @@ constexpr const char *reductions[] = {"mean", "max", "sum", "none", nullptr};
 
 class SnapKv {
   public:
-    static constexpr PluginInfo info = {"snapkv", "0.1.0", "Keel", "MIT",
-                                        "Keeps what the last queries of the prompt attend to, with its "
-                                        "neighbours, and those queries' own tokens."};
+    static constexpr PluginInfo info = {
+        "snapkv", "0.1.0", "Keel", "MIT",
+        "Keeps what the last queries of the prompt attend to, with its "
+        "neighbours, and those queries' own tokens."};
     static constexpr keel_param_spec params[] = {
-        KEEL_INT_PARAM("window", "32", 1, 65536,
-                       "observation window: last queries whose attention is read, and whose tokens stay"),
-        KEEL_INT_PARAM("kernel", "5", 1, 4095, "width of the pooling over neighbouring slots, odd; 1: none"),
+        KEEL_INT_PARAM(
+            "window", "32", 1, 65536,
+            "observation window: last queries whose attention is read, and whose tokens stay"),
+        KEEL_INT_PARAM("kernel", "5", 1, 4095,
+                       "width of the pooling over neighbouring slots, odd; 1: none"),
         KEEL_CHOICE_PARAM("pool", "avg", poolings, "how neighbouring slots' scores are pooled"),
-        KEEL_CHOICE_PARAM(
-            "group", "mean", reductions,
-            "how the query heads of a KV head are reduced, before pooling; none: each query head is "
-            "pooled by itself, then the mean is taken"),
-        KEEL_BOOL_PARAM("decode", "false",
-                        "false: acts once, at the end of the prompt; true: also during decode, with the last "
-                        "queries then")};
+        KEEL_CHOICE_PARAM("group", "mean", reductions,
+                          "how the query heads of a KV head are reduced, before pooling; none: "
+                          "each query head is "
+                          "pooled by itself, then the mean is taken"),
+        KEEL_BOOL_PARAM(
+            "decode", "false",
+            "false: acts once, at the end of the prompt; true: also during decode, with the last "
+            "queries then")};
 
     SnapKv(const Setup &setup, keel_policy_needs &needs)
         : window_(setup.params.integer("window")), kernel_(setup.params.integer("kernel")),
-          maximum_(setup.params.is("pool", "max")), per_query_head_(setup.params.is("group", "none")) {
+          maximum_(setup.params.is("pool", "max")),
+          per_query_head_(setup.params.is("group", "none")) {
         if (kernel_ % 2 == 0)
             throw Failure(KEEL_E_INVALID_ARG, "kernel: expected an odd number, found %lld",
                           static_cast<long long>(kernel_));
@@ -60,7 +65,8 @@ class SnapKv {
     }
 
   private:
-    // Over slot's neighbours before `end`. The mean counts the places beyond the edges as zeros, the maximum leaves them out.
+    // Over slot's neighbours before `end`. The mean counts the places beyond the edges as zeros,
+    // the maximum leaves them out.
     float pooled(const float *row, int64_t slot, int64_t end) const {
         const int64_t first = std::max<int64_t>(0, slot - kernel_ / 2),
                       last = std::min(end, slot + kernel_ / 2 + 1);

@@ -1,4 +1,5 @@
-// TOVA (arXiv 2401.06104): what the last query looks at stays, the same slots in all heads of a layer.
+// TOVA (arXiv 2401.06104): what the last query looks at stays, the same slots in all heads of a
+// layer.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -11,11 +12,13 @@ class Tova {
         "tova", "0.1.0", "Keel", "MIT",
         "Keeps the slots that the last query attends to most, on average over all heads."};
     static constexpr keel_param_spec params[] = {
-        KEEL_BOOL_PARAM("keep_newest", "true", "the newest token stays whatever attention it received"),
+        KEEL_BOOL_PARAM("keep_newest", "true",
+                        "the newest token stays whatever attention it received"),
         KEEL_BOOL_PARAM("blockwise", "false",
                         "true: also acts between the chunks of a prompt, which caps its memory")};
 
-    Tova(const Setup &setup, keel_policy_needs &needs) : keep_newest_(setup.params.flag("keep_newest")) {
+    Tova(const Setup &setup, keel_policy_needs &needs)
+        : keep_newest_(setup.params.flag("keep_newest")) {
         needs.needs = KEEL_NEED_WINDOW_SCORES;
         needs.granularity = KEEL_KEEP_LAYER;
         needs.flags = KEEL_POLICY_COMPARABLE;

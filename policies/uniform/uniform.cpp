@@ -13,7 +13,8 @@ class Uniform {
     Uniform(const Setup &, keel_allocator_needs &) {}
 
     void allocate(const keel_allocator_input &in, int32_t *budgets) {
-        std::fill_n(budgets, static_cast<int64_t>(in.layers) * in.kv_heads, static_cast<int32_t>(in.budget));
+        std::fill_n(budgets, static_cast<int64_t>(in.layers) * in.kv_heads,
+                    static_cast<int32_t>(in.budget));
     }
 };
 
