@@ -1,12 +1,13 @@
-// What the backends of this tree say in the same way: their entry points beside the ops, and their descriptor. Each declares and defines
-// them in a namespace of its own.
+// What the backends of this tree say in the same way: their entry points beside the ops, and their
+// descriptor. Each declares and defines them in a namespace of its own.
 #pragma once
 
 #include <keel/backend.h>
 
 namespace keel_common {
 
-// The type of a function in a slot of keel_backend: as declared there, and throwing nothing across the border.
+// The type of a function in a slot of keel_backend: as declared there, and throwing nothing across
+// the border.
 template <class Slot>
 struct EntryPoint;
 template <class Result, class... Args>
@@ -14,37 +15,40 @@ struct EntryPoint<Result(KEEL_CALL *)(Args...)> {
     using Type = Result KEEL_CALL(Args...) noexcept;
 };
 
-// X(slot) for each slot of keel_backend that every backend here fills, ops aside; by the file that holds them.
-#define KEEL_FOR_EACH_ENTRY_POINT(X)                                                                         \
-    /* device.cpp */                                                                                         \
-    X(device_count)                                                                                          \
-    X(device_info)                                                                                           \
-    /* context.cpp */                                                                                        \
-    X(ctx_create)                                                                                            \
-    X(ctx_destroy)                                                                                           \
-    X(ctx_info)                                                                                              \
-    X(mem_info)                                                                                              \
-    X(flush)                                                                                                 \
-    X(wait)                                                                                                  \
-    X(poll)                                                                                                  \
-    /* buffer.cpp */                                                                                         \
-    X(buffer_create)                                                                                         \
-    X(buffer_destroy)                                                                                        \
-    X(buffer_write)                                                                                          \
-    X(buffer_read)                                                                                           \
-    X(buffer_map)                                                                                            \
-    /* weights.cpp */                                                                                        \
-    X(weight_prepare)                                                                                        \
-    X(weight_destroy)                                                                                        \
+// X(slot) for each slot of keel_backend that every backend here fills, ops aside; by the file that
+// holds them.
+#define KEEL_FOR_EACH_ENTRY_POINT(X)                                                               \
+    /* device.cpp */                                                                               \
+    X(device_count)                                                                                \
+    X(device_info)                                                                                 \
+    /* context.cpp */                                                                              \
+    X(ctx_create)                                                                                  \
+    X(ctx_destroy)                                                                                 \
+    X(ctx_info)                                                                                    \
+    X(mem_info)                                                                                    \
+    X(flush)                                                                                       \
+    X(wait)                                                                                        \
+    X(poll)                                                                                        \
+    /* buffer.cpp */                                                                               \
+    X(buffer_create)                                                                               \
+    X(buffer_destroy)                                                                              \
+    X(buffer_write)                                                                                \
+    X(buffer_read)                                                                                 \
+    X(buffer_map)                                                                                  \
+    /* weights.cpp */                                                                              \
+    X(weight_prepare)                                                                              \
+    X(weight_destroy)                                                                              \
     X(weight_info)
 
 // Declares `slot` in the namespace around it.
-#define KEEL_DECLARE_ENTRY_POINT(slot) keel_common::EntryPoint<decltype(keel_backend::slot)>::Type slot;
+#define KEEL_DECLARE_ENTRY_POINT(slot)                                                             \
+    keel_common::EntryPoint<decltype(keel_backend::slot)>::Type slot;
 
 // The descriptor of a backend. `table` and `params` are constants of static storage.
 template <uint32_t n>
 constexpr keel_plugin backend_plugin(const char *id, const char *doc,
-                                     const keel_param_spec *const (&params)[n], const keel_backend &table) {
+                                     const keel_param_spec *const (&params)[n],
+                                     const keel_backend &table) {
     keel_plugin p{};
     p.h = KEEL_HEADER(keel_plugin);
     p.min_host_abi = KEEL_ABI_VERSION;
@@ -65,7 +69,8 @@ constexpr keel_plugin backend_plugin(const char *id, const char *doc,
 } // namespace keel_common
 
 // Defines the one symbol that a plugin exports; `plugin` is its descriptor.
-#define KEEL_DEFINE_PLUGIN_QUERY(plugin)                                                                     \
-    extern "C" KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version) {    \
-        return host_abi_version >> 16 == KEEL_ABI_MAJOR ? &(plugin) : nullptr;                               \
+#define KEEL_DEFINE_PLUGIN_QUERY(plugin)                                                           \
+    extern "C" KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(                      \
+        uint32_t host_abi_version) {                                                               \
+        return host_abi_version >> 16 == KEEL_ABI_MAJOR ? &(plugin) : nullptr;                     \
     }

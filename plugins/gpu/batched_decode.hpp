@@ -1,5 +1,5 @@
-// keel.batched_decode/1: each call is the op's own with the view of seat 0 and the seats beside it. Part
-// of extensions.hpp. The backend's namespace has run_batch_prepare, run_batch_append,
+// keel.batched_decode/1: each call is the op's own with the view of seat 0 and the seats beside it.
+// Part of extensions.hpp. The backend's namespace has run_batch_prepare, run_batch_append,
 // run_batch_attention and plan_batch_attention; the view in their args is that of seat 0.
 #pragma once
 
@@ -33,8 +33,8 @@ inline keel_status KEEL_CALL batch_plan(keel_ctx *ctx, const keel_qkv_args *qkv,
         const keel_attention_args args = adopt_batch(ctx->host, attention, zero);
         check_batch_attention(ctx->host, args);
         backend::plan_batch_attention(*ctx, args, zero.seats(), attend);
-        const uint64_t bytes =
-            prepare.scratch_bytes > attend.scratch_bytes ? prepare.scratch_bytes : attend.scratch_bytes;
+        const uint64_t bytes = prepare.scratch_bytes > attend.scratch_bytes ? prepare.scratch_bytes
+                                                                            : attend.scratch_bytes;
         if (bytes != 0) backend::set_aside(*ctx, bytes);
     });
 }

@@ -24,7 +24,8 @@ void need_cache(const keel_host *host, const keel_kv_view *kv, const char *op) {
     need_head_dim(host, c.v_dim, op);
 }
 
-void need_heads(const keel_host *host, const keel_tensor *q, const keel_kv_view *kv, const char *op) {
+void need_heads(const keel_host *host, const keel_tensor *q, const keel_kv_view *kv,
+                const char *op) {
     if (kv->kv_heads != 0 && q->shape[1] % kv->kv_heads != 0)
         refuse(host, KEEL_E_INVALID_ARG, "%s: %lld heads are no multiple of %u KV heads", op,
                static_cast<long long>(q->shape[1]), kv->kv_heads);
@@ -40,8 +41,8 @@ void need_scores(const keel_host *host, const keel_scores *scores, const char *o
     if (scores == nullptr) refuse(host, KEEL_E_INVALID_ARG, "%s: scores are missing", op);
     if (scores->reduce_queries == KEEL_REDUCE_NONE || scores->reduce_queries > KEEL_REDUCE_MAX ||
         scores->reduce_group > KEEL_REDUCE_MAX)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: unknown reductions %u and %u", op, scores->reduce_queries,
-               scores->reduce_group);
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: unknown reductions %u and %u", op,
+               scores->reduce_queries, scores->reduce_group);
     need_f32(host, scores->out, "scores.out", op);
 }
 
@@ -61,7 +62,8 @@ void check_gate(const keel_host *host, const keel_gate_args &a, uint64_t known, 
         need_f32(host, a.up, "up", op);
 }
 
-void check_elementwise(const keel_host *host, const keel_elementwise_args &a, bool two, const char *op) {
+void check_elementwise(const keel_host *host, const keel_elementwise_args &a, bool two,
+                       const char *op) {
     check_features(host, a.features, 0, op);
     need_f32(host, a.a, "a", op);
     need_f32(host, a.out, "out", op);
@@ -173,8 +175,8 @@ void check_softmax(const keel_host *host, const keel_move_args &a) {
 void check_cast(const keel_host *host, const keel_move_args &a) {
     check_features(host, a.features, 0, "cast");
     Type from = type_f32, to = type_f32;
-    const bool known =
-        a.x != nullptr && a.out != nullptr && type_of(a.x->dtype, from) && type_of(a.out->dtype, to);
+    const bool known = a.x != nullptr && a.out != nullptr && type_of(a.x->dtype, from) &&
+                       type_of(a.out->dtype, to);
     if (!known || (is_block(from) && to != type_f32) || (is_block(to) && from != type_f32))
         refuse(host, KEEL_E_UNSUPPORTED, "cast: from %s to %s",
                a.x != nullptr ? keel_dtype_name(a.x->dtype) : "-",
@@ -241,8 +243,9 @@ void check_attention(const keel_host *host, const keel_attention_args &a) {
 
 void check_attention_scores(const keel_host *host, const keel_attention_scores_args &a) {
     constexpr const char *op = "attention_scores";
-    check_features(host, a.features,
-                   KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS | KEEL_SCORES_LOGITS, op);
+    check_features(
+        host, a.features,
+        KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS | KEEL_SCORES_LOGITS, op);
     need_f32(host, a.q, "q", op);
     need_cache(host, a.kv, op);
     need_heads(host, a.q, a.kv, op);

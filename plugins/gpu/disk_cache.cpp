@@ -32,7 +32,8 @@ uint64_t sum_of(const void *data, size_t n, uint64_t sum = first_sum) noexcept {
 const char *why_not_private(const struct stat &facts) noexcept {
     if (!S_ISDIR(facts.st_mode)) return "it is no folder";
     if (facts.st_uid != geteuid()) return "it is another user's";
-    return (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0 ? "others may write to it (chmod go-w)" : nullptr;
+    return (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0 ? "others may write to it (chmod go-w)"
+                                                      : nullptr;
 }
 
 bool is_private(const std::string &folder) noexcept {
@@ -52,8 +53,9 @@ bool make_folder(const std::string &folder) {
 
 DiskCache::Key DiskCache::key(std::initializer_list<std::string_view> parts) noexcept {
     uint64_t sum = first_sum;
+    // the NUL parts "ab","c" from "a","bc"
     for (const std::string_view part : parts)
-        sum = sum_of("", 1, sum_of(part.data(), part.size(), sum)); // the NUL parts "ab","c" from "a","bc"
+        sum = sum_of("", 1, sum_of(part.data(), part.size(), sum));
     return sum;
 }
 
@@ -63,7 +65,8 @@ std::string DiskCache::folder_of(const char *word, const char *backend) {
     const char *cache = getenv("XDG_CACHE_HOME");
     if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/keel/" + backend;
     const char *home = getenv("HOME");
-    return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/keel/" + backend : std::string{};
+    return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/keel/" + backend
+                                             : std::string{};
 }
 
 std::string DiskCache::path(Key key) const {
@@ -77,12 +80,15 @@ std::vector<uint8_t> DiskCache::load(Key key) const {
     std::ifstream file(path(key), std::ios::binary);
     Header header;
     if (!file.read(reinterpret_cast<char *>(&header), sizeof header)) return {};
-    if (memcmp(header.magic, magic, sizeof magic) != 0 || header.key != key || header.bytes > most_bytes)
+    if (memcmp(header.magic, magic, sizeof magic) != 0 || header.key != key ||
+        header.bytes > most_bytes)
         return {};
     std::error_code code;
-    if (std::filesystem::file_size(path(key), code) != header.bytes + sizeof header || code) return {};
+    if (std::filesystem::file_size(path(key), code) != header.bytes + sizeof header || code)
+        return {};
     std::vector<uint8_t> data(header.bytes);
-    if (!file.read(reinterpret_cast<char *>(data.data()), static_cast<std::streamsize>(data.size())))
+    if (!file.read(reinterpret_cast<char *>(data.data()),
+                   static_cast<std::streamsize>(data.size())))
         return {};
     if (sum_of(data.data(), data.size()) != header.sum) return {};
     return data;
@@ -91,7 +97,8 @@ std::vector<uint8_t> DiskCache::load(Key key) const {
 void DiskCache::store(Key key, const std::vector<uint8_t> &data) const noexcept {
     try {
         if (!is_on() || data.empty() || data.size() > most_bytes || !make_folder(folder_)) return;
-        std::string part = path(key) + ".XXXXXX"; // unique, because others may write at the same time
+        // unique, because others may write at the same time
+        std::string part = path(key) + ".XXXXXX";
         const int fd = mkstemp(part.data());
         if (fd < 0) return;
         FILE *file = fdopen(fd, "wb");
@@ -102,8 +109,8 @@ void DiskCache::store(Key key, const std::vector<uint8_t> &data) const noexcept 
         }
         Header header = {{}, key, data.size(), sum_of(data.data(), data.size())};
         memcpy(header.magic, magic, sizeof magic);
-        bool whole =
-            fwrite(&header, sizeof header, 1, file) == 1 && fwrite(data.data(), data.size(), 1, file) == 1;
+        bool whole = fwrite(&header, sizeof header, 1, file) == 1 &&
+                     fwrite(data.data(), data.size(), 1, file) == 1;
         whole = fclose(file) == 0 && whole;
         if (!whole || ::rename(part.c_str(), path(key).c_str()) != 0) ::unlink(part.c_str());
     } catch (...) { // no memory: no cache

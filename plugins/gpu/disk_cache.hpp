@@ -1,5 +1,5 @@
-// Files in which compiled kernels are kept from run to run. A run needs none of them and trusts none
-// of them, and no fault of them fails it.
+// Files in which compiled kernels are kept from run to run. A run needs none of them and trusts
+// none of them, and no fault of them fails it.
 #pragma once
 
 #include <keel/host.h>
@@ -17,13 +17,13 @@ class DiskCache {
     using Key = uint64_t;
     static Key key(std::initializer_list<std::string_view> parts) noexcept;
 
-    // The folder that a context's parameter `cache` means: "auto" is $XDG_CACHE_HOME/keel/BACKEND or
-    // ~/.cache/keel/BACKEND, "off" is none (""), all else is the folder itself.
+    // The folder that a context's parameter `cache` means: "auto" is $XDG_CACHE_HOME/keel/BACKEND
+    // or ~/.cache/keel/BACKEND, "off" is none (""), all else is the folder itself.
     static std::string folder_of(const char *word, const char *backend);
 
-    // folder: "" switches the cache off. It is made, with mode 0700, before the first file is written.
-    // What it holds will be run, so a folder of another user, or one that others may write to, is not
-    // used.
+    // folder: "" switches the cache off. It is made, with mode 0700, before the first file is
+    // written. What it holds will be run, so a folder of another user, or one that others may write
+    // to, is not used.
     explicit DiskCache(std::string folder = {}) : folder_(std::move(folder)) {}
     bool is_on() const { return !folder_.empty(); }
     // Empty: there is no such file, or it is damaged or was made from something else.

@@ -2,28 +2,24 @@
 // depend on the API of the device. For the backend's plugin.cpp alone, which includes its own
 // ops/ops.hpp first.
 //
-// The backend's namespace has these; all refuse by throwing:
+// The backend's namespace has these. All but destroy_recording refuse by throwing.
 //   keel.timestamps/1
-//     void time_ops(keel_ctx &, bool on)         from now on; forgets the times that were not read
-//     bool times_ops(const keel_ctx &)           whether ops are timed now
-//     uint32_t read_times(keel_ctx &, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
-//                         uint32_t capacity)     moves the times of finished ops; how many
-//     uint64_t device_time(keel_ctx &)           the device's clock in ns
+//     time_ops(ctx, on)                from now on; forgets the times that were not read
+//     times_ops(ctx)                   whether ops are timed now
+//     read_times(ctx, ..., capacity)   moves the times of finished ops; returns how many
+//     device_time(ctx)                 the device's clock in ns
 //   keel.replay/1
-//     std::unique_ptr<keel_recording> start_recording(keel_ctx &)
-//     void end_recording(keel_ctx &, std::unique_ptr<keel_recording> &, bool wanted)
-//                                                not wanted: the recording is thrown away
-//     void submit_recording(keel_ctx &, keel_recording &)
-//     void destroy_recording(keel_ctx &, keel_recording *) noexcept
-//     extern const char *const recording_kind    how a step is recorded, for people
+//     start_recording(ctx)             returns the recording
+//     end_recording(ctx, recording, wanted)   not wanted: it will be thrown away
+//     submit_recording(ctx, recording)
+//     destroy_recording(ctx, recording)
+//     recording_kind                   how a step is recorded, for people
 //   keel.read_later/1, keel.stream_counts/1
-//     bool reads_later(const keel_ctx &)         whether this context serves it
-//     uint64_t start_read(keel_ctx &, keel_buffer &, uint64_t offset, uint64_t n)
-//                                                the read's number; 0: as many as may be are under way
-//     bool finish_read(keel_ctx &, uint64_t number, void *to)
-//                                                `to` NULL: frees the number and waits for nothing;
-//                                                false: there is no such read
-//     void count_stream(const keel_ctx &, keel_stream_counts &)
+//     reads_later(ctx)                 whether this context serves it
+//     start_read(ctx, buffer, offset, n)   the read's number; 0: no more can be under way
+//     finish_read(ctx, number, to)     false: there is no such read. `to` NULL: frees the number
+//                                      and waits for nothing
+//     count_stream(ctx, counts)
 #pragma once
 
 #include "gpu/batched_decode.hpp"
@@ -43,10 +39,11 @@ inline keel_status KEEL_CALL times_enable(keel_ctx *ctx, uint32_t on) noexcept {
     return guarded(ctx->host, [&] { backend::time_ops(*ctx, on != 0); });
 }
 
-inline keel_status KEEL_CALL times_read(keel_ctx *ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
-                                        uint32_t capacity, uint32_t *n) noexcept {
+inline keel_status KEEL_CALL times_read(keel_ctx *ctx, uint64_t *number, uint64_t *begin_ns,
+                                        uint64_t *end_ns, uint32_t capacity, uint32_t *n) noexcept {
     *n = 0;
-    return guarded(ctx->host, [&] { *n = backend::read_times(*ctx, number, begin_ns, end_ns, capacity); });
+    return guarded(ctx->host,
+                   [&] { *n = backend::read_times(*ctx, number, begin_ns, end_ns, capacity); });
 }
 
 inline keel_status KEEL_CALL times_now(keel_ctx *ctx, uint64_t *ns) noexcept {
@@ -54,7 +51,8 @@ inline keel_status KEEL_CALL times_now(keel_ctx *ctx, uint64_t *ns) noexcept {
     return guarded(ctx->host, [&] { *ns = backend::device_time(*ctx); });
 }
 
-constexpr keel_timestamps timestamps = {KEEL_HEADER(keel_timestamps), times_enable, times_read, times_now};
+constexpr keel_timestamps timestamps = {KEEL_HEADER(keel_timestamps), times_enable, times_read,
+                                        times_now};
 
 // ---- keel.replay/1 ----
 
@@ -70,7 +68,8 @@ inline keel_status KEEL_CALL replay_begin(keel_ctx *ctx) noexcept {
 inline keel_status KEEL_CALL replay_end(keel_ctx *ctx, keel_recording **out) noexcept {
     if (out != nullptr) *out = nullptr;
     return guarded(ctx->host, [&] {
-        if (ctx->recording == nullptr) refuse(ctx->host, KEEL_E_INVALID_ARG, "no step is being recorded");
+        if (ctx->recording == nullptr)
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "no step is being recorded");
         auto recording = std::exchange(ctx->recording, nullptr);
         backend::end_recording(*ctx, recording, out != nullptr);
         if (out != nullptr) *out = recording.release();
@@ -99,7 +98,8 @@ inline keel_status KEEL_CALL read_start(keel_ctx *ctx, keel_buffer *b, uint64_t 
             refuse(ctx->host, KEEL_E_UNSUPPORTED,
                    "nothing is read later on this device (parameter read_later)");
         if (n == 0 || n > KEEL_READ_LATER_BYTES || offset > b->size || n > b->size - offset)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "%llu bytes at %llu of a buffer of %llu are read later",
+            refuse(ctx->host, KEEL_E_INVALID_ARG,
+                   "%llu bytes at %llu of a buffer of %llu are read later",
                    static_cast<unsigned long long>(n), static_cast<unsigned long long>(offset),
                    static_cast<unsigned long long>(b->size));
         *number = backend::start_read(*ctx, *b, offset, n);
@@ -123,7 +123,8 @@ inline int32_t KEEL_CALL read_serves(keel_ctx *ctx) noexcept {
     return backend::reads_later(*ctx) ? 1 : 0;
 }
 
-constexpr keel_read_later read_later = {KEEL_HEADER(keel_read_later), read_start, read_finish, read_serves};
+constexpr keel_read_later read_later = {KEEL_HEADER(keel_read_later), read_start, read_finish,
+                                        read_serves};
 
 inline keel_status KEEL_CALL stream_read(keel_ctx *ctx, keel_stream_counts *out) noexcept {
     keel_stream_counts counts = make_out<keel_stream_counts>();
@@ -132,7 +133,8 @@ inline keel_status KEEL_CALL stream_read(keel_ctx *ctx, keel_stream_counts *out)
     return KEEL_OK;
 }
 
-constexpr keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_counts_table), stream_read};
+constexpr keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_counts_table),
+                                                    stream_read};
 
 // ---- all ----
 

@@ -5,7 +5,8 @@ namespace {
 
 uint32_t halves(const keel_host *host, int64_t bytes, const char *op) {
     if (bytes % 2 != 0 || bytes < 0 || bytes / 2 >= int64_t{1} << 32)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: an arena's offset or stride is odd or beyond 32 bits", op);
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: an arena's offset or stride is odd or beyond 32 bits",
+               op);
     return static_cast<uint32_t>(bytes / 2);
 }
 
@@ -16,18 +17,20 @@ void need_i32(const keel_host *host, const keel_tensor *t, const char *name, con
 
 } // namespace
 
-KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const char *op, const Seats *seats) {
+KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const char *op,
+                         const Seats *seats) {
     if (kv == nullptr || kv->k == nullptr || kv->v == nullptr)
         refuse(host, KEEL_E_INVALID_ARG, "%s: the cache view is missing", op);
     Type k, v;
     if (!type_of(kv->k->dtype, k) || !type_of(kv->v->dtype, v))
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: a cache of %s and %s", op, keel_dtype_name(kv->k->dtype),
-               keel_dtype_name(kv->v->dtype));
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: a cache of %s and %s", op,
+               keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype));
     if (kv->k->rank != 3 || kv->v->rank != 3 || kv->block_slots == 0 ||
         (kv->block_slots & (kv->block_slots - 1)) != 0)
         refuse(host, KEEL_E_INVALID_ARG, "%s: an arena is not [blocks, block_slots, head_dim]", op);
     if (kv->max_length < 0 || kv->max_length > INT32_MAX)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: max_length %lld", op, static_cast<long long>(kv->max_length));
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: max_length %lld", op,
+               static_cast<long long>(kv->max_length));
     need_i32(host, kv->block_table, "block_table", op);
     need_i32(host, kv->lengths, "lengths", op);
     need_i32(host, kv->positions, "positions", op);
@@ -69,7 +72,8 @@ KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const ch
 
 namespace {
 
-// Books [seats, kv_heads, ...] become those of seat 0; how many rows of them a seat is from the next.
+// Books [seats, kv_heads, ...] become those of seat 0; how many rows of them a seat is from the
+// next.
 uint32_t drop_seat(const keel_host *host, const keel_tensor *books, uint32_t rank, keel_tensor &one,
                    const char *name, const char *op) {
     need_i32(host, books, name, op);
@@ -92,11 +96,12 @@ SeatZero::SeatZero(const keel_host *host, const keel_batch_kv *kv, int64_t n, co
     const uint32_t rows = drop_seat(host, kv->block_table, 3, table_, "block tables", op);
     if (drop_seat(host, kv->lengths, 2, lengths_, "lengths", op) != rows ||
         drop_seat(host, kv->positions, 3, positions_, "positions", op) != rows)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: block tables, lengths and positions have their seats apart",
-               op);
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "%s: block tables, lengths and positions have their seats apart", op);
     need_i32(host, kv->seats, "seats", op);
     if (kv->seats->rank != 1 || kv->seats->shape[0] < n || n > INT32_MAX)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: seats are not i32 [%lld]", op, static_cast<long long>(n));
+        refuse(host, KEEL_E_INVALID_ARG, "%s: seats are not i32 [%lld]", op,
+               static_cast<long long>(n));
     view_.k = kv->k, view_.v = kv->v;
     view_.block_table = &table_, view_.lengths = &lengths_, view_.positions = &positions_;
     view_.block_slots = kv->block_slots;
@@ -107,16 +112,18 @@ SeatZero::SeatZero(const keel_host *host, const keel_batch_kv *kv, int64_t n, co
               static_cast<uint32_t>(held < INT32_MAX ? held : INT32_MAX)};
 }
 
-RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tables, int64_t head_dim,
-                             const char *op) {
+RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tables,
+                             int64_t head_dim, const char *op) {
     if (tables == nullptr || !is_f32(tables->cos) || !is_f32(tables->sin))
         refuse(host, KEEL_E_INVALID_ARG, "%s: the tables are missing or not f32", op);
     if (tables->mode != KEEL_ROPE_HALF_SPLIT && tables->mode != KEEL_ROPE_INTERLEAVED)
         refuse(host, KEEL_E_UNSUPPORTED, "%s: unknown rope mode %u", op, tables->mode);
     if (tables->rot % 2 != 0 || tables->rot > head_dim || tables->cos->shape[0] < 1)
         refuse(host, KEEL_E_INVALID_ARG, "%s: %u rotated elements of %lld, tables of %lld rows", op,
-               tables->rot, static_cast<long long>(head_dim), static_cast<long long>(tables->cos->shape[0]));
-    const View cos = view_of(host, tables->cos, "tables.cos"), sin = view_of(host, tables->sin, "tables.sin");
+               tables->rot, static_cast<long long>(head_dim),
+               static_cast<long long>(tables->cos->shape[0]));
+    const View cos = view_of(host, tables->cos, "tables.cos"),
+               sin = view_of(host, tables->sin, "tables.sin");
     return {cos.shape[2], tables->rot / 2, tables->mode == KEEL_ROPE_INTERLEAVED ? 1U : 0U,
             cos.offset,   cos.stride[2],   sin.offset,
             sin.stride[2]};

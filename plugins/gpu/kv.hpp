@@ -7,9 +7,10 @@
 
 namespace keel_gpu {
 
-// Plain 32-bit words, so that it can be a struct in OpenCL C and in GLSL. Arenas are addressed in units of 2 bytes whatever their
-// dtype; the integer tensors in units of 4. Slot s of head h: block = table[table_offset + h * table_stride + (s >> block_shift)],
-// row at k_offset + block * k_block + (s & (2^block_shift - 1)) * k_slot. Kernels have to hold against what the host cannot see: a
+// Plain 32-bit words, so that it can be a struct in OpenCL C and in GLSL. Arenas are addressed in
+// units of 2 bytes whatever their dtype; the integer tensors in units of 4. Slot s of head h: block
+// = table[table_offset + h * table_stride + (s >> block_shift)], row at k_offset + block * k_block
+// + (s & (2^block_shift - 1)) * k_slot. Kernels have to hold against what the host cannot see: a
 // length counts as min(max(length, 0), max_length), a block outside 0..blocks-1 holds nothing.
 struct KvConstants {
     uint32_t kv_heads, max_length;
@@ -20,9 +21,10 @@ struct KvConstants {
     uint32_t table_offset, table_stride, table_blocks; // blocks per head
     uint32_t lengths_offset;
     uint32_t positions_offset, positions_stride, positions_slots;
-    // Of several sequences at once (keel.batched_decode/1), whose heads follow each other: head h of all is head h % seat_heads of the
-    // sequence on seat seats[seats_offset + h / seat_heads] (below seats_held, or the last one), whose books begin seat * seat_rows rows
-    // further on. seat_heads 0: of one sequence.
+    // Of several sequences at once (keel.batched_decode/1), whose heads follow each other: head h
+    // of all is head h % seat_heads of the sequence on seat seats[seats_offset + h / seat_heads]
+    // (below seats_held, or the last one), whose books begin seat * seat_rows rows further on.
+    // seat_heads 0: of one sequence.
     uint32_t seat_heads, seat_rows, seats_offset, seats_held;
 };
 
@@ -33,11 +35,13 @@ struct Seats {
     uint32_t rows, offset, held;
 };
 
-// Refuses what breaks the rules of kv.h or does not fit 32 bits. Buffers may be NULL. With `seats` kv is the view of seat 0.
+// Refuses what breaks the rules of kv.h or does not fit 32 bits. Buffers may be NULL. With `seats`
+// kv is the view of seat 0.
 KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const char *op,
                          const Seats *seats = nullptr);
 
-// The view of seat 0, and the seats; refuses what is not as keel/ext/draft/batched_decode.h says, or no multiple of a row apart.
+// The view of seat 0, and the seats; refuses what is not as keel/ext/draft/batched_decode.h says,
+// or no multiple of a row apart.
 class SeatZero {
   public:
     SeatZero(const keel_host *host, const keel_batch_kv *kv, int64_t n, const char *op);
@@ -59,10 +63,11 @@ struct RopeConstants {
     uint32_t cos_offset, cos_stride, sin_offset, sin_stride; // units of 4 bytes
 };
 
-RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tables, int64_t head_dim,
-                             const char *op);
+RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tables,
+                             int64_t head_dim, const char *op);
 
-// Positions [m] or [m, kv_heads]: of token i and KV head h at offset + i * token_stride + h * head_stride.
+// Positions [m] or [m, kv_heads]: of token i and KV head h at offset + i * token_stride + h *
+// head_stride.
 struct PositionConstants {
     uint32_t offset, token_stride, head_stride;
 };

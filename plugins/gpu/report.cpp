@@ -9,7 +9,8 @@ namespace {
 void tell(const keel_host *host, keel_status status, const char *format, va_list list) noexcept {
     char text[2048];
     vsnprintf(text, sizeof text, format, list);
-    if (host != nullptr && KEEL_HAS(host, keel_host, set_error)) host->set_error(host, status, text);
+    if (host != nullptr && KEEL_HAS(host, keel_host, set_error))
+        host->set_error(host, status, text);
 }
 
 const keel_param *find_param(const keel_ctx_desc &desc, const char *key) {
@@ -54,7 +55,8 @@ void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t 
 }
 
 void need_not_cancelled(const keel_host *host) {
-    if (host->cancelled(host) != 0) refuse(host, KEEL_E_CANCELLED, "stopped while a weight was loaded");
+    if (host->cancelled(host) != 0)
+        refuse(host, KEEL_E_CANCELLED, "stopped while a weight was loaded");
 }
 
 void name_kernel(PlanChoice &choice, const char *format, ...) noexcept {

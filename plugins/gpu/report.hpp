@@ -66,8 +66,8 @@ void need_not_cancelled(const keel_host *host);
 template <class Context>
 void need_no_recording(const Context &ctx, const char *what) {
     if (ctx.recording != nullptr)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "%s while a step is recorded: it belongs before or behind it",
-               what);
+        refuse(ctx.host, KEEL_E_INVALID_ARG,
+               "%s while a step is recorded: it belongs before or behind it", what);
 }
 
 // What plan_<slot> settles.
@@ -78,6 +78,7 @@ struct PlanChoice {
 };
 
 // Writes choice.kernel, cut to fit, if it is wanted.
-void name_kernel(PlanChoice &choice, const char *format, ...) noexcept __attribute__((format(printf, 2, 3)));
+void name_kernel(PlanChoice &choice, const char *format, ...) noexcept
+    __attribute__((format(printf, 2, 3)));
 
 } // namespace keel_gpu

@@ -1,4 +1,5 @@
-// A device's first work takes long where the driver has kernels to compile. Says so once, so that nobody takes it for a program that hangs.
+// A device's first work takes long where the driver has kernels to compile. Says so once, so that
+// nobody takes it for a program that hangs.
 #pragma once
 
 #include <keel/host.h>
@@ -16,8 +17,8 @@ class SlowStart {
     void work_ended() noexcept { fresh_ = false; }
     // Whether time that passes is counted.
     bool is_watched() const noexcept { return fresh_ && !told_; }
-    // So much time went by in a call of the driver that may have compiled, or in waiting for work that may have to be compiled first.
-    // When it is a second in all, the user is told.
+    // So much time went by in a call of the driver that may have compiled, or in waiting for work
+    // that may have to be compiled first. When it is a second in all, the user is told.
     void passed(const keel_host *host, const char *device, double seconds) noexcept;
 
   private:

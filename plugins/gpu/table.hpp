@@ -1,10 +1,14 @@
-// The table of a GPU backend, and what stands around each of its ops: the same text for both. For the backend's plugin.cpp alone, which
-// includes its own ops/ops.hpp first. That header defines keel_ctx and keel_plan and names its namespace:
+// The table of a GPU backend, and what happens around each of its ops. For the backend's plugin.cpp
+// alone, which includes its own ops/ops.hpp first. That header defines keel_ctx and keel_plan and
+// names its namespace:
 //   namespace keel_gpu { namespace backend = keel_...; }
 // Beside what KEEL_GPU_DECLARE_BACKEND declares, the namespace has
-//   void set_aside(keel_ctx &, uint64_t bytes)       makes the scratch that all ops share at least so large
-//   PlanInUse(keel_ctx &, keel_plan *)               while it lives, an op may keep in the plan (NULL: there is none) what it looks up
-//   void after_op(keel_ctx &)                        refuses if somebody complained of the op
+//   void set_aside(keel_ctx &, uint64_t bytes)
+//       makes the scratch that all ops share at least this large
+//   PlanInUse(keel_ctx &, keel_plan *)
+//       while it lives, an op may keep in the plan what it looks up; NULL: there is no plan
+//   void after_op(keel_ctx &)
+//       refuses if the driver complained about the op
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -14,24 +18,25 @@
 
 namespace keel_gpu {
 
-#define KEEL_GPU_USE_OP(op, args)                                                                            \
-    using backend::plan_##op;                                                                                \
+#define KEEL_GPU_USE_OP(op, args)                                                                  \
+    using backend::plan_##op;                                                                      \
     using backend::run_##op;
 KEEL_GPU_FOR_EACH_SINGLE_OP(KEEL_GPU_USE_OP)
 #undef KEEL_GPU_USE_OP
 
-#define KEEL_GPU_OP_OF_GROUP(op, group, number, args)                                                        \
-    inline void plan_##op(keel_ctx &ctx, const args &a, PlanChoice &choice) {                                \
-        backend::plan_##group(ctx, a, number, #op, choice);                                                  \
-    }                                                                                                        \
-    inline void run_##op(keel_ctx &ctx, const args &a) {                                                     \
-        backend::run_##group(ctx, a, number);                                                                \
+#define KEEL_GPU_OP_OF_GROUP(op, group, number, args)                                              \
+    inline void plan_##op(keel_ctx &ctx, const args &a, PlanChoice &choice) {                      \
+        backend::plan_##group(ctx, a, number, #op, choice);                                        \
+    }                                                                                              \
+    inline void run_##op(keel_ctx &ctx, const args &a) {                                           \
+        backend::run_##group(ctx, a, number);                                                      \
     }
 KEEL_GPU_OP_OF_GROUP(rms_norm, norm, norm_rms, keel_norm_args)
 KEEL_GPU_OP_OF_GROUP(add_rms_norm, norm, norm_add_rms, keel_norm_args)
 KEEL_GPU_OP_OF_GROUP(layer_norm, norm, norm_layer, keel_norm_args)
 KEEL_GPU_OP_OF_GROUP(silu_mul, gate, gate_silu, keel_gate_args)
-KEEL_GPU_OP_OF_GROUP(gelu_mul, gate, (a.features & KEEL_GELU_TANH) != 0 ? gate_gelu_tanh : gate_gelu,
+KEEL_GPU_OP_OF_GROUP(gelu_mul, gate,
+                     (a.features & KEEL_GELU_TANH) != 0 ? gate_gelu_tanh : gate_gelu,
                      keel_gate_args)
 KEEL_GPU_OP_OF_GROUP(add, combine, combine_add, keel_elementwise_args)
 KEEL_GPU_OP_OF_GROUP(add_bias, combine, combine_add_bias, keel_elementwise_args)
@@ -43,7 +48,8 @@ KEEL_GPU_OP_OF_GROUP(zero, move, move_zero, keel_move_args)
 #undef KEEL_GPU_OP_OF_GROUP
 
 template <class Args, void (*check)(const keel_host *, const Args &),
-          void (*plan)(keel_ctx &, const Args &, PlanChoice &), void (*run)(keel_ctx &, const Args &)>
+          void (*plan)(keel_ctx &, const Args &, PlanChoice &),
+          void (*run)(keel_ctx &, const Args &)>
 keel_status KEEL_CALL op_call(keel_ctx *ctx, const Args *theirs) noexcept {
     return guarded(ctx->host, [&] {
         const Args args = adopt_args(ctx->host, theirs);
@@ -58,11 +64,11 @@ keel_status KEEL_CALL op_call(keel_ctx *ctx, const Args *theirs) noexcept {
 
 inline void plan_op(keel_ctx &ctx, keel_op op, const keel_op_args *args, PlanChoice &choice) {
     switch (op) {
-#define KEEL_GPU_PLAN(ID, slot, args_type)                                                                   \
-    case KEEL_OP_##ID: {                                                                                     \
-        const auto a = adopt_args(ctx.host, reinterpret_cast<const args_type *>(args));                      \
-        check_##slot(ctx.host, a);                                                                           \
-        return plan_##slot(ctx, a, choice);                                                                  \
+#define KEEL_GPU_PLAN(ID, slot, args_type)                                                         \
+    case KEEL_OP_##ID: {                                                                           \
+        const auto a = adopt_args(ctx.host, reinterpret_cast<const args_type *>(args));            \
+        check_##slot(ctx.host, a);                                                                 \
+        return plan_##slot(ctx, a, choice);                                                        \
     }
         KEEL_FOR_EACH_OP(KEEL_GPU_PLAN)
 #undef KEEL_GPU_PLAN
@@ -93,7 +99,8 @@ inline void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *plan) noexcept {
     delete plan;
 }
 
-inline keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *plan, keel_plan_info *out) noexcept {
+inline keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *plan,
+                                       keel_plan_info *out) noexcept {
     keel_plan_info info = make_out<keel_plan_info>();
     info.scratch_bytes = plan->scratch_bytes;
     memcpy(info.kernel, plan->kernel, sizeof info.kernel);
@@ -110,7 +117,8 @@ constexpr keel_backend make_table() {
     t.op_plan = op_plan;
     t.plan_destroy = plan_destroy;
     t.plan_info = plan_info;
-#define KEEL_GPU_SLOT(ID, slot, args_type) t.slot = op_call<args_type, check_##slot, plan_##slot, run_##slot>;
+#define KEEL_GPU_SLOT(ID, slot, args_type)                                                         \
+    t.slot = op_call<args_type, check_##slot, plan_##slot, run_##slot>;
     KEEL_FOR_EACH_OP(KEEL_GPU_SLOT)
 #undef KEEL_GPU_SLOT
     return t;

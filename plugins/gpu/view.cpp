@@ -5,7 +5,8 @@ namespace {
 
 constexpr int64_t most = int64_t{1} << 32;
 
-// Whether all that the view reaches lies below 2^32 units: elements are addressed modulo that, so what is beyond would be somewhere else.
+// Whether all that the view reaches lies below 2^32 units: elements are addressed modulo that, so
+// what is beyond would be somewhere else.
 bool reaches_only(const View &view, const int64_t (&strides)[3]) {
     int64_t low = view.offset, high = low + view.n;
     for (int i = 0; i < 3; ++i) {
@@ -24,24 +25,28 @@ bool divides(uint32_t unit, const keel_tensor *t) {
     return true;
 }
 
-View flatten(const keel_host *host, const keel_tensor *t, uint32_t unit, uint64_t n, const char *name) {
+View flatten(const keel_host *host, const keel_tensor *t, uint32_t unit, uint64_t n,
+             const char *name) {
     if (t == nullptr || t->rank < 1 || t->rank > KEEL_MAX_RANK)
         refuse(host, KEEL_E_INVALID_ARG, "%s is missing, or its rank is not in 1..4", name);
     int64_t strides[3] = {};
-    View view = {{1, 1, 1}, {0, 0, 0}, static_cast<uint32_t>(n), static_cast<uint32_t>(t->offset / unit)};
+    View view = {
+        {1, 1, 1}, {0, 0, 0}, static_cast<uint32_t>(n), static_cast<uint32_t>(t->offset / unit)};
     bool fits = t->offset % unit == 0 && t->offset / unit < static_cast<uint64_t>(most) &&
                 n < static_cast<uint64_t>(most);
     for (uint32_t i = 0; i + 1 < t->rank; ++i) {
         const uint32_t place = 3 - (t->rank - 1) + i;
         const int64_t stride = t->stride[i] / unit;
-        fits = fits && t->stride[i] % unit == 0 && stride > -most / 2 && stride < most && t->shape[i] < most;
+        fits = fits && t->stride[i] % unit == 0 && stride > -most / 2 && stride < most &&
+               t->shape[i] < most;
         view.shape[place] = static_cast<uint32_t>(t->shape[i]);
         view.stride[place] = static_cast<uint32_t>(stride);
         strides[place] = stride;
     }
     if (!fits || !reaches_only(view, strides))
         refuse(host, KEEL_E_UNSUPPORTED,
-               "%s: an offset or stride of it is no multiple of %u bytes, or beyond 32 bits", name, unit);
+               "%s: an offset or stride of it is no multiple of %u bytes, or beyond 32 bits", name,
+               unit);
     return view;
 }
 

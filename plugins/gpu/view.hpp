@@ -19,8 +19,8 @@ inline bool is_block(Type type) {
     return type == type_q8_0 || type == type_q4_0;
 }
 
-// Kernels address a tensor in units: 4 bytes for f32, i32 and u32, 2 for f16, bf16 and blocks, 1 for bytes. A block of q8_0 is 17
-// units, one of q4_0 is 9.
+// Kernels address a tensor in units: 4 bytes for f32, i32 and u32, 2 for f16, bf16 and blocks, 1
+// for bytes. A block of q8_0 is 17 units, one of q4_0 is 9.
 constexpr uint32_t unit_bytes(keel_dtype dtype) {
     switch (dtype) {
     case KEEL_DTYPE_F32:
@@ -37,9 +37,10 @@ constexpr uint32_t unit_bytes(keel_dtype dtype) {
     }
 }
 
-// Up to three outer dimensions, right-aligned (shape[2] is the one next to the innermost), and n contiguous elements. Plain 32-bit
-// words in this order, so that it can be a struct in OpenCL C and in GLSL. Element (i, j, k, e) of a plain type lies at unit
-// offset + i * stride[0] + j * stride[1] + k * stride[2] + e, modulo 2^32 (a stride may be negative).
+// Up to three outer dimensions, right-aligned (shape[2] is the one next to the innermost), and n
+// contiguous elements. Plain 32-bit words in this order, so that it can be a struct in OpenCL C and
+// in GLSL. Element (i, j, k, e) of a plain type lies at unit offset + i * stride[0] + j * stride[1]
+// + k * stride[2] + e, modulo 2^32 (a stride may be negative).
 struct View {
     uint32_t shape[3];
     uint32_t stride[3]; // units
@@ -49,9 +50,11 @@ struct View {
     uint32_t rows() const { return shape[0] * shape[1] * shape[2]; }
 };
 
-// Refuses (KEEL_E_UNSUPPORTED) a tensor whose offset or strides are no whole units or do not fit 32 bits. A row stands for rank 1.
+// Refuses (KEEL_E_UNSUPPORTED) a tensor whose offset or strides are no whole units or do not fit 32
+// bits. A row stands for rank 1.
 View view_of(const keel_host *host, const keel_tensor *t, const char *name);
-// The same bytes in units of `unit` bytes (4, 2 or 1), n being units: for copies. The largest unit that all tensors allow:
+// The same bytes in units of `unit` bytes (4, 2 or 1), n being units: for copies. The largest unit
+// that all tensors allow:
 View bytes_view(const keel_host *host, const keel_tensor *t, uint32_t unit, const char *name);
 uint32_t common_unit(const keel_tensor *a, const keel_tensor *b); // b may be NULL
 

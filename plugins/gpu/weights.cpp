@@ -14,31 +14,36 @@ WeightShape check_weight(const keel_host *host, const keel_weight_desc &desc) {
     const keel_weight_source &first = *desc.sources[0];
     WeightShape shape;
     if (!type_of(first.dtype, shape.type))
-        refuse(host, KEEL_E_UNSUPPORTED, "weight: dtype %s (%u) is not f32, f16, bf16, q8_0 or q4_0",
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "weight: dtype %s (%u) is not f32, f16, bf16, q8_0 or q4_0",
                keel_dtype_name(first.dtype), first.dtype);
     shape.cols = first.cols;
     for (uint32_t i = 0; i < desc.n_sources; ++i) {
         const keel_weight_source &s = *desc.sources[i];
         if (s.dtype != first.dtype || s.cols != first.cols || s.rows < 0 || s.cols < 0)
-            refuse(host, KEEL_E_INVALID_ARG, "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]",
-                   i, keel_dtype_name(s.dtype), static_cast<long long>(s.rows),
+            refuse(host, KEEL_E_INVALID_ARG,
+                   "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]", i,
+                   keel_dtype_name(s.dtype), static_cast<long long>(s.rows),
                    static_cast<long long>(s.cols), keel_dtype_name(first.dtype),
                    static_cast<long long>(first.rows), static_cast<long long>(first.cols));
         if (desc.join == KEEL_JOIN_INTERLEAVE && s.rows != first.rows)
             refuse(host, KEEL_E_INVALID_ARG, "weight: interleaved sources have %lld and %lld rows",
                    static_cast<long long>(first.rows), static_cast<long long>(s.rows));
         if (s.cols % keel_dtype_block(s.dtype) != 0)
-            refuse(host, KEEL_E_INVALID_ARG, "weight: %lld columns are no multiple of %s's block of %u",
-                   static_cast<long long>(s.cols), keel_dtype_name(s.dtype), keel_dtype_block(s.dtype));
+            refuse(host, KEEL_E_INVALID_ARG,
+                   "weight: %lld columns are no multiple of %s's block of %u",
+                   static_cast<long long>(s.cols), keel_dtype_name(s.dtype),
+                   keel_dtype_block(s.dtype));
         const uint64_t row = keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols));
         const uint64_t room = s.offset <= s.mapping_bytes ? s.mapping_bytes - s.offset : 0;
         if (row != 0 && static_cast<uint64_t>(s.rows) > room / row)
-            refuse(host, KEEL_E_INVALID_ARG, "weight: source %u reaches beyond its mapping of %llu bytes", i,
+            refuse(host, KEEL_E_INVALID_ARG,
+                   "weight: source %u reaches beyond its mapping of %llu bytes", i,
                    static_cast<unsigned long long>(s.mapping_bytes));
         shape.rows += s.rows;
         if (shape.rows > INT32_MAX || shape.cols > INT32_MAX)
-            refuse(host, KEEL_E_UNSUPPORTED, "weight: %lld rows of %lld", static_cast<long long>(shape.rows),
-                   static_cast<long long>(shape.cols));
+            refuse(host, KEEL_E_UNSUPPORTED, "weight: %lld rows of %lld",
+                   static_cast<long long>(shape.rows), static_cast<long long>(shape.cols));
     }
     return shape;
 }
@@ -53,7 +58,8 @@ const uint8_t *source_row(const keel_weight_desc &desc, int64_t row) {
             row -= s->rows;
     }
     return static_cast<const uint8_t *>(s->mapping) + s->offset +
-           static_cast<uint64_t>(row) * keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
+           static_cast<uint64_t>(row) *
+               keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
 }
 
 void copy_rows(const keel_weight_desc &desc, const WeightShape &shape, int64_t first, int64_t n,
