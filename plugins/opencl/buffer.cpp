@@ -1,5 +1,6 @@
-// Buffers are OpenCL memory objects. On unified memory HOST_VISIBLE and IMPORT ones, which are the host's own memory, are shared
-// (stream.hpp). There is no RESERVE: OpenCL cannot put memory behind a part of a buffer.
+// Buffers are OpenCL memory objects. On unified memory HOST_VISIBLE and IMPORT ones, which are the
+// host's own memory, are shared (stream.hpp). There is no RESERVE: OpenCL cannot put memory behind
+// a part of a buffer.
 #include "opencl/ops/ops.hpp"
 
 #include "gpu/create.hpp"
@@ -24,7 +25,8 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     case KEEL_BUFFER_IMPORT:
         if (!ctx.unified)
             refuse(ctx.host, KEEL_E_UNSUPPORTED, "this device's memory is apart from the host's");
-        if (desc.host == nullptr || reinterpret_cast<uintptr_t>(desc.host) % ctx.device.alignment != 0)
+        if (desc.host == nullptr ||
+            reinterpret_cast<uintptr_t>(desc.host) % ctx.device.alignment != 0)
             refuse(ctx.host, KEEL_E_INVALID_ARG, "imported memory is not aligned to %u bytes",
                    ctx.device.alignment);
         flags |= CL_MEM_USE_HOST_PTR;
@@ -40,7 +42,8 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     cl_int code = CL_SUCCESS;
     b.memory.reset(clCreateBuffer(ctx.context.get(), flags, desc.size, host, &code));
     char what[64];
-    snprintf(what, sizeof what, "clCreateBuffer of %llu bytes", static_cast<unsigned long long>(desc.size));
+    snprintf(what, sizeof what, "clCreateBuffer of %llu bytes",
+             static_cast<unsigned long long>(desc.size));
     check(ctx.host, code, what);
     b.size = desc.size;
     b.kind = desc.kind;
@@ -72,7 +75,8 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
         if (!settle(*ctx)) return; // may still be touched: it stays
         std::erase(ctx->shared, b);
         if (ctx->host_has)
-            clEnqueueUnmapMemObject(ctx->queue.get(), b->memory.get(), b->mapped, 0, nullptr, nullptr);
+            clEnqueueUnmapMemObject(ctx->queue.get(), b->memory.get(), b->mapped, 0, nullptr,
+                                    nullptr);
         clFinish(ctx->queue.get());
     }
     if (b->kind != KEEL_BUFFER_IMPORT) ctx->buffer_bytes -= b->size;
@@ -108,8 +112,8 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
             return;
         }
         check(ctx->host,
-              clEnqueueReadBuffer(ctx->queue.get(), b->memory.get(), CL_TRUE, offset, n, dst, 0, nullptr,
-                                  nullptr),
+              clEnqueueReadBuffer(ctx->queue.get(), b->memory.get(), CL_TRUE, offset, n, dst, 0,
+                                  nullptr, nullptr),
               "clEnqueueReadBuffer", true);
     });
 }

@@ -64,7 +64,8 @@ keel_status status_of(cl_int code, bool waiting) {
 }
 
 void check(const keel_host *host, cl_int code, const char *what, bool waiting) {
-    if (code != CL_SUCCESS) refuse(host, status_of(code, waiting), "%s: %s", what, error_name(code).c_str());
+    if (code != CL_SUCCESS)
+        refuse(host, status_of(code, waiting), "%s: %s", what, error_name(code).c_str());
 }
 
 } // namespace keel_opencl

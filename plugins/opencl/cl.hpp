@@ -16,8 +16,8 @@ using keel_gpu::refuse;
 
 // "CL_OUT_OF_RESOURCES (-5)"
 std::string error_name(cl_int code);
-// What the core is told: memory, a lost device, or a fault of ours. `waiting`: the code came out of a wait, where CL_OUT_OF_RESOURCES
-// is how drivers say that a kernel was killed.
+// What the core is told: memory, a lost device, or a fault of ours. `waiting`: the code came out of
+// a wait, where CL_OUT_OF_RESOURCES is how drivers say that a kernel was killed.
 keel_status status_of(cl_int code, bool waiting = false);
 
 // Refuses with status_of(code) and "what: CL_..." unless code is CL_SUCCESS.

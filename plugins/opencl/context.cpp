@@ -40,7 +40,8 @@ void choose_form(keel_ctx &ctx, const keel_ctx_desc &desc) {
     const bool wanted = keel_same(kernels, "local");
     if (wanted && !possible)
         refuse(ctx.host, KEEL_E_UNSUPPORTED,
-               "kernels: local needs 32 KiB of local memory and groups of 256; '%s' has %llu bytes and "
+               "kernels: local needs 32 KiB of local memory and groups of 256; '%s' has %llu bytes "
+               "and "
                "groups of %llu; "
                "use plain or auto",
                ctx.device.name.c_str(), static_cast<unsigned long long>(ctx.device.local_memory),
@@ -52,7 +53,8 @@ void choose_form(keel_ctx &ctx, const keel_ctx_desc &desc) {
 void need_ticket(keel_ctx &ctx, uint64_t ticket) {
     if (ticket == 0 || ticket > ctx.ticket)
         refuse(ctx.host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
-               static_cast<unsigned long long>(ticket), static_cast<unsigned long long>(ctx.ticket));
+               static_cast<unsigned long long>(ticket),
+               static_cast<unsigned long long>(ctx.ticket));
 }
 
 } // namespace
@@ -67,17 +69,19 @@ cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
     return ctx.scratch.get();
 }
 
-keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
-    return keel_gpu::create_context(host, desc, out, [](keel_ctx &ctx, const keel_ctx_desc &wanted) {
-        open_device(ctx, wanted);
-        choose_form(ctx, wanted);
-    });
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc,
+                                 keel_ctx **out) noexcept {
+    return keel_gpu::create_context(host, desc, out,
+                                    [](keel_ctx &ctx, const keel_ctx_desc &wanted) {
+                                        open_device(ctx, wanted);
+                                        choose_form(ctx, wanted);
+                                    });
 }
 
 void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
-    if (!settle(*ctx))
-        return; // a device that may still run keeps what it runs on: that much is lost, and nothing crashes
+    // a device that may still run keeps what it runs on: that much is lost, and nothing crashes
+    if (!settle(*ctx)) return;
     clFinish(ctx->queue.get());
     delete ctx;
 }

@@ -1,4 +1,5 @@
-// A context of the OpenCL backend: device, queue, settings, kernels, staging and scratch memory. The stream is an in-order queue.
+// A context of the OpenCL backend: device, queue, settings, kernels, staging and scratch memory.
+// The stream is an in-order queue.
 #pragma once
 
 #include "gpu/checks.hpp"
@@ -22,8 +23,8 @@ using keel_gpu::PlanChoice;
 using keel_gpu::Type;
 using keel_gpu::View;
 
-// Kernels come in two forms. plain: a work-item does a row or a tile alone, in vectors; for processors.
-// local: the work-items of a group share a row or tile through local memory; for GPUs.
+// Kernels come in two forms. plain: a work-item does a row or a tile alone, in vectors; for
+// processors. local: the work-items of a group share a row or tile through local memory; for GPUs.
 enum class Form { plain, local };
 inline const char *form_name(Form form) {
     return form == Form::local ? "local" : "plain";
@@ -71,7 +72,8 @@ struct keel_buffer {
     keel_opencl::Memory memory;
     uint64_t size = 0;
     keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
-    void *mapped = nullptr; // HOST_VISIBLE, IMPORT: the host's address, the same each time that it is mapped
+    // HOST_VISIBLE, IMPORT: the host's address, the same each time that it is mapped
+    void *mapped = nullptr;
 };
 
 struct keel_plan {
@@ -95,7 +97,8 @@ namespace keel_opencl {
 // Makes the scratch at least `bytes` large; its contents are lost when it grows.
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes);
 
-// The size of a kernel's own memory for a head of n elements: few sizes, because each is compiled for.
+// The size of a kernel's own memory for a head of n elements: few sizes, because each is compiled
+// for.
 inline int dim_class(uint32_t n) {
     return n <= 128 ? 128 : n <= 256 ? 256 : 1024;
 }

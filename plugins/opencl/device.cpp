@@ -1,4 +1,5 @@
-// Finds devices. No platform, a driver that fails and a platform without devices are all the same: nothing there.
+// Finds devices. No platform, a driver that fails and a platform without devices are all the same:
+// nothing there.
 #include "opencl/device.hpp"
 
 #include "opencl/ops/ops.hpp"
@@ -16,7 +17,8 @@ namespace {
 template <class T>
 T ask(cl_device_id device, cl_device_info what, T otherwise) {
     T value{};
-    return clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : otherwise;
+    return clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value
+                                                                                      : otherwise;
 }
 
 std::string text(cl_device_id device, cl_device_info what) {
@@ -25,7 +27,8 @@ std::string text(cl_device_id device, cl_device_info what) {
     std::string out(room);
     while (!out.empty() && out.back() == ' ')
         out.pop_back();
-    return out.substr(out.find_first_not_of(' ') == std::string::npos ? 0 : out.find_first_not_of(' '));
+    return out.substr(out.find_first_not_of(' ') == std::string::npos ? 0
+                                                                      : out.find_first_not_of(' '));
 }
 
 std::string platform_version(cl_platform_id platform) {
@@ -47,9 +50,10 @@ DeviceFacts facts_of(cl_platform_id platform, cl_device_id device) {
                         CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
     f.memory = ask<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
     f.max_buffer = ask<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
-    f.local_memory = ask<cl_device_local_mem_type>(device, CL_DEVICE_LOCAL_MEM_TYPE, CL_NONE) == CL_NONE
-                         ? 0
-                         : ask<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE, 0);
+    f.local_memory =
+        ask<cl_device_local_mem_type>(device, CL_DEVICE_LOCAL_MEM_TYPE, CL_NONE) == CL_NONE
+            ? 0
+            : ask<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE, 0);
     f.max_group = ask<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
     const uint32_t align = ask<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8;
     f.alignment = std::max<uint32_t>(64, align != 0 && (align & (align - 1)) == 0 ? align : 64);
@@ -87,10 +91,12 @@ std::vector<DeviceFacts> list_devices() {
     if (clGetPlatformIDs(n, platforms.data(), &n) != CL_SUCCESS) return found;
     for (cl_platform_id platform : platforms) {
         cl_uint count = 0;
-        if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0)
+        if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS ||
+            count == 0)
             continue;
         std::vector<cl_device_id> devices(count);
-        if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), &count) != CL_SUCCESS)
+        if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), &count) !=
+            CL_SUCCESS)
             continue;
         for (cl_device_id device : devices)
             if (usable(device)) found.push_back(facts_of(platform, device));
@@ -109,7 +115,8 @@ std::filesystem::path pocl_cache() {
         return text != nullptr && *text != 0 ? text : nullptr;
     };
     if (const char *own = set("POCL_CACHE_DIR")) return own;
-    if (const char *caches = set("XDG_CACHE_HOME")) return std::filesystem::path(caches) / "pocl/kcache";
+    if (const char *caches = set("XDG_CACHE_HOME"))
+        return std::filesystem::path(caches) / "pocl/kcache";
     if (const char *home = set("HOME")) return std::filesystem::path(home) / ".cache/pocl/kcache";
     return "/tmp/pocl/kcache";
 }
@@ -126,11 +133,12 @@ bool has_pocl() {
     cl_platform_id platforms[16];
     cl_uint n = 0;
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS) return false;
-    return std::any_of(platforms, platforms + std::min<cl_uint>(n, 16), [](cl_platform_id platform) {
-        char name[128] = {};
-        clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
-        return strstr(name, "Portable Computing Language") != nullptr;
-    });
+    return std::any_of(
+        platforms, platforms + std::min<cl_uint>(n, 16), [](cl_platform_id platform) {
+            char name[128] = {};
+            clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+            return strstr(name, "Portable Computing Language") != nullptr;
+        });
 }
 
 } // namespace
@@ -142,19 +150,21 @@ keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) noexcept 
         if (*n != 0 || !has_pocl()) return;
         const std::filesystem::path cache = pocl_cache();
         if (is_writable(cache)) return;
-        keel_gpu::fail(
-            host, KEEL_E_NOT_FOUND,
-            "PoCL is installed, but cannot write its cache in '%.300s'; make that folder writable, or set "
-            "POCL_CACHE_DIR to one that is",
-            cache.c_str());
+        keel_gpu::fail(host, KEEL_E_NOT_FOUND,
+                       "PoCL is installed, but cannot write its cache in '%.300s'; make that "
+                       "folder writable, or set "
+                       "POCL_CACHE_DIR to one that is",
+                       cache.c_str());
     });
 }
 
-keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_device_info *out) noexcept {
+keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index,
+                                  keel_device_info *out) noexcept {
     return guarded(host, [&] {
         const std::vector<DeviceFacts> devices = list_devices();
         if (index >= devices.size())
-            refuse(host, KEEL_E_NOT_FOUND, "device %u: OpenCL has %zu device(s) here", index, devices.size());
+            refuse(host, KEEL_E_NOT_FOUND, "device %u: OpenCL has %zu device(s) here", index,
+                   devices.size());
         const DeviceFacts &f = devices[index];
         keel_device_info info = make_out<keel_device_info>();
         snprintf(info.name, sizeof info.name, "%s", f.name.c_str());

@@ -23,8 +23,9 @@ struct DeviceFacts {
     bool is_cpu() const { return (type & CL_DEVICE_TYPE_CPU) != 0; }
 };
 
-// GPUs with memory of their own, then GPUs that share the host's, then accelerators, then processors: so a processor is device 0 only
-// where it is alone. Empty when there is no platform or driver.
+// GPUs with memory of their own, then GPUs that share the host's, then accelerators, then
+// processors: so a processor is device 0 only where it is alone. Empty when there is no platform or
+// driver.
 std::vector<DeviceFacts> list_devices();
 
 } // namespace keel_opencl

@@ -48,18 +48,22 @@ Program KernelCache::build(Source source, const std::string &options) {
         const size_t size = stored.size();
         const unsigned char *data = stored.data();
         cl_int status = CL_SUCCESS, code = CL_SUCCESS;
-        Program made(clCreateProgramWithBinary(context_, 1, &device_.device, &size, &data, &status, &code));
+        Program made(
+            clCreateProgramWithBinary(context_, 1, &device_.device, &size, &data, &status, &code));
         if (code == CL_SUCCESS && status == CL_SUCCESS &&
-            clBuildProgram(made.get(), 1, &device_.device, options.c_str(), nullptr, nullptr) == CL_SUCCESS)
+            clBuildProgram(made.get(), 1, &device_.device, options.c_str(), nullptr, nullptr) ==
+                CL_SUCCESS)
             return made;
     }
     Program made = build_source(source, options);
     size_t size = 0;
-    if (clGetProgramInfo(made.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) == CL_SUCCESS &&
+    if (clGetProgramInfo(made.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) ==
+            CL_SUCCESS &&
         size != 0 && cache_.is_on()) {
         std::vector<uint8_t> binary(size);
         unsigned char *data = binary.data();
-        if (clGetProgramInfo(made.get(), CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) == CL_SUCCESS)
+        if (clGetProgramInfo(made.get(), CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) ==
+            CL_SUCCESS)
             cache_.store(key, binary);
     }
     return made;
@@ -77,7 +81,8 @@ Program KernelCache::build_source(Source source, const std::string &options) {
     size_t size = 0;
     clGetProgramBuildInfo(made.get(), device_.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
     std::string whole(size + 1, '\0');
-    clGetProgramBuildInfo(made.get(), device_.device, CL_PROGRAM_BUILD_LOG, size, whole.data(), nullptr);
+    clGetProgramBuildInfo(made.get(), device_.device, CL_PROGRAM_BUILD_LOG, size, whole.data(),
+                          nullptr);
     for (char &c : whole)
         if (c == '\n') c = ' ';
     refuse(host_, code == CL_BUILD_PROGRAM_FAILURE ? KEEL_E_INTERNAL : status_of(code),

@@ -1,4 +1,5 @@
-// Kernels by source file, name and defines: built when first asked for, kept for the context's life, their binaries on disk.
+// Kernels by source file, name and defines: built when first asked for, kept for the context's
+// life, their binaries on disk.
 #pragma once
 
 #include "gpu/disk_cache.hpp"

@@ -18,11 +18,12 @@ void Staging::open() {
     std::vector<Piece> pieces(piece_count);
     for (Piece &piece : pieces) {
         cl_int code = CL_SUCCESS;
-        piece.memory.reset(
-            clCreateBuffer(context_, CL_MEM_ALLOC_HOST_PTR | CL_MEM_READ_ONLY, piece_bytes, nullptr, &code));
+        piece.memory.reset(clCreateBuffer(context_, CL_MEM_ALLOC_HOST_PTR | CL_MEM_READ_ONLY,
+                                          piece_bytes, nullptr, &code));
         check(host_, code, "staging memory");
-        piece.at = static_cast<unsigned char *>(clEnqueueMapBuffer(
-            queue_, piece.memory.get(), CL_TRUE, CL_MAP_WRITE, 0, piece_bytes, 0, nullptr, nullptr, &code));
+        piece.at = static_cast<unsigned char *>(
+            clEnqueueMapBuffer(queue_, piece.memory.get(), CL_TRUE, CL_MAP_WRITE, 0, piece_bytes, 0,
+                               nullptr, nullptr, &code));
         check(host_, code, "mapping staging memory");
     }
     pieces_ = std::move(pieces);
@@ -31,7 +32,8 @@ void Staging::open() {
 unsigned char *Staging::room(uint64_t n) {
     if (piece_bytes - used_ < n) {
         cl_event event = nullptr;
-        check(host_, clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &event), "clEnqueueMarkerWithWaitList");
+        check(host_, clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &event),
+              "clEnqueueMarkerWithWaitList");
         pieces_[current_].done.reset(event);
         current_ = (current_ + 1) % piece_count;
         used_ = 0;
@@ -58,7 +60,8 @@ void Staging::write(cl_mem to, uint64_t offset, const void *source, uint64_t n) 
         const uint64_t part = n < piece_bytes ? n : piece_bytes;
         unsigned char *at = room(part);
         memcpy(at, from, part);
-        check(host_, clEnqueueWriteBuffer(queue_, to, CL_FALSE, offset, part, at, 0, nullptr, nullptr),
+        check(host_,
+              clEnqueueWriteBuffer(queue_, to, CL_FALSE, offset, part, at, 0, nullptr, nullptr),
               "clEnqueueWriteBuffer");
         from += part;
         offset += part;

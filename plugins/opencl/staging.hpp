@@ -1,4 +1,5 @@
-// Memory that writes pass through, so that buffer_write returns with its source copied and the queue does not stop.
+// Memory that writes pass through, so that buffer_write returns with its source copied and the
+// queue does not stop.
 #pragma once
 
 #include "opencl/cl.hpp"

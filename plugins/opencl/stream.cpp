@@ -9,16 +9,18 @@ namespace keel_opencl {
 
 bool has_ended(cl_event event) {
     cl_int state = CL_QUEUED;
-    return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) ==
-               CL_SUCCESS &&
+    return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                          nullptr) == CL_SUCCESS &&
            state <= CL_COMPLETE;
 }
 
 namespace {
 
-constexpr uint32_t last_seconds = 60; // of silence at least, that a device gets when it was silent before
+// of silence at least, that a device gets when it was silent before
+constexpr uint32_t last_seconds = 60;
 
-// Shared by who waits and the driver's thread that tells, which may come long after the wait was given up.
+// Shared by who waits and the driver's thread that tells, which may come long after the wait was
+// given up.
 struct Signal {
     std::mutex mutex;
     std::condition_variable came;
@@ -26,7 +28,8 @@ struct Signal {
 };
 
 void CL_CALLBACK on_done(cl_event, cl_int, void *user) {
-    const std::unique_ptr<std::shared_ptr<Signal>> signal(static_cast<std::shared_ptr<Signal> *>(user));
+    const std::unique_ptr<std::shared_ptr<Signal>> signal(
+        static_cast<std::shared_ptr<Signal> *>(user));
     const std::lock_guard lock((*signal)->mutex);
     (*signal)->done = true;
     (*signal)->came.notify_all();
@@ -34,9 +37,9 @@ void CL_CALLBACK on_done(cl_event, cl_int, void *user) {
 
 // Tickets whose work has ended.
 size_t ended_marks(const keel_ctx &ctx) {
-    return static_cast<size_t>(std::count_if(ctx.marks.begin(), ctx.marks.end(), [](const keel_ctx::Mark &m) {
-        return has_ended(m.event.get());
-    }));
+    return static_cast<size_t>(
+        std::count_if(ctx.marks.begin(), ctx.marks.end(),
+                      [](const keel_ctx::Mark &m) { return has_ended(m.event.get()); }));
 }
 
 // False after so many seconds in which neither the event came nor a ticket's work ended.
@@ -44,7 +47,8 @@ bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
     if (has_ended(event)) return true;
     const auto signal = std::make_shared<Signal>();
     auto user = std::make_unique<std::shared_ptr<Signal>>(signal);
-    check(ctx.host, clSetEventCallback(event, CL_COMPLETE, on_done, user.get()), "clSetEventCallback");
+    check(ctx.host, clSetEventCallback(event, CL_COMPLETE, on_done, user.get()),
+          "clSetEventCallback");
     user.release(); // on_done has it
     size_t ended = ended_marks(ctx);
     for (uint32_t silent = 0; silent < seconds; ++silent) {
@@ -64,8 +68,9 @@ bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
 
 void *map(keel_ctx &ctx, const keel_buffer &b) {
     cl_int code = CL_SUCCESS;
-    void *at = clEnqueueMapBuffer(ctx.queue.get(), b.memory.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                  b.size, 0, nullptr, nullptr, &code);
+    void *at =
+        clEnqueueMapBuffer(ctx.queue.get(), b.memory.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                           b.size, 0, nullptr, nullptr, &code);
     check(ctx.host, code, "clEnqueueMapBuffer");
     return at;
 }
@@ -82,7 +87,8 @@ void wait_for(keel_ctx &ctx, cl_event event, const char *what) {
     if (!await(ctx, event, ctx.wait_seconds)) {
         ctx.timed_out = true;
         refuse(ctx.host, KEEL_E_DEVICE_LOST,
-               "the device has not answered for %u seconds (parameter wait_seconds)", ctx.wait_seconds);
+               "the device has not answered for %u seconds (parameter wait_seconds)",
+               ctx.wait_seconds);
     }
     check(ctx.host, clWaitForEvents(1, &event), what, true); // says whether it failed
 }
@@ -92,7 +98,8 @@ bool settle(keel_ctx &ctx) noexcept {
     bool ended = true;
     const keel_status status = guarded(nullptr, [&] {
         cl_event event = nullptr;
-        check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event), "a marker");
+        check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event),
+              "a marker");
         const Event marker(event);
         // One that takes nothing more may still run what it was given.
         const bool takes = clFlush(ctx.queue.get()) == CL_SUCCESS;
@@ -113,7 +120,8 @@ void give_to_device(keel_ctx &ctx) {
     if (!ctx.host_has || ctx.shared.empty()) return;
     for (keel_buffer *b : ctx.shared)
         check(ctx.host,
-              clEnqueueUnmapMemObject(ctx.queue.get(), b->memory.get(), b->mapped, 0, nullptr, nullptr),
+              clEnqueueUnmapMemObject(ctx.queue.get(), b->memory.get(), b->mapped, 0, nullptr,
+                                      nullptr),
               "clEnqueueUnmapMemObject");
     ctx.host_has = false;
 }
@@ -131,7 +139,8 @@ void share(keel_ctx &ctx, keel_buffer &b) {
     finish(ctx); // all that is shared is the host's now, so that the new one may be too
     ctx.shared.reserve(ctx.shared.size() + 1);
     b.mapped = map(ctx, b);
-    check(ctx.host, clEnqueueUnmapMemObject(ctx.queue.get(), b.memory.get(), b.mapped, 0, nullptr, nullptr),
+    check(ctx.host,
+          clEnqueueUnmapMemObject(ctx.queue.get(), b.memory.get(), b.mapped, 0, nullptr, nullptr),
           "clEnqueueUnmapMemObject");
     void *again = map(ctx, b);
     if (again != b.mapped) {
@@ -146,8 +155,8 @@ bool is_done(keel_ctx &ctx, uint64_t ticket) {
     while (!ctx.marks.empty()) {
         cl_int state = CL_QUEUED;
         check(ctx.host,
-              clGetEventInfo(ctx.marks.front().event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                             &state, nullptr),
+              clGetEventInfo(ctx.marks.front().event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS,
+                             sizeof state, &state, nullptr),
               "clGetEventInfo");
         if (state < 0) check(ctx.host, state, "queued work", true);
         if (state != CL_COMPLETE) break;
@@ -192,8 +201,8 @@ void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
     keel_gpu::SlowStart &slow_start = ctx.kernels->slow_start();
     if (slow_start.is_watched()) time.emplace(slow_start, ctx.host, ctx.device.name.c_str());
     check(ctx.host,
-          clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0, nullptr,
-                                 ctx.timing.is_on() ? &event : nullptr),
+          clEnqueueNDRangeKernel(ctx.queue.get(), kernel, 3, nullptr, global, grid.local, 0,
+                                 nullptr, ctx.timing.is_on() ? &event : nullptr),
           "clEnqueueNDRangeKernel");
     if (event != nullptr) ctx.timing.queued(Event(event));
 }

@@ -1,13 +1,15 @@
-// The context's in-order queue: how kernels are launched, and waits that end. OpenCL has no wait with a
-// time limit. So a callback of the event wakes the waiting thread, and that thread looks at the time.
+// The context's in-order queue: how kernels are launched, and waits that end. OpenCL has no wait
+// with a time limit. So a callback of the event wakes the waiting thread, and that thread looks at
+// the time.
 #pragma once
 
 #include "opencl/context.hpp"
 
 namespace keel_opencl {
 
-// Waits for the event of a queued command; surfaces what went wrong with it. KEEL_E_DEVICE_LOST when no work that was queued before it
-// ends for wait_seconds: then every later call is refused, and the device may still run.
+// Waits for the event of a queued command; surfaces what went wrong with it. KEEL_E_DEVICE_LOST
+// when no work that was queued before it ends for wait_seconds: then every later call is refused,
+// and the device may still run.
 void wait_for(keel_ctx &ctx, cl_event event, const char *what);
 
 // Whether a queued command has ended, or failed, which a wait for it says.
@@ -16,14 +18,16 @@ bool has_ended(cl_event event);
 // Refuses when a wait has ended without an answer.
 void require_alive(const keel_ctx &ctx);
 
-// Waits, within limits, until nothing of ours runs. False: the device did not come back, and nothing that it was given may be taken from it.
+// Waits, within limits, until nothing of ours runs. False: the device did not come back, and
+// nothing that it was given may be taken from it.
 bool settle(keel_ctx &ctx) noexcept;
 
-// Shared memory (HOST_VISIBLE, IMPORT) is mapped while the host has it and unmapped while kernels may run. Before something is queued,
-// and when all that was queued is done.
+// Shared memory (HOST_VISIBLE, IMPORT) is mapped while the host has it and unmapped while kernels
+// may run. Before something is queued, and when all that was queued is done.
 void give_to_device(keel_ctx &ctx);
 void give_to_host(keel_ctx &ctx);
-// Makes a buffer's memory shared, and maps it. KEEL_E_UNSUPPORTED where a driver maps it at another address each time.
+// Makes a buffer's memory shared, and maps it. KEEL_E_UNSUPPORTED where a driver maps it at another
+// address each time.
 void share(keel_ctx &ctx, keel_buffer &b);
 
 // Whether what was queued up to a ticket is done; surfaces errors of it.
@@ -41,7 +45,8 @@ inline int lanes_of(Form form) {
     return form == Form::local ? lanes_local : 1;
 }
 
-// Work-groups and work-items in each; the local size is always explicit, because drivers compile for it.
+// Work-groups and work-items in each; the local size is always explicit, because drivers compile
+// for it.
 struct Grid {
     size_t groups[3];
     size_t local[3];
@@ -61,7 +66,8 @@ inline Grid row_grid(Form form, uint64_t rows) {
 // For kernels whose work-items do `piece` elements of a row each, the row being their second index.
 inline Grid piece_grid(Form form, uint64_t elements, uint64_t piece, uint64_t rows) {
     const size_t local = form == Form::local ? 128 : 32;
-    return {{groups_for((elements + piece - 1) / piece, local), static_cast<size_t>(rows), 1}, {local, 1, 1}};
+    return {{groups_for((elements + piece - 1) / piece, local), static_cast<size_t>(rows), 1},
+            {local, 1, 1}};
 }
 
 void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const void *value, size_t size);
@@ -83,7 +89,8 @@ void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const T &value) {
     set_arg(ctx, kernel, index, &value, sizeof value);
 }
 
-// Queues a kernel. Args are tensors (the kernel gets their buffer), cl_mem, or plain values as the kernel declares them.
+// Queues a kernel. Args are tensors (the kernel gets their buffer), cl_mem, or plain values as the
+// kernel declares them.
 template <class... Args>
 void launch(keel_ctx &ctx, cl_kernel kernel, const Grid &grid, const Args &...args) {
     for (const size_t groups : grid.groups)

@@ -1,4 +1,5 @@
-// Weights: q8_0 and q4_0 with codes and scales apart; others as rows, in the mapping itself where the device sees the host's memory.
+// Weights: q8_0 and q4_0 with codes and scales apart; others as rows, in the mapping itself where
+// the device sees the host's memory.
 #include "opencl/ops/ops.hpp"
 
 #include "gpu/create.hpp"
@@ -14,28 +15,33 @@ constexpr uint64_t piece_bytes = 8 << 20; // repacked and written at a time
 
 Memory make_memory(keel_ctx &ctx, uint64_t bytes, cl_mem_flags flags, void *host) {
     if (ctx.device.max_buffer != 0 && bytes > ctx.device.max_buffer)
-        refuse(ctx.host, KEEL_E_OUT_OF_MEMORY, "a weight of %llu bytes; '%s' allows %llu in one buffer",
+        refuse(ctx.host, KEEL_E_OUT_OF_MEMORY,
+               "a weight of %llu bytes; '%s' allows %llu in one buffer",
                static_cast<unsigned long long>(bytes), ctx.device.name.c_str(),
                static_cast<unsigned long long>(ctx.device.max_buffer));
     cl_int code = CL_SUCCESS;
-    Memory memory(clCreateBuffer(ctx.context.get(), flags, std::max<uint64_t>(bytes, 1), host, &code));
+    Memory memory(
+        clCreateBuffer(ctx.context.get(), flags, std::max<uint64_t>(bytes, 1), host, &code));
     check(ctx.host, code, "a weight's memory");
     return memory;
 }
 
-void write(keel_ctx &ctx, const Memory &to, uint64_t offset, const std::vector<uint8_t> &from, uint64_t n) {
+void write(keel_ctx &ctx, const Memory &to, uint64_t offset, const std::vector<uint8_t> &from,
+           uint64_t n) {
     if (n == 0) return;
-    check(
-        ctx.host,
-        clEnqueueWriteBuffer(ctx.queue.get(), to.get(), CL_TRUE, offset, n, from.data(), 0, nullptr, nullptr),
-        "writing a weight", true);
+    check(ctx.host,
+          clEnqueueWriteBuffer(ctx.queue.get(), to.get(), CL_TRUE, offset, n, from.data(), 0,
+                               nullptr, nullptr),
+          "writing a weight", true);
 }
 
-// Whether kernels can read the one source where it lies. They address units, and vectors of 16 floats at any unit.
+// Whether kernels can read the one source where it lies. They address units, and vectors of 16
+// floats at any unit.
 bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const WeightShape &shape) {
     const keel_weight_source &s = *desc.sources[0];
     const auto at = reinterpret_cast<uintptr_t>(s.mapping) + s.offset;
-    return ctx.unified && desc.n_sources == 1 && shape.bytes() != 0 && at % unit_bytes(s.dtype) == 0;
+    return ctx.unified && desc.n_sources == 1 && shape.bytes() != 0 &&
+           at % unit_bytes(s.dtype) == 0;
 }
 
 // The mapping is read only; the kernels' arguments are const and nothing else writes.
@@ -67,7 +73,8 @@ void take(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
             scales.resize(count * shape.blocks() * 2);
             split_rows(desc, shape, first, n, codes.data(), scales.data());
             write(ctx, w.memory, before * shape.code_bytes(), codes, codes.size());
-            write(ctx, w.memory, shape.scales_offset() + before * shape.blocks() * 2, scales, scales.size());
+            write(ctx, w.memory, shape.scales_offset() + before * shape.blocks() * 2, scales,
+                  scales.size());
         } else {
             codes.resize(count * row);
             copy_rows(desc, shape, first, n, codes.data());
@@ -96,13 +103,15 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
 
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
-    // The mapping may go when this returns: what a device that does not come back reads of it stays with it.
+    // The mapping may go when this returns: what a device that does not come back reads of it stays
+    // with it.
     if (w->in_place && !settle(*ctx)) return;
     ctx->weight_bytes -= w->bytes;
     delete w;
 }
 
-keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *w, keel_weight_info *out) noexcept {
+keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *w,
+                                  keel_weight_info *out) noexcept {
     keel_weight_info info = make_out<keel_weight_info>();
     info.rows = w->shape.rows;
     info.cols = w->shape.cols;

@@ -31,8 +31,8 @@ uint64_t start_read(keel_ctx &ctx, keel_buffer &b, uint64_t offset, uint64_t n) 
     ctx.queued = true;
     cl_event event = nullptr;
     check(ctx.host,
-          clEnqueueReadBuffer(ctx.queue.get(), b.memory.get(), CL_FALSE, offset, n, mail_of(ctx.later, free),
-                              0, nullptr, &event),
+          clEnqueueReadBuffer(ctx.queue.get(), b.memory.get(), CL_FALSE, offset, n,
+                              mail_of(ctx.later, free), 0, nullptr, &event),
           "clEnqueueReadBuffer");
     free->done.reset(event);
     free->bytes = n;

@@ -16,7 +16,8 @@ struct LaterReads {
         Event done;
     };
     std::array<Read, KEEL_READ_LATER_MOST> reads;
-    // Where the driver puts them. It stays as long as the context does, which a device that does not come back keeps.
+    // Where the driver puts them. It stays as long as the context does, which a device that does
+    // not come back keeps.
     std::array<unsigned char, size_t{KEEL_READ_LATER_MOST} * KEEL_READ_LATER_BYTES> mail;
     uint64_t last = 0; // the last number given
 };

@@ -9,7 +9,8 @@ cl_kernel record_kernel(keel_ctx &ctx, cl_kernel kernel) {
     size_t length = 0;
     check(ctx.host, clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, nullptr),
           "clGetKernelInfo");
-    check(ctx.host, clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, nullptr, &length), "clGetKernelInfo");
+    check(ctx.host, clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, nullptr, &length),
+          "clGetKernelInfo");
     std::string name(length, '\0');
     check(ctx.host, clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, length, name.data(), nullptr),
           "clGetKernelInfo");
@@ -39,8 +40,8 @@ void submit_recording(keel_ctx &ctx, keel_recording &recording) {
     ctx.queued = true;
     for (const keel_recording::Launch &launch : recording.launches)
         check(ctx.host,
-              clEnqueueNDRangeKernel(ctx.queue.get(), launch.kernel.get(), 3, nullptr, launch.global,
-                                     launch.local, 0, nullptr, nullptr),
+              clEnqueueNDRangeKernel(ctx.queue.get(), launch.kernel.get(), 3, nullptr,
+                                     launch.global, launch.local, 0, nullptr, nullptr),
               "clEnqueueNDRangeKernel");
 }
 

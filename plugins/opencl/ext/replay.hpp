@@ -1,5 +1,6 @@
-// keel.replay/1: a recorded step is a list of kernel objects of its own, whose arguments stay set: submitting it is enqueueing them.
-// cl_khr_command_buffer is not used: it is provisional, and where we could measure it (PoCL 3.1) it took the host a third longer.
+// keel.replay/1: a recorded step is a list of kernel objects of its own, whose arguments stay set:
+// submitting it is enqueueing them. cl_khr_command_buffer is not used: it is provisional, and where
+// we could measure it (PoCL 3.1) it took the host a third longer.
 #pragma once
 
 #include "opencl/cl.hpp"

@@ -28,12 +28,14 @@ namespace {
 
 bool time_of(const Event &event, cl_profiling_info what, uint64_t &ns) {
     cl_ulong value = 0;
-    if (clGetEventProfilingInfo(event.get(), what, sizeof value, &value, nullptr) != CL_SUCCESS) return false;
+    if (clGetEventProfilingInfo(event.get(), what, sizeof value, &value, nullptr) != CL_SUCCESS)
+        return false;
     ns = value;
     return true;
 }
 
-// In-order queues alike but for the taking of times; which one serves is no matter to anybody once all work is done.
+// In-order queues alike but for the taking of times; which one serves is no matter to anybody once
+// all work is done.
 void change_queue(keel_ctx &ctx, bool timed) {
     finish(ctx);
     cl_int code = CL_SUCCESS;
@@ -76,7 +78,8 @@ uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_
     return ctx.timing.read(number, begin_ns, end_ns, capacity);
 }
 
-// OpenCL 1.2 has no clock to read, but the end of a command that has nothing to do is timed as well.
+// OpenCL 1.2 has no clock to read, but the end of a command that has nothing to do is timed as
+// well.
 uint64_t device_time(keel_ctx &ctx) {
     if (!ctx.timing.is_on()) refuse(ctx.host, KEEL_E_UNSUPPORTED, "no times are taken");
     cl_event marker = nullptr;

@@ -1,4 +1,5 @@
-// keel.timestamps/1: when the device ran each op. Kernels are timed by their events, of a queue that is there only while somebody asks.
+// keel.timestamps/1: when the device ran each op. Kernels are timed by their events, of a queue
+// that is there only while somebody asks.
 #pragma once
 
 #include "opencl/cl.hpp"
@@ -12,7 +13,8 @@ class Timing {
     bool is_on() const { return on_; }
     // Forgets what was timed, and numbers from 1 again.
     void restart(bool on);
-    // A kernel of the running op was queued. In an in-order queue the first and the last one say it all.
+    // A kernel of the running op was queued. In an in-order queue the first and the last one say it
+    // all.
     void queued(Event event);
     // The running op is queued.
     void op_done();

@@ -1,7 +1,9 @@
-// attention with online softmax. K_TYPE, V_TYPE: types of the cache; -1: read at run time. MAX_DIM: at least the heads' sizes.
+// attention with online softmax. K_TYPE, V_TYPE: types of the cache; -1: read at run time. MAX_DIM:
+// at least the heads' sizes.
 //
-// The queries of a KV head are `rows` = tokens * group rows: row r is query head r % group of the group, token r / group. So the heads that
-// share keys share their loads, in decode too. ROWS of them go together.
+// The queries of a KV head are `rows` = tokens * group rows: row r is query head r % group of the
+// group, token r / group. So the heads that share keys share their loads, in decode too. ROWS of
+// them go together.
 #if K_TYPE < 0
 #define KT c.k_type
 #else
@@ -13,24 +15,26 @@
 #define VT V_TYPE
 #endif
 
-// Where a split of a row leaves what it has: maximum, sum, whether anything was seen, then the values.
-#define PARTIAL_AT(head, r)                                                                                  \
+// Where a split of a row leaves what it has: maximum, sum, whether anything was seen, then the
+// values.
+#define PARTIAL_AT(head, r)                                                                        \
     (((ulong)(head)*rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
 
 #if LANES == 1
 #define SLOTS 16 // go together: one exp for all
 
 // Global ids: tile of rows, KV head, split.
-__kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
-                        Ints seats, Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
-                        View outv, __global float *lse, View lsev, __global float *stats,
-                        uint partial_offset) {
+__kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths,
+                        Ints positions, Ints seats, Ints q_positions, Rules rules, uint splits,
+                        uint split_slots, __global float *out, View outv, __global float *lse,
+                        View lsev, __global float *stats, uint partial_offset) {
     __global float *partial = stats + partial_offset;
     const uint first = (uint)get_global_id(0) * ROWS, head = (uint)get_global_id(1),
                split = (uint)get_global_id(2);
     const uint rows = rules.tokens * rules.group;
     if (first >= rows || head >= c.kv_heads || split >= splits) return;
-    const uint book = book_of(c, seats, head), own = own_head(c, head), sequence = sequence_of(c, head);
+    const uint book = book_of(c, seats, head), own = own_head(c, head),
+               sequence = sequence_of(c, head);
     const uint length = kv_length(c, lengths, book);
     Ints slot_positions = positions + c.positions_offset + book * c.positions_stride;
     Floats qs[ROWS];
@@ -43,10 +47,11 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
         qs[t] = q + qv.offset + (ulong)(sequence + token) * qv.stride[1] +
                 (ulong)(own * rules.group + r % rules.group) * qv.stride[2];
         ends[t] = first + t < rows ? seen_end(rules, length, token) : 0;
-        q_position[t] = rules.flags & WINDOW
-                            ? q_positions[rules.place.offset + (sequence + token) * rules.place.token_stride +
-                                          own * rules.place.head_stride]
-                            : 0;
+        q_position[t] =
+            rules.flags & WINDOW
+                ? q_positions[rules.place.offset + (sequence + token) * rules.place.token_stride +
+                              own * rules.place.head_stride]
+                : 0;
         any[t] = 0;
         largest[t] = -INFINITY;
         sum[t] = 0.0f;
@@ -68,9 +73,9 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
             blocks[s] = kv_block(c, table, book, slot);
             for (uint t = 0; t < ROWS; ++t) {
                 logits[t][s] = -INFINITY;
-                const int sees =
-                    blocks[s] >= 0 && slot < ends[t] &&
-                    (!(rules.flags & WINDOW) || q_position[t] - slot_positions[slot] < rules.window);
+                const int sees = blocks[s] >= 0 && slot < ends[t] &&
+                                 (!(rules.flags & WINDOW) ||
+                                  q_position[t] - slot_positions[slot] < rules.window);
                 seen[t] |= (uint)sees << s;
             }
             if (blocks[s] < 0) continue;
@@ -118,7 +123,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
             for (; e + W <= c.v_dim; e += W) {
                 const floatW x = load_some(value, VT, e);
                 for (uint t = 0; t < ROWS; ++t)
-                    if (seen[t] >> s & 1u) vstoreW(vloadW(0, acc[t] + e) + logits[t][s] * x, 0, acc[t] + e);
+                    if (seen[t] >> s & 1u)
+                        vstoreW(vloadW(0, acc[t] + e) + logits[t][s] * x, 0, acc[t] + e);
             }
             for (; e < c.v_dim; ++e)
                 for (uint t = 0; t < ROWS; ++t)
@@ -137,13 +143,15 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
                 part[3 + e] = acc[t][e];
             continue;
         }
-        __global float *to = out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
+        __global float *to =
+            out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
         for (uint e = 0; e < c.v_dim; ++e)
             to[e] = any[t] ? acc[t][e] / sum[t] : 0.0f;
         if (rules.flags & LSE)
-            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]          ? -INFINITY
-                                                            : sum[t] == 0.0f ? NAN_F
-                                                                             : largest[t] + log(sum[t]);
+            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t] ? -INFINITY
+                                                            : sum[t] == 0.0f
+                                                                ? NAN_F
+                                                                : largest[t] + log(sum[t]);
         if (rules.flags & STATS) {
             stats[STAT_AT(head, r)] = largest[t];
             stats[STAT_AT(head, r) + 1] = sum[t];
@@ -153,11 +161,12 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
 #else
 #define OWN ((MAX_DIM + LANES - 1) / LANES) // elements of a value that a lane sums up
 
-// Group ids: tile of rows, KV head, split. LANES slots go together: first a lane has a slot, then it has elements of the values.
-__kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths, Ints positions,
-                        Ints seats, Ints q_positions, Rules rules, uint splits, uint split_slots, __global float *out,
-                        View outv, __global float *lse, View lsev, __global float *stats,
-                        uint partial_offset) {
+// Group ids: tile of rows, KV head, split. LANES slots go together: first a lane has a slot, then
+// it has elements of the values.
+__kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths,
+                        Ints positions, Ints seats, Ints q_positions, Rules rules, uint splits,
+                        uint split_slots, __global float *out, View outv, __global float *lse,
+                        View lsev, __global float *stats, uint partial_offset) {
     __global float *partial = stats + partial_offset;
     __local float q_tile[ROWS][MAX_DIM], p_tile[ROWS][LANES];
     __local float largest[ROWS], sum[ROWS], old[ROWS];
@@ -166,7 +175,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     const uint first = (uint)get_group_id(0) * ROWS, head = (uint)get_group_id(1),
                split = (uint)get_group_id(2);
     const uint rows = rules.tokens * rules.group, lane = LANE;
-    const uint book = book_of(c, seats, head), own = own_head(c, head), sequence = sequence_of(c, head);
+    const uint book = book_of(c, seats, head), own = own_head(c, head),
+               sequence = sequence_of(c, head);
     const uint length = kv_length(c, lengths, book);
     Ints slot_positions = positions + c.positions_offset + book * c.positions_stride;
     float acc[ROWS][OWN];
@@ -214,7 +224,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
                 const uint r = first + t, token = min(r, rows - 1) / rules.group;
                 const int q_position =
                     rules.flags & WINDOW
-                        ? q_positions[rules.place.offset + (sequence + token) * rules.place.token_stride +
+                        ? q_positions[rules.place.offset +
+                                      (sequence + token) * rules.place.token_stride +
                                       own * rules.place.head_stride]
                         : 0;
                 const int sees = r < rows && slot < seen_end(rules, length, token) &&
@@ -281,14 +292,17 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
                 if (lane + i * LANES < c.v_dim) part[3 + lane + i * LANES] = acc[t][i];
             continue;
         }
-        __global float *to = out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
+        __global float *to =
+            out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
         for (uint i = 0; i < OWN; ++i)
-            if (lane + i * LANES < c.v_dim) to[lane + i * LANES] = any[t] ? acc[t][i] / sum[t] : 0.0f;
+            if (lane + i * LANES < c.v_dim)
+                to[lane + i * LANES] = any[t] ? acc[t][i] / sum[t] : 0.0f;
         if (lane != 0) continue;
         if (rules.flags & LSE)
-            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t]          ? -INFINITY
-                                                            : sum[t] == 0.0f ? NAN_F
-                                                                             : largest[t] + log(sum[t]);
+            lse[lsev.offset + token * lsev.stride[2] + h] = !any[t] ? -INFINITY
+                                                            : sum[t] == 0.0f
+                                                                ? NAN_F
+                                                                : largest[t] + log(sum[t]);
         if (rules.flags & STATS) {
             stats[STAT_AT(head, r)] = largest[t];
             stats[STAT_AT(head, r) + 1] = sum[t];
@@ -299,7 +313,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
 
 // Puts the splits of a row together; LANES work-items share it.
 __kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out, View outv,
-                             __global float *lse, View lsev, __global float *stats, uint partial_offset) {
+                             __global float *lse, View lsev, __global float *stats,
+                             uint partial_offset) {
     __global const float *partial = stats + partial_offset;
     const uint id = ROW_ID, rows = rules.tokens * rules.group;
     SKIP_IF(id >= rows * c.kv_heads);
@@ -313,7 +328,8 @@ __kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out
         sum += part[0] == largest ? part[1] : part[1] * exp(part[0] - largest);
         any += part[2];
     }
-    __global float *to = out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
+    __global float *to =
+        out + outv.offset + (ulong)token * outv.stride[1] + (ulong)h * outv.stride[2];
     for (uint e = LANE; e < c.v_dim; e += LANES) {
         float value = 0.0f;
         for (uint split = 0; split < splits; ++split) {

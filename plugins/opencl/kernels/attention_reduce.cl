@@ -1,5 +1,5 @@
-// Scores: attention's probabilities (or logits) reduced to one number per slot. K_TYPE: type of the keys; -1: read at run time. MAX_DIM: at
-// least the heads' size.
+// Scores: attention's probabilities (or logits) reduced to one number per slot. K_TYPE: type of the
+// keys; -1: read at run time. MAX_DIM: at least the heads' size.
 #if K_TYPE < 0
 #define KT c.k_type
 #else
@@ -14,13 +14,15 @@ static inline int in_ranges(uint slot, Ints ranges, View rangesv) {
     return 0;
 }
 
-// Maximum and sum of exp of each row that contributes, for attention_scores. LANES work-items share a row's slots.
+// Maximum and sum of exp of each row that contributes, for attention_scores. LANES work-items share
+// a row's slots.
 __kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Rules rules,
                           Ints ranges, View rangesv, uint contributing, __global float *stats) {
     ROOM(room);
     const uint id = ROW_ID, per_head = contributing * rules.group;
     SKIP_IF(id >= per_head * c.kv_heads);
-    const uint head = id / per_head, r = (rules.tokens - contributing) * rules.group + id % per_head;
+    const uint head = id / per_head,
+               r = (rules.tokens - contributing) * rules.group + id % per_head;
     const uint token = r / rules.group, length = kv_length(c, lengths, head),
                end = seen_end(rules, length, token);
     Floats mine = q + qv.offset + (ulong)token * qv.stride[1] +
@@ -30,11 +32,13 @@ __kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints len
         float logits[16];
         for (uint s = 0; s < 16; ++s) {
             const uint slot = base + s;
-            const int block = slot < end && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv))
-                                  ? kv_block(c, table, head, slot)
-                                  : -1;
-            logits[s] =
-                block < 0 ? -INFINITY : rules.scale * dot_row(mine, k + k_place(c, block, slot), KT, c.k_dim);
+            const int block =
+                slot < end && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv))
+                    ? kv_block(c, table, head, slot)
+                    : -1;
+            logits[s] = block < 0
+                            ? -INFINITY
+                            : rules.scale * dot_row(mine, k + k_place(c, block, slot), KT, c.k_dim);
         }
         const float16 x = vload16(0, logits);
         const float8 a = fmax(x.lo, x.hi);
@@ -65,9 +69,9 @@ static inline float larger(float a, float b) { // a NaN wins
 
 // A work-item has a slot of a KV head: it goes over the contributing queries, sixteen at a time.
 __kernel void scores(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Ints positions,
-                     Ints q_positions, Rules rules, Floats stats, Floats weights, View weightsv, Ints ranges,
-                     View rangesv, uint contributing, uint reduce_queries, uint reduce_group, uint accumulate,
-                     __global float *out, View outv) {
+                     Ints q_positions, Rules rules, Floats stats, Floats weights, View weightsv,
+                     Ints ranges, View rangesv, uint contributing, uint reduce_queries,
+                     uint reduce_group, uint accumulate, __global float *out, View outv) {
     const uint slot = (uint)get_global_id(0), head = (uint)get_global_id(1);
     if (head >= c.kv_heads) return;
     const uint length = kv_length(c, lengths, head);
@@ -87,7 +91,8 @@ __kernel void scores(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths,
     for (uint g = 0; g < rules.group; ++g) {
         float value = by_max ? -INFINITY : 0.0f;
         uint count = 0;
-        for (uint first = rules.tokens - contributing; first < rules.tokens && inside; first += 16) {
+        for (uint first = rules.tokens - contributing; first < rules.tokens && inside;
+             first += 16) {
             const uint many = min(16u, rules.tokens - first);
             float p[16], sums[16];
             uint seen = 0;
@@ -142,7 +147,9 @@ __kernel void scores(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths,
             __global float *to = out + outv.offset + (ulong)to_head * outv.stride[2] + slot;
             *to = !accumulate ? value : by_max ? larger(*to, value) : *to + value;
         } else {
-            reduced = g == 0 ? value : reduce_group == REDUCE_MAX ? larger(reduced, value) : reduced + value;
+            reduced = g == 0                       ? value
+                      : reduce_group == REDUCE_MAX ? larger(reduced, value)
+                                                   : reduced + value;
         }
     }
 }

@@ -6,20 +6,20 @@
 static inline floatW activate(floatW g, uint act) {
     if (act == ACT_SILU) return g / (1.0f + exp(-g));
     if (act == ACT_GELU) return 0.5f * g * (1.0f + erf(g * 0.70710678118654752440f));
-    return g / (1.0f + exp(-1.59576912160573071176f *
-                           (g + 0.044715f * g * g * g))); // 1 + tanh(u) = 2 / (1 + exp(-2u))
+    // 1 + tanh(u) = 2 / (1 + exp(-2u))
+    return g / (1.0f + exp(-1.59576912160573071176f * (g + 0.044715f * g * g * g)));
 }
 
 static inline float activate_one(float g, uint act) {
     if (act == ACT_SILU) return g / (1.0f + exp(-g));
     if (act == ACT_GELU) return 0.5f * g * (1.0f + erf(g * 0.70710678118654752440f));
-    return g / (1.0f + exp(-1.59576912160573071176f *
-                           (g + 0.044715f * g * g * g))); // 1 + tanh(u) = 2 / (1 + exp(-2u))
+    // 1 + tanh(u) = 2 / (1 + exp(-2u))
+    return g / (1.0f + exp(-1.59576912160573071176f * (g + 0.044715f * g * g * g)));
 }
 
 // pairs: gate holds (gate, up) in turn. Without has_up, and without pairs, the activation alone.
-__kernel void gate_mul(Floats gate, View gatev, Floats up, View upv, uint has_up, uint pairs, uint act,
-                       __global float *out, View outv) {
+__kernel void gate_mul(Floats gate, View gatev, Floats up, View upv, uint has_up, uint pairs,
+                       uint act, __global float *out, View outv) {
     const uint begin = (uint)get_global_id(0) * W, row = (uint)get_global_id(1), n = outv.n;
     if (begin >= n || row >= outv.shape[2]) return;
     Floats g = gate + gatev.offset + (ulong)row * gatev.stride[2] + (pairs ? 2 : 1) * begin;
@@ -40,8 +40,8 @@ __kernel void gate_mul(Floats gate, View gatev, Floats up, View upv, uint has_up
 #define DO_SCALE 2u
 #define DO_SCALED_ADD 3u
 
-__kernel void combine(Floats a, View av, Floats b, View bv, float factor, uint what, __global float *out,
-                      View outv) {
+__kernel void combine(Floats a, View av, Floats b, View bv, float factor, uint what,
+                      __global float *out, View outv) {
     const uint begin = (uint)get_global_id(0) * W, row = (uint)get_global_id(1), n = outv.n;
     if (begin >= n || row >= outv.shape[0] * outv.shape[1] * outv.shape[2]) return;
     Floats x = a + row_at(av, row) + begin;
@@ -58,5 +58,7 @@ __kernel void combine(Floats a, View av, Floats b, View bv, float factor, uint w
         return;
     }
     for (uint e = 0; e < n - begin; ++e)
-        to[e] = what == DO_SCALE ? x[e] * factor : what == DO_SCALED_ADD ? y[e] + factor * x[e] : x[e] + y[e];
+        to[e] = what == DO_SCALE        ? x[e] * factor
+                : what == DO_SCALED_ADD ? y[e] + factor * x[e]
+                                        : x[e] + y[e];
 }

@@ -1,15 +1,18 @@
-// qkv_prepare, kv_append, kv_gather, kv_rerotate. LANES work-items share a head's row of at most MAX_DIM elements.
+// qkv_prepare, kv_append, kv_gather, kv_rerotate. LANES work-items share a head's row of at most
+// MAX_DIM elements.
 #define FLAG_NORM 1u
 #define FLAG_Q_COPY 2u
 #define FLAG_K_COPY 4u
 
-// The rows of a token: `heads` queries, then its keys, then its values. kv_append is this without queries, rotation and norm.
-__kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, uint heads, uint tokens,
-                      Ints positions, Positions place, Rope rope, Floats cos_table, Floats sin_table,
-                      Floats q_norm, uint q_norm_offset, Floats k_norm, uint k_norm_offset, uint flags,
-                      float eps, OutBytes k_arena, OutBytes v_arena, Kv cache, Ints table, Ints lengths,
-                      __global int *slot_positions, Ints seats, __global float *q_out, View q_outv,
-                      __global float *q_copy, View q_copyv, __global float *k_copy, View k_copyv) {
+// The rows of a token: `heads` queries, then its keys, then its values. kv_append is this without
+// queries, rotation and norm.
+__kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, uint heads,
+                      uint tokens, Ints positions, Positions place, Rope rope, Floats cos_table,
+                      Floats sin_table, Floats q_norm, uint q_norm_offset, Floats k_norm,
+                      uint k_norm_offset, uint flags, float eps, OutBytes k_arena, OutBytes v_arena,
+                      Kv cache, Ints table, Ints lengths, __global int *slot_positions, Ints seats,
+                      __global float *q_out, View q_outv, __global float *q_copy, View q_copyv,
+                      __global float *k_copy, View k_copyv) {
     ROOM(room);
     SHARED float row[MAX_DIM];
     const uint parts = heads + 2 * cache.kv_heads, id = ROW_ID;
@@ -25,8 +28,10 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     for (uint e = LANE; e < n; e += LANES)
         row[e] = from[e];
     SYNC;
-    const int position = positions[place.offset + token * place.token_stride + kv_head * place.head_stride];
-    // What only queries and keys need is done to values too, over no elements: no barrier hangs on a condition.
+    const int position =
+        positions[place.offset + token * place.token_stride + kv_head * place.head_stride];
+    // What only queries and keys need is done to values too, over no elements: no barrier hangs on
+    // a condition.
     const int turns = is_q || is_k, normed = turns && (flags & FLAG_NORM);
     Floats norm = is_q ? q_norm + q_norm_offset : k_norm + k_norm_offset;
     float sum = 0.0f;
@@ -46,51 +51,55 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
             copy[e] = row[e];
     }
     SYNC;
-    rotate_row(row, rope, turns ? rope.half_ : 0, cos_table, sin_table, table_row(rope, position), 1.0f);
+    rotate_row(row, rope, turns ? rope.half_ : 0, cos_table, sin_table, table_row(rope, position),
+               1.0f);
     SYNC;
     if (is_q) {
-        __global float *to =
-            q_out + q_outv.offset + (ulong)token * q_outv.stride[1] + (ulong)head * q_outv.stride[2];
+        __global float *to = q_out + q_outv.offset + (ulong)token * q_outv.stride[1] +
+                             (ulong)head * q_outv.stride[2];
         for (uint e = LANE; e < n; e += LANES)
             to[e] = row[e];
         return;
     }
     // Of several sequences each token is the newest of its own.
     const uint book = book_of(cache, seats, token * cache.seat_heads + head);
-    const int slot =
-        (int)kv_length(cache, lengths, book) - (cache.seat_heads == 0 ? (int)tokens - (int)token : 1);
+    const int slot = (int)kv_length(cache, lengths, book) -
+                     (cache.seat_heads == 0 ? (int)tokens - (int)token : 1);
     const int block = slot < 0 ? -1 : kv_block(cache, table, book, (uint)slot);
     if (block < 0) return;
     if (is_k) {
         store_row(row, n, k_arena + k_place(cache, block, (uint)slot), cache.k_type);
         if (LANE == 0 && (uint)slot < cache.positions_slots)
-            slot_positions[cache.positions_offset + book * cache.positions_stride + (uint)slot] = position;
+            slot_positions[cache.positions_offset + book * cache.positions_stride + (uint)slot] =
+                position;
     } else {
         store_row(row, n, v_arena + v_place(cache, block, (uint)slot), cache.v_type);
     }
 }
 
 // Rotates keys in the cache again, by table row turns[h][j]; from `source` if the flag says so.
-__kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __global int *slot_positions,
-                       Rope rope, Floats cos_table, Floats sin_table, Ints turns, View turnsv,
-                       Ints new_positions, View new_positionsv, Floats source, View sourcev, uint from_source,
-                       uint begin, uint count) {
+__kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths,
+                       __global int *slot_positions, Rope rope, Floats cos_table, Floats sin_table,
+                       Ints turns, View turnsv, Ints new_positions, View new_positionsv,
+                       Floats source, View sourcev, uint from_source, uint begin, uint count) {
     SHARED float row[MAX_DIM];
     const uint id = ROW_ID;
     SKIP_IF(id >= cache.kv_heads * count);
     const uint head = id / count, slot = begin + id % count;
-    const int there = slot < kv_length(cache, lengths, head) && slot < turnsv.n && slot < new_positionsv.n;
+    const int there =
+        slot < kv_length(cache, lengths, head) && slot < turnsv.n && slot < new_positionsv.n;
     const int turn = there ? turns[turnsv.offset + head * turnsv.stride[2] + slot] : -1;
     const int block = there ? kv_block(cache, table, head, slot) : 0;
     const int works = turn >= 0 && turn < (int)rope.rows && block >= 0;
     const uint n = works ? cache.k_dim : 0;
     OutBytes place = k_arena + k_place(cache, max(block, 0), slot);
-    Floats from =
-        source + sourcev.offset + (ulong)head * sourcev.stride[1] + (ulong)(slot - begin) * sourcev.stride[2];
+    Floats from = source + sourcev.offset + (ulong)head * sourcev.stride[1] +
+                  (ulong)(slot - begin) * sourcev.stride[2];
     for (uint e = LANE; e < n; e += LANES)
         row[e] = from_source ? from[e] : load_one(place, cache.k_type, e);
     SYNC;
-    rotate_row(row, rope, works ? rope.half_ : 0, cos_table, sin_table, works ? (uint)turn : 0, 1.0f);
+    rotate_row(row, rope, works ? rope.half_ : 0, cos_table, sin_table, works ? (uint)turn : 0,
+               1.0f);
     SYNC;
     store_row(row, n, place, cache.k_type);
     if (LANE == 0 && works && slot < cache.positions_slots)
@@ -98,7 +107,10 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __g
             new_positions[new_positionsv.offset + head * new_positionsv.stride[2] + slot];
 }
 
-// ---- kv_gather: lists rise, so whoever moves slots in order, LANES at a time and all read before any is written, may do so in place.
+// ---- kv_gather ----
+//
+// Lists rise. So slots may be moved in place if they are moved in order, LANES at a time, and all
+// of these are read before any is written.
 // A group has CHUNK units of all rows of a head.
 #if LANES == 1
 #define CHUNK 32
@@ -106,9 +118,9 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths, __g
 #define CHUNK 4
 #endif
 
-__kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_table, __global ushort *to,
-                          Kv to_cache, Ints to_table, Ints index, View indexv, Ints count, uint count_offset,
-                          uint values, uint units) {
+__kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_table,
+                          __global ushort *to, Kv to_cache, Ints to_table, Ints index, View indexv,
+                          Ints count, uint count_offset, uint values, uint units) {
     const uint pieces = (units + CHUNK - 1) / CHUNK, id = ROW_ID;
     SKIP_IF(id >= pieces * to_cache.kv_heads);
     const uint head = id / pieces, begin = id % pieces * CHUNK;
@@ -119,7 +131,8 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
         const uint j = base + LANE;
         ushort held[CHUNK];
         const int source = j < n ? list[j] : -1;
-        const int source_block = source < 0 ? -1 : kv_block(from_cache, from_table, head, (uint)source);
+        const int source_block =
+            source < 0 ? -1 : kv_block(from_cache, from_table, head, (uint)source);
         const int target_block = j < n ? kv_block(to_cache, to_table, head, j) : -1;
         const int moves = source_block >= 0 && target_block >= 0;
         if (moves) {
@@ -134,7 +147,9 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
         SYNC;
         if (moves) {
             __global ushort *out =
-                to + (values ? v_place(to_cache, target_block, j) : k_place(to_cache, target_block, j)) / 2 +
+                to +
+                (values ? v_place(to_cache, target_block, j) : k_place(to_cache, target_block, j)) /
+                    2 +
                 begin;
             for (uint e = 0; e < part; ++e)
                 out[e] = held[e];
@@ -144,8 +159,8 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
 }
 
 // Four-byte values of each slot: positions and side arrays.
-__kernel void gather_values(Ints from, View fromv, __global int *to, View tov, Ints index, View indexv,
-                            Ints count, uint count_offset) {
+__kernel void gather_values(Ints from, View fromv, __global int *to, View tov, Ints index,
+                            View indexv, Ints count, uint count_offset) {
     const uint head = ROW_ID;
     SKIP_IF(head >= indexv.shape[2]);
     const uint n = (uint)clamp(count[count_offset + head], 0, (int)indexv.n);

@@ -1,5 +1,6 @@
-// matmul and embed. W_TYPE: type of the weight. SPLIT: codes and scales of q8_0, q4_0 lie apart (weights.hpp), else rows as in the file.
-// A row of W is read in steps of K_STEP elements: 32 of a block, 16 of a plain type.
+// matmul and embed. W_TYPE: type of the weight. SPLIT: codes and scales of q8_0, q4_0 lie apart
+// (weights.hpp), else rows as in the file. A row of W is read in steps of K_STEP elements: 32 of a
+// block, 16 of a plain type.
 #define BLOCKS (W_TYPE >= 3)
 #define FLAG_BIAS 1u
 #define FLAG_ACCUMULATE 2u
@@ -26,7 +27,8 @@ static inline float scale_of(Bytes w, Weight m, uint row, uint b) {
 }
 #endif
 
-// Where a row's codes begin, and from one block to the next. Taken out of the loops, because address arithmetic shows in them.
+// Where a row's codes begin, and from one block to the next. Taken out of the loops, because
+// address arithmetic shows in them.
 #if SPLIT
 #define BLOCK_BYTES (W_TYPE == 3 ? 32 : 16)
 static inline Bytes codes_of(Bytes w, Weight m, uint row) {
@@ -70,9 +72,9 @@ static inline void load_scales(Bytes w, Weight m, uint row, uint b, float *scale
     for (uint i = 0; i < min(16u, blocks - b); ++i)
         scales[i] = scale_of(w, m, row, b + i);
 }
-#define LOAD_SCALES(scales, b)                                                                               \
-    if ((b) % 16 == 0)                                                                                       \
-        for (uint r = 0; r < ROWS; ++r)                                                                      \
+#define LOAD_SCALES(scales, b)                                                                     \
+    if ((b) % 16 == 0)                                                                             \
+        for (uint r = 0; r < ROWS; ++r)                                                            \
             load_scales(w, m, rows[r], b, scales[r]);
 #define SCALE(scales, r, b) scales[r][(b) % 16]
 #else
@@ -109,8 +111,8 @@ static inline void put(__global float *out, float sum, Floats bias, uint flags, 
 
 // ---- m = 1: LANES work-items share ROWS rows of W ----
 
-__kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint flags,
-                     __global float *out, View outv) {
+__kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset,
+                     uint flags, __global float *out, View outv) {
     const uint first = ROW_ID * ROWS;
     SKIP_IF(first >= m.rows);
     x += xv.offset;
@@ -161,15 +163,16 @@ __kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
 #pragma unroll
     for (uint r = 0; r < ROWS; ++r) {
         const float sum = ALL_SUM(sums[r], room);
-        if (LANE == 0 && first + r < m.rows) put(out + outv.offset + first + r, sum, bias, flags, first + r);
+        if (LANE == 0 && first + r < m.rows)
+            put(out + outv.offset + first + r, sum, bias, flags, first + r);
     }
 }
 
 #if LANES == 1
 // ---- m > 1, plain: a work-item does TOKENS rows of x with ROWS rows of W, sums in registers ----
 
-__kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint flags,
-                     __global float *out, View outv) {
+__kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset,
+                     uint flags, __global float *out, View outv) {
     const uint token = (uint)get_global_id(0) * TOKENS, first = (uint)get_global_id(1) * ROWS;
     const uint tokens = xv.shape[2];
     if (token >= tokens || first >= m.rows) return;
@@ -241,19 +244,21 @@ __kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
     }
 }
 #else
-// ---- m > 1, local: a group of 16 x 16 does 64 tokens with 64 rows of W, tiles of 32 columns in local memory ----
+// ---- m > 1, local ----
+//
+// A group of 16 x 16 does 64 tokens with 64 rows of W; tiles of 32 columns are in local memory.
 
 #define TILE 64
 #define DEPTH 32
 
-__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void matmul(Floats x, View xv, Bytes w, Weight m,
-                                                                      Floats bias, uint bias_offset,
-                                                                      uint flags, __global float *out,
-                                                                      View outv) {
+__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void
+matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint flags,
+       __global float *out, View outv) {
     __local float x_tile[DEPTH][TILE + 1], w_tile[DEPTH][TILE + 1];
     const uint token = (uint)get_group_id(0) * TILE, first = (uint)get_group_id(1) * TILE;
     const uint tokens = xv.shape[2];
-    const uint column = (uint)get_local_id(0), line = (uint)get_local_id(1), id = line * 16 + column;
+    const uint column = (uint)get_local_id(0), line = (uint)get_local_id(1),
+               id = line * 16 + column;
     const uint fill_row = id / 4, fill_part = id % 4 * 8; // a work-item fills 8 elements of a row
     float acc[4][4];
     for (uint t = 0; t < 4; ++t)
@@ -283,7 +288,8 @@ __kernel __attribute__((reqd_work_group_size(16, 16, 1))) void matmul(Floats x, 
         for (uint e = 0; e < 8; ++e) {
             const uint at = k + fill_part + e;
             w_tile[fill_part + e][fill_row] =
-                w_there && at < m.cols ? load_one(row_of(w, m, first + fill_row), W_TYPE, at) : 0.0f;
+                w_there && at < m.cols ? load_one(row_of(w, m, first + fill_row), W_TYPE, at)
+                                       : 0.0f;
         }
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -315,7 +321,8 @@ __kernel __attribute__((reqd_work_group_size(16, 16, 1))) void matmul(Floats x, 
 #endif
 
 // out[t, :] = W[ids[t], :] * scale; a work-item does 16 elements.
-__kernel void embed(Ints ids, View idsv, Bytes w, Weight m, float scale, __global float *out, View outv) {
+__kernel void embed(Ints ids, View idsv, Bytes w, Weight m, float scale, __global float *out,
+                    View outv) {
     const uint begin = (uint)get_global_id(0) * 16, token = (uint)get_global_id(1);
     if (begin >= m.cols || token >= idsv.n) return;
     const int id = ids[idsv.offset + token];
@@ -328,8 +335,9 @@ __kernel void embed(Ints ids, View idsv, Bytes w, Weight m, float scale, __globa
     }
 #if BLOCKS
     const Block block = load_block(codes_of(w, m, (uint)id), begin / 32);
-    vstore16((begin % 32 == 0 ? block.low : block.high) * scale_of(w, m, (uint)id, begin / 32) * scale, 0,
-             to + begin);
+    vstore16((begin % 32 == 0 ? block.low : block.high) * scale_of(w, m, (uint)id, begin / 32) *
+                 scale,
+             0, to + begin);
 #else
     for (uint e = begin; e < end; ++e)
         to[e] = load_one(row_of(w, m, (uint)id), W_TYPE, e) * scale;

@@ -1,5 +1,5 @@
-// cast, copy, transpose, zero. A work-item does 32 elements of a row when it casts; else the row is its second index, and its first goes
-// over pieces of 16 units of UNIT bytes.
+// cast, copy, transpose, zero. A work-item does 32 elements of a row when it casts; else the row is
+// its second index, and its first goes over pieces of 16 units of UNIT bytes.
 #if UNIT == 4
 typedef uint Word;
 #elif UNIT == 2
@@ -8,8 +8,10 @@ typedef ushort Word;
 typedef uchar Word;
 #endif
 
-// Row r of x to row r of out; with `swapped` out's two outer dimensions are exchanged; with `clear` zeros.
-__kernel void move(__global const Word *x, View xv, __global Word *out, View outv, uint swapped, uint clear) {
+// Row r of x to row r of out; with `swapped` out's two outer dimensions are exchanged; with `clear`
+// zeros.
+__kernel void move(__global const Word *x, View xv, __global Word *out, View outv, uint swapped,
+                   uint clear) {
     const uint begin = (uint)get_global_id(0) * 16, row = (uint)get_global_id(1);
     if (begin >= outv.n || row >= outv.shape[0] * outv.shape[1] * outv.shape[2]) return;
     const uint count = min(16u, outv.n - begin);

@@ -1,14 +1,14 @@
 // rms_norm, add_rms_norm, layer_norm: LANES work-items share a row.
-#define SQUARES(row, n, sum)                                                                                 \
-    {                                                                                                        \
-        floatW many = 0.0f;                                                                                  \
-        for (uint c = LANE; c < (n) / W; c += LANES) {                                                       \
-            const floatW v = vloadW(c, row);                                                                 \
-            many += v * v;                                                                                   \
-        }                                                                                                    \
-        sum = sum_of(many);                                                                                  \
-        for (uint e = (n) / W * W + LANE; e < (n); e += LANES)                                               \
-            sum += (row)[e] * (row)[e];                                                                      \
+#define SQUARES(row, n, sum)                                                                       \
+    {                                                                                              \
+        floatW many = 0.0f;                                                                        \
+        for (uint c = LANE; c < (n) / W; c += LANES) {                                             \
+            const floatW v = vloadW(c, row);                                                       \
+            many += v * v;                                                                         \
+        }                                                                                          \
+        sum = sum_of(many);                                                                        \
+        for (uint e = (n) / W * W + LANE; e < (n); e += LANES)                                     \
+            sum += (row)[e] * (row)[e];                                                            \
     }
 
 // residual += x first, if ADD.
@@ -40,8 +40,9 @@ __kernel void rms_norm(Floats x, View xv, __global float *residual, View residua
 }
 
 // bias if FLAG.
-__kernel void layer_norm(Floats x, View xv, Floats weight, uint weight_offset, Floats bias, uint bias_offset,
-                         uint has_bias, float eps, __global float *out, View outv) {
+__kernel void layer_norm(Floats x, View xv, Floats weight, uint weight_offset, Floats bias,
+                         uint bias_offset, uint has_bias, float eps, __global float *out,
+                         View outv) {
     ROOM(room);
     const uint id = ROW_ID;
     SKIP_IF(id >= xv.shape[0] * xv.shape[1] * xv.shape[2]);

@@ -1,4 +1,5 @@
-// key_project, key_sum, value_norms, query_stats. LANES work-items share a row of at most MAX_DIM elements.
+// key_project, key_sum, value_norms, query_stats. LANES work-items share a row of at most MAX_DIM
+// elements.
 #define UNROTATED 1u
 #define NORMS 2u
 #define NORMALIZED 4u
@@ -6,8 +7,9 @@
 
 // Key (head, slot) times the projection [k_dim, r]; itself with r = 0; its norm with NORMS.
 __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Rope rope,
-                          Floats cos_table, Floats sin_table, Floats projection, View projectionv, uint r,
-                          uint flags, uint begin, uint count, __global float *out, View outv) {
+                          Floats cos_table, Floats sin_table, Floats projection, View projectionv,
+                          uint r, uint flags, uint begin, uint count, __global float *out,
+                          View outv) {
     ROOM(room);
     SHARED float row[MAX_DIM];
     const uint id = ROW_ID;
@@ -20,7 +22,8 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
         row[e] = load_one(key, c.k_type, e);
     SYNC;
     const uint pairs = n == 0 || !(flags & UNROTATED) ? 0 : rope.half_;
-    const int position = pairs != 0 ? positions[c.positions_offset + head * c.positions_stride + slot] : 0;
+    const int position =
+        pairs != 0 ? positions[c.positions_offset + head * c.positions_stride + slot] : 0;
     rotate_row(row, rope, pairs, cos_table, sin_table, table_row(rope, position), -1.0f);
     SYNC;
     float square = 0.0f;
@@ -32,7 +35,8 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
         if (LANE == 0) out[outv.offset + (ulong)head * outv.stride[2] + slot] = sqrt(square);
         return;
     }
-    __global float *to = out + outv.offset + (ulong)head * outv.stride[1] + (ulong)slot * outv.stride[2];
+    __global float *to =
+        out + outv.offset + (ulong)head * outv.stride[1] + (ulong)slot * outv.stride[2];
     if (r == 0) {
         for (uint e = LANE; e < c.k_dim; e += LANES)
             to[e] = row[e];
@@ -81,8 +85,8 @@ __kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint 
         out[outv.offset + (ulong)head * outv.stride[2] + e] = sums[e];
 }
 
-__kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, uint begin, uint count,
-                          __global float *out, View outv) {
+__kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, uint begin,
+                          uint count, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;
     SKIP_IF(id >= c.kv_heads * count);
@@ -101,8 +105,8 @@ __kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, u
 }
 
 // Row e of a head's second moments, and element e of its sum.
-__kernel void query_stats(Floats q, View qv, __global float *sums, View sumsv, __global float *second,
-                          View secondv, uint has_second) {
+__kernel void query_stats(Floats q, View qv, __global float *sums, View sumsv,
+                          __global float *second, View secondv, uint has_second) {
     const uint id = ROW_ID, heads = qv.shape[2], n = qv.n;
     SKIP_IF(id >= heads * n);
     const uint head = id / n, e = id % n;

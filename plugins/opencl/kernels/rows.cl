@@ -1,5 +1,6 @@
-// argmax_rows, top_k_rows, softmax: LANES work-items share a row. For the first two a value and its place make one 64-bit key: values compare as integers (so that
-// subnormal ones count on every device), and of equal values the lower place is the larger key.
+// argmax_rows, top_k_rows, softmax: LANES work-items share a row. For the first two a value and its
+// place make one 64-bit key: values compare as integers (so that subnormal ones count on every
+// device), and of equal values the lower place is the larger key.
 static inline ulong key_of(float x, uint place) {
     uint bits = as_uint(x);
     if ((bits & 0x7FFFFFFFu) == 0) bits = 0; // -0 is 0
@@ -44,8 +45,8 @@ __kernel void argmax_rows(Floats x, View xv, __global int *index, View indexv) {
 }
 
 // Place after place: the largest key below the last one.
-__kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv, __global int *index,
-                         View indexv) {
+__kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv,
+                         __global int *index, View indexv) {
     KEY_ROOM(room);
     const uint id = ROW_ID;
     SKIP_IF(id >= xv.shape[2]);

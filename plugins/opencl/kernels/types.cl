@@ -1,7 +1,8 @@
-// What comes before every kernel file: the constants that the host passes, reading and writing element types, and the two forms.
+// What comes before every kernel file: the constants that the host passes, reading and writing
+// element types, and the two forms.
 //
-// LANES: work-items that share a row. 1 is the plain form (a work-item has the row to itself, in vectors of W); more is the local
-// form, in which the LANES work-items of a group share it.
+// LANES: work-items that share a row. 1 is the plain form (a work-item has the row to itself, in
+// vectors of W); more is the local form, in which the LANES work-items of a group share it.
 #ifndef LANES
 #define LANES 1
 #endif
@@ -11,7 +12,7 @@
 #define LANE 0u
 #define SHARED __private
 #define SYNC
-#define SKIP_IF(beyond)                                                                                      \
+#define SKIP_IF(beyond)                                                                            \
     if (beyond) return
 #else
 #define W 4
@@ -65,7 +66,8 @@ enum { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4 };
 // Unit at which row `row` begins, rows counted in order.
 static inline uint row_at(View v, uint row) {
     const uint k = row % v.shape[2], rest = row / v.shape[2];
-    return v.offset + rest / v.shape[1] * v.stride[0] + rest % v.shape[1] * v.stride[1] + k * v.stride[2];
+    return v.offset + rest / v.shape[1] * v.stride[0] + rest % v.shape[1] * v.stride[1] +
+           k * v.stride[2];
 }
 
 static inline float sum_of(floatW v) {
@@ -81,11 +83,13 @@ static inline float sum_of(floatW v) {
 
 // ---- element types: `row` is where a row begins ----
 
-// Sixteen f16 as floats, exactly. For processors, whose drivers convert them one by one; GPUs have an instruction.
+// Sixteen f16 as floats, exactly. For processors, whose drivers convert them one by one; GPUs have
+// an instruction.
 static inline float16 halves_float(ushort16 halves) {
     const uint16 bits = convert_uint16(halves), magnitude = bits & 0x7FFFu;
     uint16 f = (magnitude << 13) + 0x38000000u;
-    f = select(f, as_uint16(convert_float16(magnitude) * 0x1p-24f), magnitude < 0x400u); // subnormal
+    // subnormal
+    f = select(f, as_uint16(convert_float16(magnitude) * 0x1p-24f), magnitude < 0x400u);
     f = select(f, (magnitude << 13) | 0x7F800000u, magnitude >= 0x7C00u);
     return as_float16(f | (bits & 0x8000u) << 16);
 }
@@ -101,7 +105,8 @@ static inline float16 load_halves(Bytes row, uint e) {
 
 static inline float half_float(ushort bits) {
     const uint magnitude = bits & 0x7FFFu;
-    uint f = magnitude < 0x400u ? as_uint((float)magnitude * 0x1p-24f) : (magnitude << 13) + 0x38000000u;
+    uint f =
+        magnitude < 0x400u ? as_uint((float)magnitude * 0x1p-24f) : (magnitude << 13) + 0x38000000u;
     f = magnitude >= 0x7C00u ? (magnitude << 13) | 0x7F800000u : f;
     return as_float(f | (uint)(bits & 0x8000u) << 16);
 }
@@ -121,8 +126,9 @@ static inline float bf16_float(ushort bits) {
 
 static inline ushort float_bf16(float x) {
     const uint bits = as_uint(x);
-    return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (ushort)(bits >> 16 | 0x40u)
-                                              : (ushort)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+    return (bits & 0x7FFFFFFFu) > 0x7F800000u
+               ? (ushort)(bits >> 16 | 0x40u)
+               : (ushort)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
 // Element e.
@@ -158,10 +164,12 @@ static inline floatW load_some(Bytes row, uint type, uint e) {
         return JOIN(vload_half, W)(0, (__global const half *)row + e);
 #endif
     case BF16:
-        return JOIN(as_float, W)(JOIN(convert_uint, W)(vloadW(0, (__global const ushort *)row + e)) << 16);
+        return JOIN(as_float, W)(JOIN(convert_uint, W)(vloadW(0, (__global const ushort *)row + e))
+                                 << 16);
     case Q8_0: {
         Bytes block = row + e / 32 * 34;
-        return half_at(block) * JOIN(convert_float, W)(vloadW(0, (__global const char *)block + 2 + e % 32));
+        return half_at(block) *
+               JOIN(convert_float, W)(vloadW(0, (__global const char *)block + 2 + e % 32));
     }
     default: {
         Bytes block = row + e / 32 * 18;
@@ -258,7 +266,8 @@ static inline float all_max(float x, __local float *room) { // a NaN is passed o
 
 // ---- the cache ----
 
-// Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads, and the row of its books.
+// Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads,
+// and the row of its books.
 static inline uint sequence_of(Kv kv, uint head) {
     return kv.seat_heads == 0 ? 0 : head / kv.seat_heads;
 }
@@ -267,7 +276,8 @@ static inline uint own_head(Kv kv, uint head) {
 }
 static inline uint book_of(Kv kv, Ints seats, uint head) {
     if (kv.seat_heads == 0) return head;
-    const int seat = clamp(seats[kv.seats_offset + head / kv.seat_heads], 0, (int)kv.seats_held - 1);
+    const int seat =
+        clamp(seats[kv.seats_offset + head / kv.seat_heads], 0, (int)kv.seats_held - 1);
     return (uint)seat * kv.seat_rows + head % kv.seat_heads;
 }
 
@@ -296,14 +306,16 @@ static inline ulong v_place(Kv kv, int block, uint slot) {
 
 // ---- RoPE ----
 
-// Rotates `pairs` pairs of a row in place by row `at` of the tables; sign -1 rotates back. Lanes share the pairs; sync before and after.
-// (Structs that are a kernel's arguments are never written to: the work-items of a group share them in PoCL 3.1.)
-static inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table, Floats sin_table, uint at,
-                       float sign) {
+// Rotates `pairs` pairs of a row in place by row `at` of the tables; sign -1 rotates back. Lanes
+// share the pairs; sync before and after. (Structs that are a kernel's arguments are never written
+// to: the work-items of a group share them in PoCL 3.1.)
+static inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table,
+                              Floats sin_table, uint at, float sign) {
     Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;
     Floats s = sin_table + rope.sin_offset + at * rope.sin_stride;
     for (uint i = LANE; i < pairs; i += LANES) {
-        const uint p = rope.interleaved ? 2 * i : i, q = rope.interleaved ? 2 * i + 1 : i + rope.half_;
+        const uint p = rope.interleaved ? 2 * i : i,
+                   q = rope.interleaved ? 2 * i + 1 : i + rope.half_;
         const float a = x[p], b = x[q], co = c[i], si = sign * s[i];
         x[p] = a * co - b * si;
         x[q] = b * co + a * si;
@@ -333,7 +345,8 @@ typedef struct {
     Positions place; // of q_positions
 } Rules;
 
-// The slots that row r of a head sees end here; with CAUSAL slot j is seen when j <= length - tokens + token.
+// The slots that row r of a head sees end here; with CAUSAL slot j is seen when j <= length -
+// tokens + token.
 static inline uint seen_end(Rules rules, uint length, uint token) {
     if (!(rules.flags & CAUSAL)) return length;
     return (uint)clamp((int)length - (int)rules.tokens + (int)token + 1, 0, (int)length);

@@ -8,7 +8,8 @@
 namespace keel_opencl {
 namespace {
 
-// Rows of queries that go together: enough that a key is loaded once for several, as few as fit the registers.
+// Rows of queries that go together: enough that a key is loaded once for several, as few as fit the
+// registers.
 uint32_t rows_together(Form form) {
     return form == Form::local ? 8 : 4;
 }
@@ -24,14 +25,16 @@ cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, cons
                              {"MAX_DIM", dim_class(std::max(c.k_dim, c.v_dim))}});
 }
 
-// The local form keeps 8 queries of up to 1024 elements in local memory. Some devices that can run the
-// local form have less than that.
+// The local form keeps 8 queries of up to 1024 elements in local memory. Some devices that can run
+// the local form have less than that.
 Form attention_form(keel_ctx &ctx, const KvConstants &c) {
-    const bool fits = dim_class(std::max(c.k_dim, c.v_dim)) <= 256 || ctx.device.local_memory >= (40 << 10);
+    const bool fits =
+        dim_class(std::max(c.k_dim, c.v_dim)) <= 256 || ctx.device.local_memory >= (40 << 10);
     return fits ? ctx.form : Form::plain;
 }
 
-// How the slots of a row are split, so that all units of the device have work when there are few rows.
+// How the slots of a row are split, so that all units of the device have work when there are few
+// rows.
 struct Splits {
     uint32_t n, slots;
 };
@@ -43,12 +46,14 @@ uint64_t wanted_groups(const keel_ctx &ctx, Form form) {
 Splits splits_of(const keel_ctx &ctx, Form form, uint64_t tiles, const KvConstants &c) {
     const uint32_t least = 256; // slots that a split is worth
     const uint64_t most = std::max<uint64_t>(1, c.max_length / least);
-    const uint64_t n = std::clamp<uint64_t>(tiles == 0 ? 1 : wanted_groups(ctx, form) / tiles, 1, most);
+    const uint64_t n =
+        std::clamp<uint64_t>(tiles == 0 ? 1 : wanted_groups(ctx, form) / tiles, 1, most);
     const auto slots = static_cast<uint32_t>((c.max_length + n - 1) / n);
     return {static_cast<uint32_t>(n), std::max<uint32_t>(slots, 1)};
 }
 
-// Floats of scratch: statistics of each row, then what splits leave, then a copy of the queries where attention writes over them.
+// Floats of scratch: statistics of each row, then what splits leave, then a copy of the queries
+// where attention writes over them.
 struct Room {
     uint64_t partial, queries, end;
 };
@@ -57,10 +62,11 @@ Room room_of(const keel_ctx &ctx, Form form, const keel_attention_args &a, const
     const uint64_t rows = static_cast<uint64_t>(a.q->shape[0] * a.q->shape[1]);
     Room room{};
     room.partial = 2 * rows;
-    // n > 1 only where there are fewer tiles than wanted groups, and then n times as many are no more than are wanted.
+    // n > 1 only where there are fewer tiles than wanted groups, and then n times as many are no
+    // more than are wanted.
     const bool may_split = c.max_length >= 512;
-    room.queries =
-        room.partial + (may_split ? wanted_groups(ctx, form) * rows_together(form) * (c.v_dim + 3) : 0);
+    room.queries = room.partial +
+                   (may_split ? wanted_groups(ctx, form) * rows_together(form) * (c.v_dim + 3) : 0);
     const bool copies = (a.features & KEEL_ATTENTION_SCORES) != 0;
     room.end = room.queries + (copies ? rows * c.k_dim : 0);
     return room;
@@ -74,13 +80,14 @@ void run_scores(keel_ctx &ctx, const ScoresJob &job) {
     if (c.max_length == 0) return;
     const Form form = ctx.form;
     const size_t local = form == Form::local ? 64 : 8;
-    launch(
-        ctx, kernel(ctx, Source::attention_reduce, "scores", form, c),
-        {{groups_for(c.max_length, local), c.kv_heads, 1}, {local, 1, 1}}, job.q, job.qv, job.view->k, c,
-        job.view->block_table, job.view->lengths, job.view->positions, job.q_positions, job.rules, job.stats,
-        job.weights, job.weights != nullptr ? view_of(ctx.host, job.weights, "weights") : View{}, job.ranges,
-        job.ranges != nullptr ? view_of(ctx.host, job.ranges, "ranges") : View{}, job.contributing,
-        job.scores->reduce_queries, job.scores->reduce_group, job.scores->accumulate, job.scores->out, out);
+    launch(ctx, kernel(ctx, Source::attention_reduce, "scores", form, c),
+           {{groups_for(c.max_length, local), c.kv_heads, 1}, {local, 1, 1}}, job.q, job.qv,
+           job.view->k, c, job.view->block_table, job.view->lengths, job.view->positions,
+           job.q_positions, job.rules, job.stats, job.weights,
+           job.weights != nullptr ? view_of(ctx.host, job.weights, "weights") : View{}, job.ranges,
+           job.ranges != nullptr ? view_of(ctx.host, job.ranges, "ranges") : View{},
+           job.contributing, job.scores->reduce_queries, job.scores->reduce_group,
+           job.scores->accumulate, job.scores->out, out);
 }
 
 void build_scores(keel_ctx &ctx, const KvConstants &c, bool with_stats) {
@@ -95,8 +102,8 @@ void run_score_stats(keel_ctx &ctx, const ScoresJob &job) {
     launch(ctx, kernel(ctx, Source::attention_reduce, "score_stats", form, c),
            row_grid(form, uint64_t{job.contributing} * job.rules.group * c.kv_heads), job.q, job.qv,
            job.view->k, c, job.view->block_table, job.view->lengths, job.rules, job.ranges,
-           job.ranges != nullptr ? view_of(ctx.host, job.ranges, "ranges") : View{}, job.contributing,
-           job.stats);
+           job.ranges != nullptr ? view_of(ctx.host, job.ranges, "ranges") : View{},
+           job.contributing, job.stats);
 }
 
 namespace {
@@ -109,7 +116,8 @@ void plan(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
     const KvConstants c = kv_constants(ctx.host, a.kv, "attention");
     const Form form = attention_form(ctx, c);
     choice.scratch_bytes = 4 * room_of(ctx, form, a, c).end;
-    kernel(ctx, Source::attention, "attention", form, c); // what does not build fails here, not in a step
+    // what does not build fails here, not in a step
+    kernel(ctx, Source::attention, "attention", form, c);
     kernel(ctx, Source::attention, "attention_join", form, c);
     if ((a.features & KEEL_ATTENTION_SCORES) != 0) {
         build_scores(ctx, c, false);
@@ -142,9 +150,10 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
         q = view_of(ctx.host, &copy, "q");
     }
     Rules rules{};
-    rules.flags = static_cast<uint32_t>(a.features & (KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW |
-                                                      KEEL_ATTENTION_SOFTCAP | KEEL_ATTENTION_LSE)) |
-                  (scored ? rule_stats : 0U);
+    rules.flags =
+        static_cast<uint32_t>(a.features & (KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW |
+                                            KEEL_ATTENTION_SOFTCAP | KEEL_ATTENTION_LSE)) |
+        (scored ? rule_stats : 0U);
     rules.tokens = m;
     rules.group = heads / c.kv_heads;
     if (seats != nullptr) c.kv_heads *= seats->n; // the heads of all of them
@@ -161,12 +170,14 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
     const auto partial = static_cast<uint32_t>(room.partial);
     const size_t local = form == Form::local ? lanes_local : 1;
     launch(ctx, kernel(ctx, Source::attention, "attention", form, c),
-           {{static_cast<size_t>(tiles), c.kv_heads, splits.n}, {local, 1, 1}}, queries, q, a.kv->k, a.kv->v,
-           c, a.kv->block_table, a.kv->lengths, a.kv->positions, seats != nullptr ? seats->list : nullptr,
-           q_positions, rules, splits.n, splits.slots, a.out, out, lse, lsev, stats, partial);
+           {{static_cast<size_t>(tiles), c.kv_heads, splits.n}, {local, 1, 1}}, queries, q, a.kv->k,
+           a.kv->v, c, a.kv->block_table, a.kv->lengths, a.kv->positions,
+           seats != nullptr ? seats->list : nullptr, q_positions, rules, splits.n, splits.slots,
+           a.out, out, lse, lsev, stats, partial);
     if (splits.n > 1)
         launch(ctx, kernel(ctx, Source::attention, "attention_join", form, c),
-               row_grid(form, rows * c.kv_heads), c, rules, splits.n, a.out, out, lse, lsev, stats, partial);
+               row_grid(form, rows * c.kv_heads), c, rules, splits.n, a.out, out, lse, lsev, stats,
+               partial);
     if (!scored) return;
     ScoresJob job{a.kv,
                   c,
@@ -192,7 +203,8 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
     run(ctx, a, nullptr);
 }
 
-void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &, PlanChoice &choice) {
+void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &,
+                          PlanChoice &choice) {
     choice.named = true; // builds the program, and says how much scratch there has to be
     plan(ctx, a, choice);
 }

@@ -40,7 +40,8 @@ inline uint32_t contributing(const keel_scores *scores, uint32_t m) {
 
 // Builds the kernels of the two below, so that no call does.
 void build_scores(keel_ctx &ctx, const KvConstants &kv, bool with_stats);
-void run_score_stats(keel_ctx &ctx, const ScoresJob &job); // fills stats, of the rows that contribute
+// fills stats, of the rows that contribute
+void run_score_stats(keel_ctx &ctx, const ScoresJob &job);
 void run_scores(keel_ctx &ctx, const ScoresJob &job);
 
 void build_copy_queries(keel_ctx &ctx);

@@ -30,12 +30,14 @@ void plan_gate(keel_ctx &ctx, const keel_gate_args &a, Gate, const char *op, Pla
 
 void run_gate(keel_ctx &ctx, const keel_gate_args &a, Gate gate) {
     const View in = view_of(ctx.host, a.gate, "gate"), out = view_of(ctx.host, a.out, "out");
-    const bool pairs = (a.features & KEEL_GATE_INTERLEAVED) != 0, has_up = !pairs && a.up != nullptr;
+    const bool pairs = (a.features & KEEL_GATE_INTERLEAVED) != 0,
+               has_up = !pairs && a.up != nullptr;
     const View up = has_up ? view_of(ctx.host, a.up, "up") : View{};
     if (out.rows() == 0 || out.n == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "gate_mul", form), piece_grid(form, out.n, width(form), out.rows()), a.gate, in,
-           has_up ? a.up : nullptr, up, has_up ? 1U : 0U, pairs ? 1U : 0U, uint32_t{gate}, a.out, out);
+    launch(ctx, kernel(ctx, "gate_mul", form), piece_grid(form, out.n, width(form), out.rows()),
+           a.gate, in, has_up ? a.up : nullptr, up, has_up ? 1U : 0U, pairs ? 1U : 0U,
+           uint32_t{gate}, a.out, out);
 }
 
 void plan_combine(keel_ctx &ctx, const keel_elementwise_args &a, Combine combine, const char *op,
@@ -52,8 +54,8 @@ void run_combine(keel_ctx &ctx, const keel_elementwise_args &a, Combine combine)
     const View y = two ? view_of(ctx.host, a.b, "b") : View{};
     if (out.rows() == 0 || out.n == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "combine", form), piece_grid(form, out.n, width(form), out.rows()), a.a, x,
-           two ? a.b : nullptr, y, a.factor, uint32_t{combine}, a.out, out);
+    launch(ctx, kernel(ctx, "combine", form), piece_grid(form, out.n, width(form), out.rows()), a.a,
+           x, two ? a.b : nullptr, y, a.factor, uint32_t{combine}, a.out, out);
 }
 
 namespace {

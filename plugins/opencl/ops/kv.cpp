@@ -52,13 +52,13 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
         if (units == 0) continue;
         launch(ctx, kv_kernel(ctx, "gather_rows", form, 128),
                row_grid(form, (units + chunk - 1) / chunk * to.kv_heads), arenas[values][0], from,
-               a.from->block_table, arenas[values][1], to, a.to->block_table, a.index, index, a.count,
-               count_offset, values, units);
+               a.from->block_table, arenas[values][1], to, a.to->block_table, a.index, index,
+               a.count, count_offset, values, units);
     }
     const auto move_values = [&](const keel_tensor *source, const keel_tensor *target) {
         launch(ctx, kv_kernel(ctx, "gather_values", form, 128), row_grid(form, to.kv_heads), source,
-               view_of(ctx.host, source, "side"), target, view_of(ctx.host, target, "side"), a.index, index,
-               a.count, count_offset);
+               view_of(ctx.host, source, "side"), target, view_of(ctx.host, target, "side"),
+               a.index, index, a.count, count_offset);
     };
     move_values(a.from->positions, a.to->positions);
     for (uint32_t i = 0; i < a.n_sides; ++i)
@@ -69,7 +69,8 @@ void plan_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a, PlanChoice 
     view_of(ctx.host, a.row, "row");
     view_of(ctx.host, a.new_positions, "new_positions");
     if (a.source != nullptr) view_of(ctx.host, a.source, "source");
-    build_kv(ctx, choice, "kv_rerotate", a.kv, {"rerotate"}, static_cast<uint32_t>(a.kv->k->shape[2]));
+    build_kv(ctx, choice, "kv_rerotate", a.kv, {"rerotate"},
+             static_cast<uint32_t>(a.kv->k->shape[2]));
 }
 
 void run_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
@@ -80,12 +81,14 @@ void run_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
     const bool from_source = (a.features & KEEL_REROTATE_SOURCE) != 0;
     const keel_tensor *source = from_source ? a.source : nullptr;
     const Form form = ctx.form;
-    launch(ctx, kv_kernel(ctx, "rerotate", form, c.k_dim), row_grid(form, uint64_t{count} * c.kv_heads),
-           a.kv->k, c, a.kv->block_table, a.kv->lengths, a.kv->positions,
-           rope_constants(ctx.host, a.tables, c.k_dim, "kv_rerotate"), a.tables->cos, a.tables->sin, a.row,
-           view_of(ctx.host, a.row, "row"), a.new_positions,
-           view_of(ctx.host, a.new_positions, "new_positions"), source, view_or_none(ctx, source, "source"),
-           from_source ? 1U : 0U, static_cast<uint32_t>(a.begin), count);
+    launch(ctx, kv_kernel(ctx, "rerotate", form, c.k_dim),
+           row_grid(form, uint64_t{count} * c.kv_heads), a.kv->k, c, a.kv->block_table,
+           a.kv->lengths, a.kv->positions,
+           rope_constants(ctx.host, a.tables, c.k_dim, "kv_rerotate"), a.tables->cos, a.tables->sin,
+           a.row, view_of(ctx.host, a.row, "row"), a.new_positions,
+           view_of(ctx.host, a.new_positions, "new_positions"), source,
+           view_or_none(ctx, source, "source"), from_source ? 1U : 0U,
+           static_cast<uint32_t>(a.begin), count);
 }
 
 } // namespace keel_opencl

@@ -8,7 +8,8 @@
 namespace keel_opencl {
 
 inline cl_kernel kv_kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
-    return ctx.kernels->get(Source::kv, name, {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+    return ctx.kernels->get(Source::kv, name,
+                            {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
 inline uint32_t dim_of(const keel_kv_view *kv) {
@@ -22,12 +23,13 @@ inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const ke
     const Form form = ctx.form;
     for (const char *name : kernels)
         kv_kernel(ctx, name, form, dim);
-    name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
-                form_name(form));
+    name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype),
+                keel_dtype_name(kv->v->dtype), form_name(form));
 }
 
 // Queues qkv_prepare; kv_append is the same without queries and rotation (rope.cpp).
 // `seats`: of rows of several sequences, the view being that of seat 0.
-void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Seats *seats = nullptr);
+void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op,
+                 const Seats *seats = nullptr);
 
 } // namespace keel_opencl

@@ -18,7 +18,8 @@ struct WeightSource {
     bool split;
 };
 
-WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tensor *w, const char *op) {
+WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tensor *w,
+                       const char *op) {
     WeightSource s{};
     s.shape = weight_in_use(ctx.host, weight != nullptr ? &weight->shape : nullptr, w, op);
     s.constants.rows = static_cast<uint32_t>(s.shape.rows);
@@ -44,8 +45,9 @@ WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tens
     return s;
 }
 
-// Rows of W and of x that a work-item (plain) or a group has. A register holds `vector` floats: eight tokens with two rows are sixteen
-// sums in flight, which machines with wide vectors have the registers for.
+// Rows of W and of x that a work-item (plain) or a group has. A register holds `vector` floats:
+// eight tokens with two rows are sixteen sums in flight, which machines with wide vectors have the
+// registers for.
 struct Tile {
     int rows, tokens;
 };
@@ -55,7 +57,8 @@ Tile tile_of(const keel_ctx &ctx, bool decode) {
     return ctx.device.vector >= 16 ? Tile{2, 8} : Tile{2, 4};
 }
 
-cl_kernel linear_kernel(keel_ctx &ctx, const char *name, const WeightSource &s, Form form, const Tile &tile) {
+cl_kernel linear_kernel(keel_ctx &ctx, const char *name, const WeightSource &s, Form form,
+                        const Tile &tile) {
     return ctx.kernels->get(Source::linear, name,
                             {{"W_TYPE", static_cast<int>(s.shape.type)},
                              {"SPLIT", s.split ? 1 : 0},
@@ -86,13 +89,14 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
     const Form form = ctx.form;
     const Tile tile = tile_of(ctx, decode);
     const bool biased = (a.features & KEEL_MATMUL_BIAS) != 0;
-    const auto flags = static_cast<uint32_t>(a.features & (KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE));
+    const auto flags =
+        static_cast<uint32_t>(a.features & (KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE));
     const auto n = static_cast<uint64_t>(s.shape.rows), tokens = static_cast<uint64_t>(m);
     Grid grid;
     if (decode)
         grid = form == Form::local
-                   ? row_grid(form,
-                              (n + static_cast<uint64_t>(tile.rows) - 1) / static_cast<uint64_t>(tile.rows))
+                   ? row_grid(form, (n + static_cast<uint64_t>(tile.rows) - 1) /
+                                        static_cast<uint64_t>(tile.rows))
                    : Grid{{groups_for(n, static_cast<size_t>(tile.rows) * 8), 1, 1}, {8, 1, 1}};
     else if (form == Form::local)
         grid = {{groups_for(tokens, 64), groups_for(n, 64), 1}, {16, 16, 1}};
@@ -102,7 +106,8 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
                 {8, 8, 1}};
     launch(ctx, linear_kernel(ctx, decode ? "matvec" : "matmul", s, form, tile), grid, a.x,
            view_of(ctx.host, a.x, "x"), s.memory, s.constants, biased ? a.bias : nullptr,
-           offset_of(ctx, biased ? a.bias : nullptr, "bias"), flags, a.out, view_of(ctx.host, a.out, "out"));
+           offset_of(ctx, biased ? a.bias : nullptr, "bias"), flags, a.out,
+           view_of(ctx.host, a.out, "out"));
 }
 
 void plan_embed(keel_ctx &ctx, const keel_embed_args &a, PlanChoice &choice) {
@@ -115,12 +120,13 @@ void plan_embed(keel_ctx &ctx, const keel_embed_args &a, PlanChoice &choice) {
 
 void run_embed(keel_ctx &ctx, const keel_embed_args &a) {
     const WeightSource s = source_of(ctx, a.weight, a.w, "embed");
-    const auto tokens = static_cast<uint64_t>(a.out->shape[0]), cols = static_cast<uint64_t>(s.shape.cols);
+    const auto tokens = static_cast<uint64_t>(a.out->shape[0]),
+               cols = static_cast<uint64_t>(s.shape.cols);
     if (tokens == 0 || cols == 0) return;
     const Form form = ctx.form;
-    launch(ctx, linear_kernel(ctx, "embed", s, form, tile_of(ctx, true)), piece_grid(form, cols, 16, tokens),
-           a.ids, view_of(ctx.host, a.ids, "ids"), s.memory, s.constants, a.scale, a.out,
-           view_of(ctx.host, a.out, "out"));
+    launch(ctx, linear_kernel(ctx, "embed", s, form, tile_of(ctx, true)),
+           piece_grid(form, cols, 16, tokens), a.ids, view_of(ctx.host, a.ids, "ids"), s.memory,
+           s.constants, a.scale, a.out, view_of(ctx.host, a.out, "out"));
 }
 
 } // namespace keel_opencl

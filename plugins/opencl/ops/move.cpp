@@ -33,7 +33,8 @@ void run_cast(keel_ctx &ctx, const keel_move_args &a) {
            static_cast<uint32_t>(from), a.out, out, static_cast<uint32_t>(to));
 }
 
-void plan_move(keel_ctx &ctx, const keel_move_args &a, Move move, const char *op, PlanChoice &choice) {
+void plan_move(keel_ctx &ctx, const keel_move_args &a, Move move, const char *op,
+               PlanChoice &choice) {
     const keel_tensor *x = move == move_zero ? nullptr : a.x;
     const uint32_t unit = common_unit(a.out, x);
     bytes_view(ctx.host, a.out, unit, "out");
@@ -47,8 +48,8 @@ void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
     const View out = bytes_view(ctx.host, a.out, unit, "out");
     const View from = x != nullptr ? bytes_view(ctx.host, x, unit, "x") : View{};
     if (out.rows() == 0 || out.n == 0) return;
-    launch(ctx, kernel(ctx, "move", unit), piece_grid(ctx.form, out.n, 16, out.rows()), x, from, a.out, out,
-           move == move_transpose ? 1U : 0U, x == nullptr ? 1U : 0U);
+    launch(ctx, kernel(ctx, "move", unit), piece_grid(ctx.form, out.n, 16, out.rows()), x, from,
+           a.out, out, move == move_transpose ? 1U : 0U, x == nullptr ? 1U : 0U);
 }
 
 void build_copy_queries(keel_ctx &ctx) {
@@ -57,8 +58,8 @@ void build_copy_queries(keel_ctx &ctx) {
 
 void copy_queries(keel_ctx &ctx, const keel_tensor &from, const keel_tensor &to, cl_mem memory) {
     const View x = view_of(ctx.host, &from, "q"), out = view_of(ctx.host, &to, "q");
-    launch(ctx, kernel(ctx, "move", 4), piece_grid(ctx.form, out.n, 16, out.rows()), &from, x, memory, out,
-           0U, 0U);
+    launch(ctx, kernel(ctx, "move", 4), piece_grid(ctx.form, out.n, 16, out.rows()), &from, x,
+           memory, out, 0U, 0U);
 }
 
 } // namespace keel_opencl

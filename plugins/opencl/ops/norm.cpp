@@ -11,7 +11,8 @@ cl_kernel kernel(keel_ctx &ctx, Norm norm) {
 
 } // namespace
 
-void plan_norm(keel_ctx &ctx, const keel_norm_args &a, Norm norm, const char *op, PlanChoice &choice) {
+void plan_norm(keel_ctx &ctx, const keel_norm_args &a, Norm norm, const char *op,
+               PlanChoice &choice) {
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     if (a.residual != nullptr) view_of(ctx.host, a.residual, "residual");
@@ -26,13 +27,13 @@ void run_norm(keel_ctx &ctx, const keel_norm_args &a, Norm norm) {
     const uint32_t weight = offset_of(ctx, a.weight, "weight");
     const Grid grid = row_grid(ctx.form, x.rows());
     if (norm == norm_layer) {
-        launch(ctx, kernel(ctx, norm), grid, a.x, x, a.weight, weight, a.bias, offset_of(ctx, a.bias, "bias"),
-               a.bias != nullptr ? 1U : 0U, a.eps, a.out, out);
+        launch(ctx, kernel(ctx, norm), grid, a.x, x, a.weight, weight, a.bias,
+               offset_of(ctx, a.bias, "bias"), a.bias != nullptr ? 1U : 0U, a.eps, a.out, out);
         return;
     }
     const keel_tensor *residual = norm == norm_add_rms ? a.residual : nullptr;
-    launch(ctx, kernel(ctx, norm), grid, a.x, x, residual, view_or_none(ctx, residual, "residual"), a.weight,
-           weight, a.eps, a.out, out);
+    launch(ctx, kernel(ctx, norm), grid, a.x, x, residual, view_or_none(ctx, residual, "residual"),
+           a.weight, weight, a.eps, a.out, out);
 }
 
 } // namespace keel_opencl

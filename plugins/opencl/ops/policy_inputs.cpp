@@ -75,14 +75,17 @@ void run_key_project(keel_ctx &ctx, const keel_keys_args &a) {
     const bool unrotated = (a.features & KEEL_KEYS_UNROTATED) != 0,
                norms = (a.features & KEEL_KEYS_NORMS) != 0;
     const keel_tensor *none = nullptr, *projection = norms ? nullptr : a.projection;
-    const View matrix = projection != nullptr ? view_of(ctx.host, projection, "projection") : View{};
+    const View matrix =
+        projection != nullptr ? view_of(ctx.host, projection, "projection") : View{};
     if (projection != nullptr && matrix.n == 0) return;
-    const RopeConstants rope = unrotated ? rope_constants(ctx.host, a.tables, c.k_dim, "key_project")
-                                         : RopeConstants{1, 0, 0, 0, 0, 0, 0};
+    const RopeConstants rope = unrotated
+                                   ? rope_constants(ctx.host, a.tables, c.k_dim, "key_project")
+                                   : RopeConstants{1, 0, 0, 0, 0, 0, 0};
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "key_project", form, c.k_dim), row_grid(form, uint64_t{count} * c.kv_heads),
-           a.kv->k, c, a.kv->block_table, a.kv->lengths, a.kv->positions, rope,
-           unrotated ? a.tables->cos : none, unrotated ? a.tables->sin : none, projection, matrix, matrix.n,
+    launch(ctx, kernel(ctx, "key_project", form, c.k_dim),
+           row_grid(form, uint64_t{count} * c.kv_heads), a.kv->k, c, a.kv->block_table,
+           a.kv->lengths, a.kv->positions, rope, unrotated ? a.tables->cos : none,
+           unrotated ? a.tables->sin : none, projection, matrix, matrix.n,
            static_cast<uint32_t>(a.features & (KEEL_KEYS_UNROTATED | KEEL_KEYS_NORMS)),
            static_cast<uint32_t>(a.begin), count, a.out, view_of(ctx.host, a.out, "out"));
 }
@@ -98,8 +101,9 @@ void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
     const auto begin = static_cast<uint32_t>(std::min<int64_t>(a.begin, c.max_length));
     const Form form = ctx.form;
     launch(ctx, kernel(ctx, "key_sum", form, c.k_dim), row_grid(form, c.kv_heads), a.kv->k, c,
-           a.kv->block_table, a.kv->lengths, static_cast<uint32_t>(a.features & KEEL_KEYS_NORMALIZED), begin,
-           begin + count_of(a, c), a.out, view_of(ctx.host, a.out, "out"));
+           a.kv->block_table, a.kv->lengths,
+           static_cast<uint32_t>(a.features & KEEL_KEYS_NORMALIZED), begin, begin + count_of(a, c),
+           a.out, view_of(ctx.host, a.out, "out"));
 }
 
 void plan_value_norms(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
@@ -112,9 +116,10 @@ void run_value_norms(keel_ctx &ctx, const keel_keys_args &a) {
     const uint32_t count = count_of(a, c);
     if (count == 0 || c.kv_heads == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "value_norms", form, 128), row_grid(form, uint64_t{count} * c.kv_heads), a.kv->v,
-           c, a.kv->block_table, a.kv->lengths, static_cast<uint32_t>(a.features & KEEL_KEYS_L1),
-           static_cast<uint32_t>(a.begin), count, a.out, view_of(ctx.host, a.out, "out"));
+    launch(ctx, kernel(ctx, "value_norms", form, 128), row_grid(form, uint64_t{count} * c.kv_heads),
+           a.kv->v, c, a.kv->block_table, a.kv->lengths,
+           static_cast<uint32_t>(a.features & KEEL_KEYS_L1), static_cast<uint32_t>(a.begin), count,
+           a.out, view_of(ctx.host, a.out, "out"));
 }
 
 void plan_query_stats(keel_ctx &ctx, const keel_query_stats_args &a, PlanChoice &choice) {
@@ -128,8 +133,8 @@ void run_query_stats(keel_ctx &ctx, const keel_query_stats_args &a) {
     const View q = view_of(ctx.host, a.q, "q");
     if (q.rows() == 0 || q.n == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "query_stats", form, 128), row_grid(form, uint64_t{q.shape[2]} * q.n), a.q, q,
-           a.sum, view_of(ctx.host, a.sum, "sum"), a.second,
+    launch(ctx, kernel(ctx, "query_stats", form, 128), row_grid(form, uint64_t{q.shape[2]} * q.n),
+           a.q, q, a.sum, view_of(ctx.host, a.sum, "sum"), a.second,
            a.second != nullptr ? view_of(ctx.host, a.second, "second") : View{},
            a.second != nullptr ? 1U : 0U);
 }

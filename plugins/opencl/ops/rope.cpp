@@ -9,7 +9,8 @@ namespace {
 enum PrepareFlags : uint32_t { flag_norm = 1, flag_q_copy = 2, flag_k_copy = 4 };
 
 cl_kernel rope_kernel(keel_ctx &ctx, Form form, uint32_t dim) {
-    return ctx.kernels->get(Source::rope, "rope", {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
+    return ctx.kernels->get(Source::rope, "rope",
+                            {{"LANES", lanes_of(form)}, {"MAX_DIM", dim_class(dim)}});
 }
 
 } // namespace
@@ -45,20 +46,22 @@ void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Se
     const RopeConstants rope = a.tables != nullptr ? rope_constants(ctx.host, a.tables, c.k_dim, op)
                                                    : RopeConstants{1, 0, 0, 0, 0, 0, 0};
     const bool copies = (a.features & KEEL_QKV_UNROTATED) != 0;
-    const keel_tensor *q_copy = copies ? a.q_unrotated : nullptr, *k_copy = copies ? a.k_unrotated : nullptr;
+    const keel_tensor *q_copy = copies ? a.q_unrotated : nullptr,
+                      *k_copy = copies ? a.k_unrotated : nullptr;
     const bool norm = (a.features & KEEL_QKV_NORM) != 0;
     const uint32_t flags = (norm ? flag_norm : 0U) | (q_copy != nullptr ? flag_q_copy : 0U) |
                            (k_copy != nullptr ? flag_k_copy : 0U);
     const keel_tensor *none = nullptr;
     const Form form = ctx.form;
     launch(ctx, kv_kernel(ctx, "prepare", form, std::max(c.k_dim, c.v_dim)),
-           row_grid(form, uint64_t{tokens} * (heads + 2 * c.kv_heads)), a.q, q, a.k, k, a.v, v, heads, tokens,
-           a.positions, position_constants(ctx.host, a.positions, op), rope,
+           row_grid(form, uint64_t{tokens} * (heads + 2 * c.kv_heads)), a.q, q, a.k, k, a.v, v,
+           heads, tokens, a.positions, position_constants(ctx.host, a.positions, op), rope,
            a.tables != nullptr ? a.tables->cos : none, a.tables != nullptr ? a.tables->sin : none,
-           norm ? a.q_norm : none, offset_of(ctx, norm ? a.q_norm : none, "q_norm"), norm ? a.k_norm : none,
-           offset_of(ctx, norm ? a.k_norm : none, "k_norm"), flags, a.eps, a.kv->k, a.kv->v, c,
-           a.kv->block_table, a.kv->lengths, a.kv->positions, seats != nullptr ? seats->list : none, a.q_out,
-           view_or_none(ctx, a.q_out, "q_out"), q_copy, view_or_none(ctx, q_copy, "q_unrotated"), k_copy,
+           norm ? a.q_norm : none, offset_of(ctx, norm ? a.q_norm : none, "q_norm"),
+           norm ? a.k_norm : none, offset_of(ctx, norm ? a.k_norm : none, "k_norm"), flags, a.eps,
+           a.kv->k, a.kv->v, c, a.kv->block_table, a.kv->lengths, a.kv->positions,
+           seats != nullptr ? seats->list : none, a.q_out, view_or_none(ctx, a.q_out, "q_out"),
+           q_copy, view_or_none(ctx, q_copy, "q_unrotated"), k_copy,
            view_or_none(ctx, k_copy, "k_unrotated"));
 }
 
