@@ -14,8 +14,8 @@ void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
         b.range = take_memory(ctx, MemoryUse::device, desc.size);
         break;
     case KEEL_BUFFER_HOST_VISIBLE:
-        b.range =
-            take_memory(ctx, ctx.device.facts().unified ? MemoryUse::device : MemoryUse::download, desc.size);
+        b.range = take_memory(
+            ctx, ctx.device.facts().unified ? MemoryUse::device : MemoryUse::download, desc.size);
         if (b.range.mapped() == nullptr) {
             ctx.memory.give_back(b.range);
             refuse(ctx.host, KEEL_E_UNSUPPORTED, "the device has no memory that the host sees too");
@@ -98,7 +98,8 @@ keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noex
     *out = b->kind == KEEL_BUFFER_IMPORT         ? b->host
            : b->kind == KEEL_BUFFER_HOST_VISIBLE ? b->range.mapped()
                                                  : nullptr;
-    if (*out == nullptr) return fail(ctx->host, KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
+    if (*out == nullptr)
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
     return KEEL_OK;
 }
 

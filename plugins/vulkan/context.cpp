@@ -27,12 +27,13 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
                ctx.device.facts().properties.deviceName);
     ctx.subgroups = ctx.device.facts().subgroup_sums && !keel_same(reduce, "shared");
     const char *later = word(desc, "read_later", "auto");
-    ctx.reads_later =
-        keel_same(later, "on") ||
-        (keel_same(later, "auto") && ctx.device.facts().properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU);
+    ctx.reads_later = keel_same(later, "on") ||
+                      (keel_same(later, "auto") &&
+                       ctx.device.facts().properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU);
     const char *cache = word(desc, "cache", "auto");
     keel_gpu::warn_of_unused_folder(ctx.host, cache);
-    ctx.kernels.open(ctx.host, &ctx.device, ctx.subgroups, keel_gpu::DiskCache::folder_of(cache, "vulkan"));
+    ctx.kernels.open(ctx.host, &ctx.device, ctx.subgroups,
+                     keel_gpu::DiskCache::folder_of(cache, "vulkan"));
     ctx.stream.open(ctx.host, &ctx.device, &ctx.memory, ctx.kernels,
                     static_cast<uint32_t>(number(desc, "wait_seconds", 300)));
     check_messages(&ctx, "ctx_create");
@@ -85,7 +86,8 @@ void check_messages(keel_ctx *ctx, const char *what) {
                text.c_str());
 }
 
-keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) noexcept {
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc,
+                                 keel_ctx **out) noexcept {
     return keel_gpu::create_context(host, desc, out, open);
 }
 
@@ -93,8 +95,8 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
     if (ctx->recording != nullptr) ctx->stream.drop(*ctx->recording);
     give_back_old_scratch(*ctx);
-    if (!ctx->stream
-             .settle()) { // a device that may still run keeps what it runs on: that much is lost, and nothing crashes
+    // a device that may still run keeps what it runs on: that much is lost, and nothing crashes
+    if (!ctx->stream.settle()) {
         ctx->messages.close();
         return;
     }
@@ -113,7 +115,8 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;
-    info.prefill_chunk = ctx->device.limits_loops() ? 128 : 512; // scores of a chunk's queries are one loop
+    // scores of a chunk's queries are one loop
+    info.prefill_chunk = ctx->device.limits_loops() ? 128 : 512;
     info.buffer_align = static_cast<uint32_t>(
         facts.imports && facts.import_align > Memory::kAlign ? facts.import_align : Memory::kAlign);
     info.max_buffer_bytes = facts.max_allocation;

@@ -1,4 +1,5 @@
-// A context of the Vulkan backend: one device, one compute queue, memory, the stream of commands, kernels.
+// A context of the Vulkan backend: one device, one compute queue, memory, the stream of commands,
+// kernels.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -51,15 +52,17 @@ using keel_gpu::make_out;
 using keel_gpu::need_no_recording;
 using keel_gpu::PlanChoice;
 
-// Device memory of at least `bytes` that all ops share, by its address; its contents are lost when it grows. Called by op_plan; an op
-// calls it again (and finds it large enough, when it was planned).
+// Device memory of at least `bytes` that all ops share, by its address; its contents are lost when
+// it grows. Called by op_plan; an op calls it again (and finds it large enough, when it was
+// planned).
 VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes);
 
-// Memory of the device; waits for what was given back and is still in use before it says that there is none.
+// Memory of the device; waits for what was given back and is still in use before it says that there
+// is none.
 Range take_memory(keel_ctx &ctx, MemoryUse use, uint64_t bytes);
 
-// Ends the use of the host's own memory, which is the host's again when this returns. Only a device that does not come back within
-// limits may still touch it: then its block stays.
+// Ends the use of the host's own memory, which is the host's again when this returns. Only a device
+// that does not come back within limits may still touch it: then its block stays.
 void close_import(keel_ctx &ctx, Block *block) noexcept;
 
 // Once no recording is left that may name them.

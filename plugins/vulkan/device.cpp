@@ -84,7 +84,8 @@ std::vector<VkPhysicalDevice> list_devices(const Instance &instance) {
         vkGetPhysicalDeviceProperties(device, &p);
         uint32_t family = 0;
         if (p.apiVersion < VK_API_VERSION_1_2 || !compute_family(device, family)) continue;
-        usable.emplace_back(type_order(p.deviceType) + (missing_feature(device) != nullptr ? 10 : 0), device);
+        usable.emplace_back(
+            type_order(p.deviceType) + (missing_feature(device) != nullptr ? 10 : 0), device);
     }
     std::stable_sort(usable.begin(), usable.end(),
                      [](const auto &a, const auto &b) { return a.first < b.first; });
@@ -98,7 +99,8 @@ DeviceFacts device_facts(VkPhysicalDevice device) {
     DeviceFacts f = {};
     VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
-    VkPhysicalDeviceSubgroupProperties subgroups = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
+    VkPhysicalDeviceSubgroupProperties subgroups = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
     VkPhysicalDeviceMaintenance3Properties maintenance = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES};
     VkPhysicalDeviceDriverProperties driver = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
@@ -109,7 +111,8 @@ DeviceFacts device_facts(VkPhysicalDevice device) {
     subgroups.pNext = f.imports ? &host : nullptr;
     maintenance.pNext = &subgroups;
     driver.pNext = &maintenance;
-    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver, {}};
+    VkPhysicalDeviceProperties2 properties = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver, {}};
     vkGetPhysicalDeviceProperties2(device, &properties);
     f.properties = properties.properties;
     snprintf(f.driver, sizeof f.driver, "%s %s", driver.driverName, driver.driverInfo);
@@ -160,34 +163,38 @@ bool fits_matrices(const Instance &instance, VkPhysicalDevice device, const Devi
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV};
     has.v12.pNext = &matrices;
     vkGetPhysicalDeviceFeatures2(device, &has.all);
-    if (!matrices.cooperativeMatrix || !has.v12.shaderFloat16 || !has.v12.vulkanMemoryModel) return false;
+    if (!matrices.cooperativeMatrix || !has.v12.shaderFloat16 || !has.v12.vulkanMemoryModel)
+        return false;
     const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesNV>(
-        vkGetInstanceProcAddr(instance.handle(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesNV"));
+        vkGetInstanceProcAddr(instance.handle(),
+                              "vkGetPhysicalDeviceCooperativeMatrixPropertiesNV"));
     uint32_t n = 0;
     if (list == nullptr || list(device, &n, nullptr) != VK_SUCCESS) return false;
-    std::vector<VkCooperativeMatrixPropertiesNV> shapes(n,
-                                                        {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV});
+    std::vector<VkCooperativeMatrixPropertiesNV> shapes(
+        n, {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV});
     if (list(device, &n, shapes.data()) < 0) return false;
     return std::any_of(shapes.begin(), shapes.end(), [](const VkCooperativeMatrixPropertiesNV &s) {
-        return s.MSize == 16 && s.NSize == 16 && s.KSize == 16 && s.AType == VK_COMPONENT_TYPE_FLOAT16_NV &&
-               s.BType == VK_COMPONENT_TYPE_FLOAT16_NV && s.CType == VK_COMPONENT_TYPE_FLOAT32_NV &&
-               s.DType == VK_COMPONENT_TYPE_FLOAT32_NV && s.scope == VK_SCOPE_SUBGROUP_NV;
+        return s.MSize == 16 && s.NSize == 16 && s.KSize == 16 &&
+               s.AType == VK_COMPONENT_TYPE_FLOAT16_NV && s.BType == VK_COMPONENT_TYPE_FLOAT16_NV &&
+               s.CType == VK_COMPONENT_TYPE_FLOAT32_NV && s.DType == VK_COMPONENT_TYPE_FLOAT32_NV &&
+               s.scope == VK_SCOPE_SUBGROUP_NV;
     });
 }
 
 } // namespace
 
-void Device::open(const keel_host *host, const Instance &instance, VkPhysicalDevice physical, bool staged,
-                  bool matrices) {
+void Device::open(const keel_host *host, const Instance &instance, VkPhysicalDevice physical,
+                  bool staged, bool matrices) {
     physical_ = physical;
     facts_ = device_facts(physical);
     if (staged) facts_.unified = false;
     if (const char *missing = missing_feature(physical))
-        refuse(host, KEEL_E_UNSUPPORTED, "device '%s' lacks the Vulkan feature %s, which this backend needs",
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "device '%s' lacks the Vulkan feature %s, which this backend needs",
                facts_.properties.deviceName, missing);
     Features wanted;
-    wanted.v12.timelineSemaphore = wanted.v12.bufferDeviceAddress = wanted.v12.storageBuffer8BitAccess =
-        VK_TRUE;
+    wanted.v12.timelineSemaphore = wanted.v12.bufferDeviceAddress =
+        wanted.v12.storageBuffer8BitAccess = VK_TRUE;
     wanted.v11.storageBuffer16BitAccess = VK_TRUE;
     wanted.all.features.shaderInt64 = VK_TRUE;
     std::vector<const char *> extensions;
@@ -195,12 +202,14 @@ void Device::open(const keel_host *host, const Instance &instance, VkPhysicalDev
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV};
     if (matrices && !fits_matrices(instance, physical, facts_))
         refuse(host, KEEL_E_UNSUPPORTED,
-               "compute: fast needs cooperative matrices (VK_NV_cooperative_matrix, f16 in tiles of 16, "
+               "compute: fast needs cooperative matrices (VK_NV_cooperative_matrix, f16 in tiles "
+               "of 16, "
                "subgroups of 32), which device "
                "'%s' lacks; use exact",
                facts_.properties.deviceName);
     if (matrices) {
-        matrix.cooperativeMatrix = wanted.v12.shaderFloat16 = wanted.v12.vulkanMemoryModel = VK_TRUE;
+        matrix.cooperativeMatrix = wanted.v12.shaderFloat16 = wanted.v12.vulkanMemoryModel =
+            VK_TRUE;
         wanted.v12.pNext = &matrix;
         extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
     }
@@ -282,21 +291,23 @@ keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) noexcept 
     return status == KEEL_E_NOT_FOUND ? KEEL_OK : status;
 }
 
-keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_device_info *out) noexcept {
+keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index,
+                                  keel_device_info *out) noexcept {
     return guarded(host, [&] {
         Instance instance;
         instance.open(host, false, nullptr);
         const std::vector<VkPhysicalDevice> devices = list_devices(instance);
         if (index >= devices.size())
-            refuse(host, KEEL_E_NOT_FOUND, "device %u: Vulkan has %zu device(s) here", index, devices.size());
+            refuse(host, KEEL_E_NOT_FOUND, "device %u: Vulkan has %zu device(s) here", index,
+                   devices.size());
         const DeviceFacts facts = device_facts(devices[index]);
         keel_device_info info = make_out<keel_device_info>();
         snprintf(info.name, sizeof info.name, "%.127s", facts.properties.deviceName);
         snprintf(info.vendor, sizeof info.vendor, "%s", vendor_name(facts.properties.vendorID));
         snprintf(info.driver, sizeof info.driver, "%.127s", facts.driver);
         info.type = keel_vulkan::type_of(facts.properties.deviceType);
-        info.flags =
-            (facts.unified ? KEEL_DEVICE_UNIFIED : 0) | (facts.imports ? KEEL_DEVICE_IMPORTS_HOST : 0);
+        info.flags = (facts.unified ? KEEL_DEVICE_UNIFIED : 0) |
+                     (facts.imports ? KEEL_DEVICE_IMPORTS_HOST : 0);
         info.total_bytes = facts.memory_bytes;
         keel_emit(out, &info, sizeof info);
     });

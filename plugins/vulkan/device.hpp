@@ -39,19 +39,21 @@ class Device {
     Device(const Device &) = delete;
     Device &operator=(const Device &) = delete;
 
-    // staged: memory counts as not unified, whatever the device is (for tests). matrices: cooperative matrices are wanted, and the device
-    // is refused if it has none that fit.
-    void open(const keel_host *host, const Instance &instance, VkPhysicalDevice physical, bool staged,
-              bool matrices);
+    // staged: memory counts as not unified, whatever the device is (for tests). matrices:
+    // cooperative matrices are wanted, and the device is refused if it has none that fit.
+    void open(const keel_host *host, const Instance &instance, VkPhysicalDevice physical,
+              bool staged, bool matrices);
     VkDevice handle() const { return device_; }
     VkPhysicalDevice physical() const { return physical_; }
     VkQueue queue() const { return queue_; }
     const DeviceFacts &facts() const { return facts_; }
     bool has_matrices() const { return matrices_; }
 
-    // lavapipe ends all loops of a shader, without a word, when an invocation has done 65535 rounds of them in sum: on processors work is
-    // cut so that none does more than kMostLoops.
-    bool limits_loops() const { return facts_.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+    // lavapipe ends all loops of a shader, without a word, when an invocation has done 65535 rounds
+    // of them in sum: on processors work is cut so that none does more than kMostLoops.
+    bool limits_loops() const {
+        return facts_.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    }
     static constexpr uint64_t kMostLoops = 60000;
 
     PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties = nullptr;

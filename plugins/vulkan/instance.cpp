@@ -11,8 +11,10 @@ constexpr const char *kValidationLayer = "VK_LAYER_KHRONOS_validation";
 
 VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
                                           VkDebugUtilsMessageTypeFlagsEXT,
-                                          const VkDebugUtilsMessengerCallbackDataEXT *data, void *user) {
-    // The loader and drivers speak here too (a missing manifest, a conformance notice); only what the layers say is about us.
+                                          const VkDebugUtilsMessengerCallbackDataEXT *data,
+                                          void *user) {
+    // The loader and drivers speak here too (a missing manifest, a conformance notice); only what
+    // the layers say is about us.
     if (data->pMessageIdName != nullptr && std::strncmp(data->pMessageIdName, "Loader", 6) == 0)
         return VK_FALSE;
     static_cast<Messages *>(user)->add(data->pMessage != nullptr ? data->pMessage : "?");
@@ -24,8 +26,9 @@ bool has_layer(const char *name) {
     if (vkEnumerateInstanceLayerProperties(&n, nullptr) != VK_SUCCESS) return false;
     std::vector<VkLayerProperties> layers(n);
     if (vkEnumerateInstanceLayerProperties(&n, layers.data()) < 0) return false;
-    return std::any_of(layers.begin(), layers.end(),
-                       [&](const VkLayerProperties &l) { return std::strcmp(l.layerName, name) == 0; });
+    return std::any_of(layers.begin(), layers.end(), [&](const VkLayerProperties &l) {
+        return std::strcmp(l.layerName, name) == 0;
+    });
 }
 
 Extensions instance_extensions(const char *layer) {
@@ -52,9 +55,11 @@ void Instance::open(const keel_host *host, bool validation, Messages *messages) 
     uint32_t loader = 0;
     if (vkEnumerateInstanceVersion(&loader) != VK_SUCCESS || loader < VK_API_VERSION_1_2)
         refuse(host, KEEL_E_NOT_FOUND, "the Vulkan loader is older than 1.2");
-    // Layers named in the environment are loaded without being asked for: then somebody wants to hear them.
+    // Layers named in the environment are loaded without being asked for: then somebody wants to
+    // hear them.
     const char *named = getenv("VK_INSTANCE_LAYERS");
-    const bool from_environment = named != nullptr && std::strstr(named, kValidationLayer) != nullptr;
+    const bool from_environment =
+        named != nullptr && std::strstr(named, kValidationLayer) != nullptr;
     const bool present = (validation || from_environment) && has_layer(kValidationLayer);
     if (validation && !present)
         refuse(host, KEEL_E_NOT_FOUND,
@@ -71,13 +76,14 @@ void Instance::open(const keel_host *host, bool validation, Messages *messages) 
     VkValidationFeaturesEXT features = {VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT};
     features.enabledValidationFeatureCount = 1;
     features.pEnabledValidationFeatures = enabled;
-    const char *extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
-    const bool listens =
-        present && messages != nullptr && has_extension(instance_extensions(kValidationLayer), extensions[0]);
+    const char *extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME,
+                                VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
+    const bool listens = present && messages != nullptr &&
+                         has_extension(instance_extensions(kValidationLayer), extensions[0]);
     if (validation && messages != nullptr && !listens)
         refuse(host, KEEL_E_UNSUPPORTED,
-               "validation: the layer %s that is installed cannot report (it lacks %s)", kValidationLayer,
-               extensions[0]);
+               "validation: the layer %s that is installed cannot report (it lacks %s)",
+               kValidationLayer, extensions[0]);
     if (listens) {
         info.enabledExtensionCount = 1;
         info.ppEnabledExtensionNames = extensions;
@@ -105,9 +111,10 @@ void Instance::open(const keel_host *host, bool validation, Messages *messages) 
     const auto create = reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(
         vkGetInstanceProcAddr(instance_, "vkCreateDebugUtilsMessengerEXT"));
     if (create == nullptr) return;
-    VkDebugUtilsMessengerCreateInfoEXT listen = {VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT};
-    listen.messageSeverity =
-        VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT;
+    VkDebugUtilsMessengerCreateInfoEXT listen = {
+        VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT};
+    listen.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT |
+                             VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT;
     listen.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
     listen.pfnUserCallback = on_message;
     listen.pUserData = messages;

@@ -41,7 +41,8 @@ void KernelCache::open(const keel_host *host, const Device *device, bool subgrou
     info.pInitialData = data.data();
     if (vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
     info.initialDataSize = 0; // the driver does not like it after all
-    check(host, vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_), "vkCreatePipelineCache");
+    check(host, vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_),
+          "vkCreatePipelineCache");
 }
 
 void KernelCache::close() noexcept {
@@ -87,7 +88,8 @@ VkPipeline KernelCache::get(Kernel kernel, std::initializer_list<uint32_t> const
     return pipeline;
 }
 
-VkPipeline KernelCache::find(const Key &key, Kernel kernel, std::initializer_list<uint32_t> constants) {
+VkPipeline KernelCache::find(const Key &key, Kernel kernel,
+                             std::initializer_list<uint32_t> constants) {
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     VkPipeline &place =
@@ -130,7 +132,8 @@ VkPipeline KernelCache::make(Kernel kernel, std::initializer_list<uint32_t> cons
                   &special};
     info.layout = layout_;
     VkPipeline pipeline = VK_NULL_HANDLE;
-    check(host_, vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline), what);
+    check(host_, vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline),
+          what);
     dirty_ = true;
     return pipeline;
 }

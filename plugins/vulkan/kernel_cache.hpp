@@ -1,5 +1,5 @@
-// Kernels made ready for a device: SPIR-V compiled at build, pipelines by specialization constants, made at first use (plan time) and
-// remembered on disk.
+// Kernels made ready for a device: SPIR-V compiled at build, pipelines by specialization constants,
+// made at first use (plan time) and remembered on disk.
 #pragma once
 
 #include "gpu/disk_cache.hpp"
@@ -12,30 +12,31 @@
 
 namespace keel_vulkan {
 
-// The kernels, in the order of kernels/*.comp; CMakeLists.txt says which file and -D each is made from.
-#define KEEL_VULKAN_FOR_EACH_KERNEL(X)                                                                       \
-    X(linear_vec)                                                                                            \
-    X(linear_tile)                                                                                           \
-    X(linear_matrix)                                                                                         \
-    X(embed)                                                                                                 \
-    X(norm)                                                                                                  \
-    X(elementwise)                                                                                           \
-    X(gate)                                                                                                  \
-    X(copy)                                                                                                  \
-    X(cast)                                                                                                  \
-    X(cast_blocks)                                                                                           \
-    X(softmax)                                                                                               \
-    X(argmax)                                                                                                \
-    X(top_k)                                                                                                 \
-    X(rope)                                                                                                  \
-    X(kv_append)                                                                                             \
-    X(kv_gather)                                                                                             \
-    X(kv_rerotate)                                                                                           \
-    X(attention)                                                                                             \
-    X(attention_merge)                                                                                       \
-    X(attention_reduce)                                                                                      \
-    X(keys)                                                                                                  \
-    X(key_sum)                                                                                               \
+// The kernels, in the order of kernels/*.comp; CMakeLists.txt says which file and -D each is made
+// from.
+#define KEEL_VULKAN_FOR_EACH_KERNEL(X)                                                             \
+    X(linear_vec)                                                                                  \
+    X(linear_tile)                                                                                 \
+    X(linear_matrix)                                                                               \
+    X(embed)                                                                                       \
+    X(norm)                                                                                        \
+    X(elementwise)                                                                                 \
+    X(gate)                                                                                        \
+    X(copy)                                                                                        \
+    X(cast)                                                                                        \
+    X(cast_blocks)                                                                                 \
+    X(softmax)                                                                                     \
+    X(argmax)                                                                                      \
+    X(top_k)                                                                                       \
+    X(rope)                                                                                        \
+    X(kv_append)                                                                                   \
+    X(kv_gather)                                                                                   \
+    X(kv_rerotate)                                                                                 \
+    X(attention)                                                                                   \
+    X(attention_merge)                                                                             \
+    X(attention_reduce)                                                                            \
+    X(keys)                                                                                        \
+    X(key_sum)                                                                                     \
     X(query_stats)
 
 enum class Kernel : uint32_t {
@@ -45,7 +46,8 @@ enum class Kernel : uint32_t {
         count
 };
 
-// SPIR-V of a kernel, in two forms: with sums over subgroups, and with shared memory alone (generated shaders.cpp).
+// SPIR-V of a kernel, in two forms: with sums over subgroups, and with shared memory alone
+// (generated shaders.cpp).
 struct Spirv {
     const char *name;
     const uint32_t *words;
@@ -53,7 +55,8 @@ struct Spirv {
 };
 extern const Spirv kSubgroupKernels[], kSharedKernels[];
 
-// The pipelines that a plan's op asked for, so that its calls find them at once. Plain data; it lives as long as its plan.
+// The pipelines that a plan's op asked for, so that its calls find them at once. Plain data; it
+// lives as long as its plan.
 struct KeptPipelines {
     static constexpr size_t kMostConstants = 11, kMost = 6;
     using Key = std::array<uint32_t, kMostConstants + 1>; // the kernel and its constants
@@ -72,11 +75,14 @@ class KernelCache {
     KernelCache(const KernelCache &) = delete;
     KernelCache &operator=(const KernelCache &) = delete;
 
-    // subgroups: use the kernels' forms with subgroup sums. cache_folder: as keel_gpu::DiskCache takes it.
-    void open(const keel_host *host, const Device *device, bool subgroups, std::string cache_folder);
+    // subgroups: use the kernels' forms with subgroup sums. cache_folder: as keel_gpu::DiskCache
+    // takes it.
+    void open(const keel_host *host, const Device *device, bool subgroups,
+              std::string cache_folder);
     void close() noexcept; // writes the cache file if there is something new
     VkPipelineLayout layout() const { return layout_; }
-    // Until the next call: get() looks into `kept` first, and leaves there what it had to look for. NULL: nothing is kept.
+    // Until the next call: get() looks into `kept` first, and leaves there what it had to look for.
+    // NULL: nothing is kept.
     void keep_in(KeptPipelines *kept) { kept_ = kept; }
     // The pipeline with constants 0, 1, ... set so; constant 0 is the workgroup's size.
     VkPipeline get(Kernel kernel, std::initializer_list<uint32_t> constants);

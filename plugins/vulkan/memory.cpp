@@ -51,7 +51,9 @@ uint32_t Memory::type_for(MemoryUse use, uint32_t allowed) const {
                      (unified && (flags & cached) != 0 ? 2 : 0);
             break;
         case MemoryUse::
-            upload: // parameters are read by every workgroup: the device's own memory if the host can write it
+            // parameters are read by every workgroup: the device's own memory if the host can write
+            // it
+            upload:
             points = (flags & local) != 0 ? 8 : 0;
             break;
         case MemoryUse::download:
@@ -63,18 +65,21 @@ uint32_t Memory::type_for(MemoryUse use, uint32_t allowed) const {
     return best;
 }
 
-// Memory behind the block's buffer, and its addresses. What was made before a refusal, the caller destroys.
+// Memory behind the block's buffer, and its addresses. What was made before a refusal, the caller
+// destroys.
 void Memory::bind(Block &block, void *import) {
     const VkDevice device = device_->handle();
     VkMemoryRequirements needs;
     vkGetBufferMemoryRequirements(device, block.buffer, &needs);
     VkMemoryAllocateFlagsInfo flags = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
     flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
-    VkImportMemoryHostPointerInfoEXT pointer = {VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT};
+    VkImportMemoryHostPointerInfoEXT pointer = {
+        VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT};
     VkMemoryAllocateInfo info = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, 0};
     uint32_t allowed = needs.memoryTypeBits;
     if (import != nullptr) {
-        VkMemoryHostPointerPropertiesEXT host = {VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+        VkMemoryHostPointerPropertiesEXT host = {
+            VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
         constexpr auto type = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
         const VkResult result = device_->host_pointer_properties(device, type, import, &host);
         allowed &= result == VK_SUCCESS && needs.size <= block.size ? host.memoryTypeBits : 0;
@@ -95,39 +100,45 @@ void Memory::bind(Block &block, void *import) {
              static_cast<unsigned long long>(info.allocationSize));
     check(host_, result, what);
     check(host_, vkBindBufferMemory(device, block.buffer, block.memory, 0), "vkBindBufferMemory");
-    const bool visible =
-        (types_.memoryTypes[info.memoryTypeIndex].propertyFlags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) != 0;
+    const bool visible = (types_.memoryTypes[info.memoryTypeIndex].propertyFlags &
+                          VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) != 0;
     if (block.use == MemoryUse::upload || block.use == MemoryUse::download ||
         (block.use == MemoryUse::device && device_->facts().unified && visible)) {
         void *at = nullptr;
         check(host_, vkMapMemory(device, block.memory, 0, VK_WHOLE_SIZE, 0, &at), "vkMapMemory");
         block.mapped = static_cast<uint8_t *>(at);
     }
-    VkBufferDeviceAddressInfo where = {VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, block.buffer};
+    VkBufferDeviceAddressInfo where = {VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr,
+                                       block.buffer};
     block.address = vkGetBufferDeviceAddress(device, &where);
 }
 
 Block *Memory::make_block(MemoryUse use, uint64_t bytes, void *import) {
     const DeviceFacts &facts = device_->facts();
     if (facts.max_allocation != 0 && bytes > facts.max_allocation)
-        refuse(host_, KEEL_E_OUT_OF_MEMORY,
-               "%llu bytes in one piece are wanted; the device allows %llu (maxMemoryAllocationSize)",
-               static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(facts.max_allocation));
+        refuse(
+            host_, KEEL_E_OUT_OF_MEMORY,
+            "%llu bytes in one piece are wanted; the device allows %llu (maxMemoryAllocationSize)",
+            static_cast<unsigned long long>(bytes),
+            static_cast<unsigned long long>(facts.max_allocation));
     if (blocks_.size() >= facts.properties.limits.maxMemoryAllocationCount)
-        refuse(host_, KEEL_E_OUT_OF_MEMORY, "the device allows %u allocations (maxMemoryAllocationCount)",
+        refuse(host_, KEEL_E_OUT_OF_MEMORY,
+               "the device allows %u allocations (maxMemoryAllocationCount)",
                facts.properties.limits.maxMemoryAllocationCount);
     auto block = std::make_unique<Block>();
     block->size = bytes;
     block->use = use;
     blocks_.reserve(blocks_.size() + 1);
-    VkExternalMemoryBufferCreateInfo external = {VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO};
+    VkExternalMemoryBufferCreateInfo external = {
+        VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO};
     external.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
     VkBufferCreateInfo buffer = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
     buffer.pNext = import != nullptr ? &external : nullptr;
     buffer.size = bytes;
     buffer.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                    VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-    check(host_, vkCreateBuffer(device_->handle(), &buffer, nullptr, &block->buffer), "vkCreateBuffer");
+    check(host_, vkCreateBuffer(device_->handle(), &buffer, nullptr, &block->buffer),
+          "vkCreateBuffer");
     try {
         bind(*block, import);
     } catch (...) {
@@ -144,8 +155,8 @@ bool Memory::take_hole(Block &block, uint64_t bytes, Range &out) {
     for (auto hole = block.holes.begin(); hole != block.holes.end(); ++hole) {
         if (hole->second < bytes) continue;
         const auto [offset, size] = *hole;
-        if (size > bytes)
-            block.holes.emplace(offset + bytes, size - bytes); // may throw: before anything is changed
+        // may throw: before anything is changed
+        if (size > bytes) block.holes.emplace(offset + bytes, size - bytes);
         block.holes.erase(offset);
         block.taken += bytes;
         out = {&block, offset, bytes};
@@ -156,7 +167,8 @@ bool Memory::take_hole(Block &block, uint64_t bytes, Range &out) {
 
 Range Memory::take(MemoryUse use, uint64_t bytes) {
     if (bytes > UINT64_MAX / 2)
-        refuse(host_, KEEL_E_OUT_OF_MEMORY, "%llu bytes are wanted", static_cast<unsigned long long>(bytes));
+        refuse(host_, KEEL_E_OUT_OF_MEMORY, "%llu bytes are wanted",
+               static_cast<unsigned long long>(bytes));
     bytes = std::max(round_up(bytes, kAlign), kAlign);
     Range out;
     const bool small = bytes <= kBlockBytes / 2;
@@ -165,8 +177,8 @@ Range Memory::take(MemoryUse use, uint64_t bytes) {
             if (block->use == use && take_hole(*block, bytes, out)) return out;
     }
     const uint64_t limit = device_->facts().max_allocation;
-    Block *block =
-        make_block(use, small && (limit == 0 || limit >= kBlockBytes) ? kBlockBytes : bytes, nullptr);
+    Block *block = make_block(
+        use, small && (limit == 0 || limit >= kBlockBytes) ? kBlockBytes : bytes, nullptr);
     block->holes.emplace(0, block->size);
     take_hole(*block, bytes, out);
     return out;
@@ -192,7 +204,8 @@ void Memory::give_back(Range &range) {
     }
     block->holes.emplace(begin, end - begin);
     if (block->taken != 0) return;
-    // One empty block of ordinary size is kept, so that a buffer that comes and goes does not cost an allocation each time.
+    // One empty block of ordinary size is kept, so that a buffer that comes and goes does not cost
+    // an allocation each time.
     const bool another = std::any_of(blocks_.begin(), blocks_.end(), [&](const auto &b) {
         return b.get() != block && b->use == block->use && b->taken == 0;
     });
@@ -202,16 +215,18 @@ void Memory::give_back(Range &range) {
 Block *Memory::import(void *host, uint64_t bytes) {
     const uint64_t align = device_->facts().import_align;
     if (!device_->facts().imports)
-        refuse(host_, KEEL_E_UNSUPPORTED, "the device takes no host memory (VK_EXT_external_memory_host)");
+        refuse(host_, KEEL_E_UNSUPPORTED,
+               "the device takes no host memory (VK_EXT_external_memory_host)");
     if (host == nullptr || reinterpret_cast<uintptr_t>(host) % align != 0 || bytes % align != 0)
-        refuse(host_, KEEL_E_UNSUPPORTED, "the device takes host memory in whole pieces of %llu bytes",
+        refuse(host_, KEEL_E_UNSUPPORTED,
+               "the device takes host memory in whole pieces of %llu bytes",
                static_cast<unsigned long long>(align));
     return make_block(MemoryUse::import, bytes, host);
 }
 
 void Memory::close(Block *block) {
-    const auto found =
-        std::find_if(blocks_.begin(), blocks_.end(), [&](const auto &b) { return b.get() == block; });
+    const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                    [&](const auto &b) { return b.get() == block; });
     if (found == blocks_.end()) return;
     vkDestroyBuffer(device_->handle(), block->buffer, nullptr);
     vkFreeMemory(device_->handle(), block->memory, nullptr);
@@ -229,7 +244,8 @@ uint64_t Memory::free_bytes() const {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < types_.memoryHeapCount; ++i) {
         if ((types_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) continue;
-        if (budget.heapBudget[i] > budget.heapUsage[i]) sum += budget.heapBudget[i] - budget.heapUsage[i];
+        if (budget.heapBudget[i] > budget.heapUsage[i])
+            sum += budget.heapBudget[i] - budget.heapUsage[i];
     }
     return sum;
 }

@@ -1,5 +1,6 @@
-// Device memory: few large allocations, of which buffers are parts. Each allocation is one VkBuffer over one VkDeviceMemory, so that a
-// part is an address and a length, and nothing is made or bound for it.
+// Device memory: few large allocations, of which buffers are parts. Each allocation is one VkBuffer
+// over one VkDeviceMemory, so that a part is an address and a length, and nothing is made or bound
+// for it.
 #pragma once
 
 #include "vulkan/device.hpp"
@@ -48,8 +49,8 @@ class Memory {
     // Refuses with KEEL_E_OUT_OF_MEMORY, and all is as it was. Parts are aligned to 256 bytes.
     Range take(MemoryUse use, uint64_t bytes);
     void give_back(Range &range); // an empty one is fine
-    // A block over the host's memory, whose address and size are multiples of the device's granularity; refuses with
-    // KEEL_E_UNSUPPORTED if the driver does not take it.
+    // A block over the host's memory, whose address and size are multiples of the device's
+    // granularity; refuses with KEEL_E_UNSUPPORTED if the driver does not take it.
     Block *import(void *host, uint64_t bytes);
     void close(Block *block);
 

@@ -8,8 +8,8 @@
 
 namespace keel_vulkan {
 
-// What the validation layers complained about since the last look. Written by the messenger, which the driver calls inside our own
-// calls, from any thread of its own.
+// What the validation layers complained about since the last look. Written by the messenger, which
+// the driver calls inside our own calls, from any thread of its own.
 class Messages {
   public:
     const keel_host *host = nullptr;

@@ -39,11 +39,13 @@ void Stream::open(const keel_host *host, const Device *device, Memory *memory, K
     info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
     info.commandBufferCount = 1;
     for (Frame &frame : frames_)
-        check(vkAllocateCommandBuffers(device->handle(), &info, &frame.commands), "vkAllocateCommandBuffers");
+        check(vkAllocateCommandBuffers(device->handle(), &info, &frame.commands),
+              "vkAllocateCommandBuffers");
     VkSemaphoreTypeCreateInfo type = {VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
     type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
     const VkSemaphoreCreateInfo semaphore = {VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
-    check(vkCreateSemaphore(device->handle(), &semaphore, nullptr, &timeline_), "vkCreateSemaphore");
+    check(vkCreateSemaphore(device->handle(), &semaphore, nullptr, &timeline_),
+          "vkCreateSemaphore");
 }
 
 Stream::~Stream() {
@@ -79,11 +81,13 @@ void Stream::begin() {
     recording_ = true;
     recorded_ = 0;
     bound_ = VK_NULL_HANDLE;
-    after_barrier_ = false; // what earlier submissions wrote is made visible by the first command's barrier
+    // what earlier submissions wrote is made visible by the first command's barrier
+    after_barrier_ = false;
 }
 
-// All that was recorded is done and visible before what follows. One global barrier: which bytes an op touches is known to its kernel
-// alone (they are reached by address), and in a decode step each op needs the one before it.
+// All that was recorded is done and visible before what follows. One global barrier: which bytes an
+// op touches is known to its kernel alone (they are reached by address), and in a decode step each
+// op needs the one before it.
 void Stream::barrier() {
     if (after_barrier_) return;
     put_barrier(frames_[frame_].commands);
@@ -93,15 +97,15 @@ void Stream::barrier() {
 void Stream::put_barrier(VkCommandBuffer commands) {
     VkMemoryBarrier all = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
     all.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-    all.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
-                        VK_ACCESS_TRANSFER_WRITE_BIT;
+    all.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                        VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
     constexpr VkPipelineStageFlags stages =
         VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
     vkCmdPipelineBarrier(commands, stages, stages, 0, 1, &all, 0, nullptr, 0, nullptr);
 }
 
-void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x, uint32_t y,
-                      uint32_t z, bool beside) {
+void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x,
+                      uint32_t y, uint32_t z, bool beside) {
     if (x == 0 || y == 0 || z == 0) return;
     if (step_ != nullptr) return record(pipeline, params, bytes, {x, y, z}, beside);
     begin();
@@ -138,7 +142,8 @@ void Stream::op_done() {
     timing_.end_op(frames_[frame_].commands, last_ + 1);
 }
 
-void Stream::copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset, uint64_t n) {
+void Stream::copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset,
+                  uint64_t n) {
     begin();
     barrier();
     const VkBufferCopy region = {from.offset + from_offset, to.offset + to_offset, n};
@@ -158,7 +163,8 @@ void Stream::submit(uint64_t value) {
                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                          VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0, nullptr, 0, nullptr);
     recording_ = false;
-    lost_ = true; // until it is submitted: ops that were taken and are lost here are not to be built upon
+    // until it is submitted: ops that were taken and are lost here are not to be built upon
+    lost_ = true;
     check(vkEndCommandBuffer(frame.commands), "vkEndCommandBuffer");
     VkTimelineSemaphoreSubmitInfo timeline = {VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
     timeline.signalSemaphoreValueCount = 1;
@@ -185,7 +191,8 @@ uint64_t Stream::flush() {
 
 uint64_t Stream::done() {
     uint64_t value = 0;
-    check(vkGetSemaphoreCounterValue(device_->handle(), timeline_, &value), "vkGetSemaphoreCounterValue");
+    check(vkGetSemaphoreCounterValue(device_->handle(), timeline_, &value),
+          "vkGetSemaphoreCounterValue");
     if (value > done_) done_ = value;
     return done_;
 }
@@ -193,7 +200,8 @@ uint64_t Stream::done() {
 bool Stream::wait_slice(uint64_t value, VkResult &result) noexcept {
     constexpr uint64_t second = 1000000000;
     const uint64_t before = done_;
-    VkSemaphoreWaitInfo info = {VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &value};
+    VkSemaphoreWaitInfo info = {
+        VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &value};
     result = vkWaitSemaphores(device_->handle(), &info, second);
     uint64_t now = result == VK_SUCCESS ? value : 0;
     if (result == VK_TIMEOUT) {
@@ -204,20 +212,23 @@ bool Stream::wait_slice(uint64_t value, VkResult &result) noexcept {
     return done_ > before;
 }
 
-// In slices, so that a device that is gone is noticed and one that never answers does not hang the program. What counts is silence: of
-// many submissions that are waited for in a row, each has all of wait_seconds.
+// In slices, so that a device that is gone is noticed and one that never answers does not hang the
+// program. What counts is silence: of many submissions that are waited for in a row, each has all
+// of wait_seconds.
 void Stream::wait_value(uint64_t value) {
     for (uint32_t silent = 0; value > done_;) {
         require_alive();
         VkResult result = VK_SUCCESS;
         silent = wait_slice(value, result) ? 0 : silent + 1;
         check(result, "vkWaitSemaphores");
-        if (result == VK_TIMEOUT) slow_start_->passed(host_, device_->facts().properties.deviceName, 1);
+        if (result == VK_TIMEOUT)
+            slow_start_->passed(host_, device_->facts().properties.deviceName, 1);
         if (value <= done_ && value == submitted_) slow_start_->work_ended();
         if (silent < wait_seconds_ || value <= done_) continue;
         lost_ = timed_out_ = true;
         refuse(host_, KEEL_E_DEVICE_LOST,
-               "the device has not answered for %u seconds (parameter wait_seconds)", wait_seconds_);
+               "the device has not answered for %u seconds (parameter wait_seconds)",
+               wait_seconds_);
     }
 }
 
@@ -252,7 +263,8 @@ bool Stream::settle() noexcept {
         break;
     }
     gone_ = submitted_ > done_;
-    if (gone_) tell(KEEL_LOG_ERROR, "the device did not answer for", ": what it was given stays with it");
+    if (gone_)
+        tell(KEEL_LOG_ERROR, "the device did not answer for", ": what it was given stays with it");
     return !gone_;
 }
 
@@ -261,7 +273,8 @@ void Stream::wait(uint64_t ticket) {
         refuse(host_, KEEL_E_INVALID_ARG, "wait: ticket %llu was never given",
                static_cast<unsigned long long>(ticket));
     require_alive();
-    // A flush with nothing recorded has a ticket and no submission: the one before it is what it stands for.
+    // A flush with nothing recorded has a ticket and no submission: the one before it is what it
+    // stands for.
     wait_value(std::min(ticket, submitted_));
 }
 
@@ -313,7 +326,8 @@ Range Stream::stage(uint64_t n, uint64_t align) {
             ring_head_ = at + n;
             return {ring_.block, ring_.offset + at % kRingBytes, n};
         }
-        // Wait for the oldest command buffer that still holds a part; what is recorded now may be it.
+        // Wait for the oldest command buffer that still holds a part; what is recorded now may be
+        // it.
         const Frame *oldest = nullptr;
         for (const Frame &frame : frames_)
             if (frame.value != 0 && frame.ring_end > ring_tail_ &&
@@ -354,7 +368,8 @@ void Stream::read(const Range &from, uint64_t offset, void *to, uint64_t n) {
         if (n != 0) std::memcpy(to, from.mapped() + offset, n);
         return;
     }
-    if (n != 0 && download_.block == nullptr) download_ = memory_->take(MemoryUse::download, kDownloadBytes);
+    if (n != 0 && download_.block == nullptr)
+        download_ = memory_->take(MemoryUse::download, kDownloadBytes);
     for (uint64_t at = 0; at < n;) {
         const uint64_t piece = std::min(n - at, kDownloadBytes);
         copy(from, offset + at, download_, 0, piece);

@@ -1,5 +1,6 @@
-// The context's one stream: commands are recorded as ops come and submitted at flush, or when many are waiting. A timeline semaphore
-// counts what is done: a submission's value is the ticket of the flush that made it.
+// The context's one stream: commands are recorded as ops come and submitted at flush, or when many
+// are waiting. A timeline semaphore counts what is done: a submission's value is the ticket of the
+// flush that made it.
 #pragma once
 
 #include "vulkan/ext/replay.hpp"
@@ -22,23 +23,26 @@ class Stream {
     Stream(const Stream &) = delete;
     Stream &operator=(const Stream &) = delete;
 
-    // wait_seconds: after so long without any progress the device counts as lost. What is referred to outlives this.
+    // wait_seconds: after so long without any progress the device counts as lost. What is referred
+    // to outlives this.
     void open(const keel_host *host, const Device *device, Memory *memory, KernelCache &kernels,
               uint32_t wait_seconds);
     // Settles and gives all back; nothing is reported. Called before the memory goes.
     void close() noexcept;
-    // Waits, within limits, until nothing of ours runs, also on a device that counts as lost: one that was only slow runs on. False: it
-    // did not come back, and nothing that it was given may be taken from it.
+    // Waits, within limits, until nothing of ours runs, also on a device that counts as lost: one
+    // that was only slow runs on. False: it did not come back, and nothing that it was given may be
+    // taken from it.
     bool settle() noexcept;
 
-    // Records a dispatch. It sees what all commands before it wrote, unless `beside`: then it runs beside the one before, of which it
-    // neither reads nor overwrites anything. Params of up to 128 bytes are push constants, larger ones lie in memory.
-    void dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x, uint32_t y = 1,
-                  uint32_t z = 1, bool beside = false);
+    // Records a dispatch. It sees what all commands before it wrote, unless `beside`: then it runs
+    // beside the one before, of which it neither reads nor overwrites anything. Params of up to 128
+    // bytes are push constants, larger ones lie in memory.
+    void dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x,
+                  uint32_t y = 1, uint32_t z = 1, bool beside = false);
     template <class Params>
     requires std::is_class_v<Params>
-    void dispatch(VkPipeline pipeline, const Params &params, uint32_t x, uint32_t y = 1, uint32_t z = 1,
-                  bool beside = false) {
+    void dispatch(VkPipeline pipeline, const Params &params, uint32_t x, uint32_t y = 1,
+                  uint32_t z = 1, bool beside = false) {
         dispatch(pipeline, &params, sizeof params, x, y, z, beside);
     }
     // Queues n bytes of the host's, which are copied before the return.
@@ -56,17 +60,20 @@ class Stream {
     bool idle(); // nothing is recorded or running
     bool lost() const { return lost_; }
 
-    // ext/replay.cpp: between start and end_step dispatches go into the step instead; execute() queues them all.
+    // ext/replay.cpp: between start and end_step dispatches go into the step instead; execute()
+    // queues them all.
     void start(keel_recording &step);
     void end_step();
     void execute(const keel_recording &step);
-    void drop(keel_recording &step) noexcept; // gives back what it has, once what is queued of it is done
+    // gives back what it has, once what is queued of it is done
+    void drop(keel_recording &step) noexcept;
 
-    // ext/read_later.cpp: a copy of n bytes that is looked at when it is done, whatever was queued behind it. The read's number; 0: there are
-    // as many as there may be.
+    // ext/read_later.cpp: a copy of n bytes that is looked at when it is done, whatever was queued
+    // behind it. The read's number; 0: there are as many as there may be.
     uint64_t start_read(const Range &from, uint64_t offset, uint64_t n);
     bool finish_read(uint64_t number, void *to); // false: there is no such read
-    // What was done though nobody asked: submissions that were full, waits for memory and command buffers.
+    // What was done though nobody asked: submissions that were full, waits for memory and command
+    // buffers.
     struct Own {
         uint64_t submits = 0, waits = 0;
     };
@@ -106,10 +113,11 @@ class Stream {
     void submit(uint64_t value);
     void barrier();
     static void put_barrier(VkCommandBuffer commands);
-    void record(VkPipeline pipeline, const void *params, uint32_t bytes, const uint32_t (&groups)[3],
-                bool beside);
+    void record(VkPipeline pipeline, const void *params, uint32_t bytes,
+                const uint32_t (&groups)[3], bool beside);
     void give_back(const Garbage &garbage);
-    void copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset, uint64_t n);
+    void copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset,
+              uint64_t n);
     // Memory in the ring that the host writes and the recorded commands read.
     Range stage(uint64_t n, uint64_t align);
     uint64_t done(); // the counter's value
@@ -128,13 +136,16 @@ class Stream {
     uint32_t wait_seconds_ = 0;
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkSemaphore timeline_ = VK_NULL_HANDLE;
-    // As many as two steps take that are submitted in batches of two ops: with fewer the host waits for the device.
+    // As many as two steps take that are submitted in batches of two ops: with fewer the host waits
+    // for the device.
     std::array<Frame, 64> frames_;
     uint32_t frame_ = 0;
     bool recording_ = false, after_barrier_ = false;
-    bool lost_ = false;                            // no call is taken any more
-    bool timed_out_ = false;                       // because the device was silent: it may still run
-    bool gone_ = false;                            // and did not come back when it was waited for again
+    bool lost_ = false; // no call is taken any more
+    // because the device was silent: it may still run
+    bool timed_out_ = false;
+    // and did not come back when it was waited for again
+    bool gone_ = false;
     uint32_t recorded_ = 0;                        // commands since begin
     uint64_t last_ = 0, submitted_ = 0, done_ = 0; // tickets: given, submitted, known to be done
     VkPipeline bound_ = VK_NULL_HANDLE;

@@ -12,14 +12,16 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 4u << 20, kPageBytes = 4096;
 
-// Whether kernels can read the one source where it lies: rows as they take them, in memory that both sides share. Whole pages are
-// imported, and what lies beside the weight in them is mapped too.
+// Whether kernels can read the one source where it lies: rows as they take them, in memory that
+// both sides share. Whole pages are imported, and what lies beside the weight in them is mapped
+// too.
 bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
     const keel_weight_source &s = *desc.sources[0];
     const DeviceFacts &facts = ctx.device.facts();
     const auto at = reinterpret_cast<uintptr_t>(s.mapping) + s.offset;
-    return facts.unified && facts.imports && facts.import_align <= kPageBytes && desc.n_sources == 1 &&
-           w.bytes != 0 && !is_block(w.shape.type) && w.row_stride == w.shape.row_bytes() && at % 16 == 0 &&
+    return facts.unified && facts.imports && facts.import_align <= kPageBytes &&
+           desc.n_sources == 1 && w.bytes != 0 && !is_block(w.shape.type) &&
+           w.row_stride == w.shape.row_bytes() && at % 16 == 0 &&
            ctx.memory.allocations() < facts.properties.limits.maxMemoryAllocationCount / 2;
 }
 
@@ -56,7 +58,8 @@ void upload(keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
         if (splits) {
             uint8_t *scales = room.data() + count * shape.code_bytes();
             split_rows(desc, shape, first, n, room.data(), scales);
-            ctx.stream.write(w.range, from * shape.code_bytes(), room.data(), count * shape.code_bytes());
+            ctx.stream.write(w.range, from * shape.code_bytes(), room.data(),
+                             count * shape.code_bytes());
             ctx.stream.write(w.range, shape.scales_offset() + from * w.scales_stride(), scales,
                              count * w.scales_stride());
             continue;
@@ -77,7 +80,8 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
         w->shape = check_weight(ctx->host, desc);
         const bool splits = is_block(w->shape.type);
         w->row_stride = splits ? w->shape.code_bytes() : (w->shape.row_bytes() + 15) / 16 * 16;
-        w->bytes = splits ? w->shape.split_bytes() : w->row_stride * static_cast<uint64_t>(w->shape.rows);
+        w->bytes =
+            splits ? w->shape.split_bytes() : w->row_stride * static_cast<uint64_t>(w->shape.rows);
         if (!fits_in_place(*ctx, desc, *w) || !use_in_place(*ctx, desc, *w)) {
             w->range = take_memory(*ctx, MemoryUse::device, w->bytes);
             try {
@@ -113,7 +117,8 @@ void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     delete w;
 }
 
-keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *w, keel_weight_info *out) noexcept {
+keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *w,
+                                  keel_weight_info *out) noexcept {
     keel_weight_info info = make_out<keel_weight_info>();
     info.rows = w->shape.rows;
     info.cols = w->shape.cols;

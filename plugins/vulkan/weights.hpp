@@ -4,7 +4,8 @@
 #include "gpu/weights.hpp"
 #include "vulkan/context.hpp"
 
-// f32, f16, bf16: rows aligned to 16 bytes. q8_0, q4_0: all codes, then all scales, so that loads of codes are whole and aligned.
+// f32, f16, bf16: rows aligned to 16 bytes. q8_0, q4_0: all codes, then all scales, so that loads
+// of codes are whole and aligned.
 struct keel_weight {
     keel_gpu::WeightShape shape;
     keel_vulkan::Range range;               // a part of the device's memory, or of `imported`

@@ -8,19 +8,22 @@ namespace keel_vulkan {
 
 uint64_t Stream::start_read(const Range &from, uint64_t offset, uint64_t n) {
     require_alive();
-    const auto free =
-        std::find_if(later_.begin(), later_.end(), [](const LaterRead &l) { return l.number == 0; });
+    const auto free = std::find_if(later_.begin(), later_.end(),
+                                   [](const LaterRead &l) { return l.number == 0; });
     if (free == later_.end()) return 0;
     if (mail_.block == nullptr)
-        mail_ = memory_->take(MemoryUse::download, uint64_t{KEEL_READ_LATER_MOST} * KEEL_READ_LATER_BYTES);
-    copy(from, offset, mail_, static_cast<uint64_t>(free - later_.begin()) * KEEL_READ_LATER_BYTES, n);
+        mail_ = memory_->take(MemoryUse::download,
+                              uint64_t{KEEL_READ_LATER_MOST} * KEEL_READ_LATER_BYTES);
+    copy(from, offset, mail_, static_cast<uint64_t>(free - later_.begin()) * KEEL_READ_LATER_BYTES,
+         n);
     *free = {++reads_, last_ + 1, n}; // the next submission has it
     return free->number;
 }
 
 bool Stream::finish_read(uint64_t number, void *to) {
-    const auto read = std::find_if(later_.begin(), later_.end(),
-                                   [&](const LaterRead &l) { return number != 0 && l.number == number; });
+    const auto read = std::find_if(later_.begin(), later_.end(), [&](const LaterRead &l) {
+        return number != 0 && l.number == number;
+    });
     if (read == later_.end()) return false;
     const LaterRead found = *read;
     *read = {}; // a place that is used again before the copy is done is written again behind it

@@ -11,8 +11,10 @@ void Stream::start(keel_recording &step) {
     allocate.commandPool = pool_;
     allocate.level = VK_COMMAND_BUFFER_LEVEL_SECONDARY;
     allocate.commandBufferCount = 1;
-    check(vkAllocateCommandBuffers(device_->handle(), &allocate, &step.commands), "vkAllocateCommandBuffers");
-    const VkCommandBufferInheritanceInfo nothing = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO};
+    check(vkAllocateCommandBuffers(device_->handle(), &allocate, &step.commands),
+          "vkAllocateCommandBuffers");
+    const VkCommandBufferInheritanceInfo nothing = {
+        VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO};
     VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT; // two steps may be queued at once
     info.pInheritanceInfo = &nothing;
@@ -26,8 +28,8 @@ void Stream::end_step() {
 }
 
 // As dispatch(), into the step.
-void Stream::record(VkPipeline pipeline, const void *params, uint32_t bytes, const uint32_t (&groups)[3],
-                    bool beside) {
+void Stream::record(VkPipeline pipeline, const void *params, uint32_t bytes,
+                    const uint32_t (&groups)[3], bool beside) {
     constexpr uint64_t piece = 64 << 10;
     keel_recording &step = *step_;
     VkDeviceAddress address = 0;
@@ -45,7 +47,8 @@ void Stream::record(VkPipeline pipeline, const void *params, uint32_t bytes, con
         bytes = sizeof address;
     }
     if (!step.after_barrier && !beside) put_barrier(step.commands);
-    if (step.bound != pipeline) vkCmdBindPipeline(step.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    if (step.bound != pipeline)
+        vkCmdBindPipeline(step.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     step.bound = pipeline;
     vkCmdPushConstants(step.commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes, params);
     vkCmdDispatch(step.commands, groups[0], groups[1], groups[2]);

@@ -1,4 +1,5 @@
-// keel.replay/1: a recorded step is a secondary command buffer, with its barriers and with its large parameters in memory of its own.
+// keel.replay/1: a recorded step is a secondary command buffer, with its barriers and with its
+// large parameters in memory of its own.
 #pragma once
 
 #include "vulkan/memory.hpp"

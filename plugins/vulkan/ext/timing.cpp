@@ -52,7 +52,8 @@ uint64_t Timing::nanoseconds(uint64_t ticks) const {
     const uint32_t bits = device_->facts().timestamp_bits;
     if (bits < 64) ticks &= (uint64_t{1} << bits) - 1;
     const double period = device_->facts().properties.limits.timestampPeriod;
-    return period == 1 ? ticks : static_cast<uint64_t>(std::llround(static_cast<double>(ticks) * period));
+    return period == 1 ? ticks
+                       : static_cast<uint64_t>(std::llround(static_cast<double>(ticks) * period));
 }
 
 uint32_t Timing::read(uint64_t done, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
@@ -61,9 +62,9 @@ uint32_t Timing::read(uint64_t done, uint64_t *number, uint64_t *begin_ns, uint6
     for (; n < capacity && !done_.empty() && done_.front().value <= done; done_.pop_front()) {
         const auto pair = static_cast<uint32_t>((next_ + kMostOps - done_.size()) % kMostOps);
         uint64_t ticks[2] = {};
-        const VkResult result =
-            vkGetQueryPoolResults(device_->handle(), pool_, 2 * pair, 2, sizeof ticks, ticks, sizeof ticks[0],
-                                  VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+        const VkResult result = vkGetQueryPoolResults(
+            device_->handle(), pool_, 2 * pair, 2, sizeof ticks, ticks, sizeof ticks[0],
+            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
         check(host_, result, "vkGetQueryPoolResults");
         begin_ns[n] = nanoseconds(ticks[0]);
         end_ns[n] = nanoseconds(ticks[1]);
@@ -95,7 +96,8 @@ uint64_t device_time(keel_ctx &ctx) {
     VkCalibratedTimestampInfoEXT info = {VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT};
     info.timeDomain = VK_TIME_DOMAIN_DEVICE_EXT;
     uint64_t ticks = 0, deviation = 0;
-    check(ctx.host, read(ctx.device.handle(), 1, &info, &ticks, &deviation), "vkGetCalibratedTimestampsEXT");
+    check(ctx.host, read(ctx.device.handle(), 1, &info, &ticks, &deviation),
+          "vkGetCalibratedTimestampsEXT");
     check_messages(&ctx, "timestamps");
     return ctx.stream.timing().nanoseconds(ticks);
 }

@@ -1,4 +1,5 @@
-// keel.timestamps/1: when the device ran each op, by timestamps that are written before its first and behind its last command.
+// keel.timestamps/1: when the device ran each op, by timestamps that are written before its first
+// and behind its last command.
 #pragma once
 
 #include "vulkan/device.hpp"
@@ -25,7 +26,8 @@ class Timing {
     void end_op(VkCommandBuffer commands, uint64_t value);
     void skip_op() { ++ops_; } // it has no command
     // Moves the times of what submissions up to `done` hold to the arrays; how many.
-    uint32_t read(uint64_t done, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns, uint32_t capacity);
+    uint32_t read(uint64_t done, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
+                  uint32_t capacity);
     uint64_t nanoseconds(uint64_t ticks) const;
 
   private:

@@ -1,5 +1,6 @@
-// attention: a tile of query rows walks over the slots with an online softmax (flash); a long cache with few rows is split over its
-// length into parts, which -DMERGE puts together. With OUTPUT 0 only the normalizers are made, for scores.
+// attention: a tile of query rows walks over the slots with an online softmax (flash); a long cache
+// with few rows is split over its length into parts, which -DMERGE puts together. With OUTPUT 0
+// only the normalizers are made, for scores.
 #version 460
 #define PARAMS AttentionParams
 #define PARAMS_IN_MEMORY
@@ -8,9 +9,12 @@
 #include "math.glsl"
 #include "kv.glsl"
 
-// Parts: [head][part][row of all m * group]: max, sum, whether any slot was seen, then the sums of values.
+// Parts: [head][part][row of all m * group]: max, sum, whether any slot was seen, then the sums of
+// values.
 uint64_t part_at(uint head, uint part, uint row) {
-    const uint64_t place = (uint64_t(head) * uint64_t(P.n_parts) + uint64_t(part)) * uint64_t(P.m * P.group) + uint64_t(row);
+    const uint64_t place =
+        (uint64_t(head) * uint64_t(P.n_parts) + uint64_t(part)) * uint64_t(P.m * P.group) +
+        uint64_t(row);
     return P.parts + 4ul * place * uint64_t(P.kv.v_dim + 3u);
 }
 
@@ -39,7 +43,8 @@ layout(constant_id = 1) const uint OUTPUT = 1;
 
 void main() {
     const uint head = gl_WorkGroupID.y;
-    for (uint row = P.first * P.group + gl_WorkGroupID.x; row < P.m * P.group; row += gl_NumWorkGroups.x) {
+    for (uint row = P.first * P.group + gl_WorkGroupID.x; row < P.m * P.group;
+         row += gl_NumWorkGroups.x) {
         float largest = -kInf, sum = 0.0, seen = 0.0;
         for (uint part = 0; part < P.n_parts; ++part) {
             InF32 from = InF32(part_at(head, part, row));
@@ -87,7 +92,8 @@ const uint V_EACH = V_ROOM / V_LANES;
 const uint R_LANES = GROUP / V_LANES;
 const uint R_EACH = ROWS > R_LANES ? ROWS / R_LANES : 1u;
 
-shared float q_tile[ROWS * K_ROOM], s_tile[ROWS * SLOTS], row_max[ROWS], row_sum[ROWS], row_factor[ROWS];
+shared float q_tile[ROWS * K_ROOM], s_tile[ROWS * SLOTS], row_max[ROWS], row_sum[ROWS],
+    row_factor[ROWS];
 shared uint row_seen[ROWS];
 shared uint64_t v_rows[SLOTS];
 
@@ -95,12 +101,14 @@ void main() {
     const uint me = gl_LocalInvocationIndex, head = gl_WorkGroupID.y, part = gl_WorkGroupID.z;
     const uint rows = P.m * P.group, dim = P.kv.k_dim, v_dim = P.kv.v_dim;
     const uint length = kv_length(P.kv, head);
-    for (uint row0 = P.first * P.group + gl_WorkGroupID.x * ROWS; row0 < rows; row0 += gl_NumWorkGroups.x * ROWS) {
+    for (uint row0 = P.first * P.group + gl_WorkGroupID.x * ROWS; row0 < rows;
+         row0 += gl_NumWorkGroups.x * ROWS) {
         // Slots that some row of the tile sees.
         const uint begin = part * P.part_slots;
         uint end = min(begin + P.part_slots, length);
         if (P.causal != 0u) {
-            const int limit = int(length) - int(P.m) + int(min(row0 + ROWS, rows) - 1u) / int(P.group) + 1;
+            const int limit =
+                int(length) - int(P.m) + int(min(row0 + ROWS, rows) - 1u) / int(P.group) + 1;
             end = min(end, uint(max(limit, 0)));
         }
         barrier();
@@ -108,7 +116,8 @@ void main() {
             const uint row = row0 + s / K_ROOM, e = s % K_ROOM;
             float value = 0.0;
             if (row < rows && e < dim)
-                value = InF32(at_row(P.q, P.q_at, token_at(head, row), head_at(head, row))).v[e] * P.scale;
+                value = InF32(at_row(P.q, P.q_at, token_at(head, row), head_at(head, row))).v[e] *
+                        P.scale;
             q_tile[s] = value;
         }
         for (uint r = me; r < ROWS; r += GROUP)
@@ -131,14 +140,18 @@ void main() {
                     const uint in_block = slot & ((1u << P.kv.block_shift) - 1u);
                     there = block >= 0 && (P.ranged == 0u || in_ranges(slot));
                     if (lane == 0u)
-                        v_rows[t] = block < 0 ? 0ul : kv_row(P.kv.v, P.kv.v_offset, P.kv.v_block, P.kv.v_slot, block, in_block);
+                        v_rows[t] = block < 0 ? 0ul
+                                              : kv_row(P.kv.v, P.kv.v_offset, P.kv.v_block,
+                                                       P.kv.v_slot, block, in_block);
                     if (there) {
-                        const uint64_t key = kv_row(P.kv.k, P.kv.k_offset, P.kv.k_block, P.kv.k_slot, block, in_block);
+                        const uint64_t key = kv_row(P.kv.k, P.kv.k_offset, P.kv.k_block,
+                                                    P.kv.k_slot, block, in_block);
                         for (uint e = 0; e + 4u <= dim; e += 4u) {
                             const vec4 k = load_k4(key, e);
                             [[unroll]] for (uint a = 0; a < Q_EACH; ++a) {
                                 const uint q = (lane + a * Q_LANES) % ROWS * K_ROOM + e;
-                                logit[a] += dot(k, vec4(q_tile[q], q_tile[q + 1u], q_tile[q + 2u], q_tile[q + 3u]));
+                                logit[a] += dot(k, vec4(q_tile[q], q_tile[q + 1u], q_tile[q + 2u],
+                                                        q_tile[q + 3u]));
                             }
                         }
                         for (uint e = dim & ~3u; e < dim; ++e) {
@@ -152,7 +165,8 @@ void main() {
                     const uint r = lane + a * Q_LANES;
                     if (r >= ROWS) continue;
                     float value = -kInf;
-                    if (there && row0 + r < rows && sees(head, (row0 + r) / P.group, slot, length)) {
+                    if (there && row0 + r < rows &&
+                        sees(head, (row0 + r) / P.group, slot, length)) {
                         value = capped(logit[a]);
                         row_seen[r] = 1u; // by several at once, all the same
                     }
@@ -195,15 +209,18 @@ void main() {
                     const uint d = d0 + b * V_LANES;
                     if (d >= v_dim) continue;
                     const float value = load_value(V_TYPE == 255u ? P.kv.v_type : V_TYPE, from, d);
-                    if (!is_finite(value)) { // it must not reach rows that do not see the slot, not even as 0 * infinity
+                    if (!is_finite(value)) {
+                        // it must not reach rows that do not see the slot, not even as 0 * infinity
                         [[unroll]] for (uint a = 0; a < R_EACH; ++a) {
                             const float weight = s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t];
                             if (weight != 0.0) acc[a * V_EACH + b] += weight * value;
                         }
                         continue;
                     }
-                    [[unroll]] for (uint a = 0; a < R_EACH; ++a)
-                        acc[a * V_EACH + b] += s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t] * value;
+                    [[unroll]] for (uint a = 0; a < R_EACH; ++a) {
+                        const uint row = (lane + a * R_LANES) % ROWS;
+                        acc[a * V_EACH + b] += s_tile[row * SLOTS + t] * value;
+                    }
                 }
             }
         }

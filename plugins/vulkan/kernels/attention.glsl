@@ -1,9 +1,11 @@
-// What the passes of attention share: logits and who sees what. "Row" r of a KV head is query r / group of head r % group of the group,
-// so that K and V are read once for all of them.
+// What the passes of attention share: logits and who sees what. "Row" r of a KV head is query r /
+// group of head r % group of the group, so that K and V are read once for all of them.
 layout(constant_id = 1) const uint K_TYPE = 0;
-layout(constant_id = 2) const uint BY_FOURS = 0; // rows of K are loaded 16 (f32) or 8 (f16, bf16) bytes at a time
+// rows of K are loaded 16 (f32) or 8 (f16, bf16) bytes at a time
+layout(constant_id = 2) const uint BY_FOURS = 0;
 
-vec4 load_k4(uint64_t row, uint e) { // e is a multiple of 4; elements beyond the head are not looked at
+vec4 load_k4(uint64_t row, uint e) {
+    // e is a multiple of 4; elements beyond the head are not looked at
     if (K_TYPE == kF32) {
         if (BY_FOURS != 0u) return InF32x4(row).v[e >> 2];
         InF32 k = InF32(row);
@@ -14,12 +16,13 @@ vec4 load_k4(uint64_t row, uint e) { // e is a multiple of 4; elements beyond th
             const uvec2 w = InU32x2(row).v[e >> 2];
             return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
         }
-        return vec4(load_value(kF16, row, e), load_value(kF16, row, e + 1u), load_value(kF16, row, e + 2u),
-                    load_value(kF16, row, e + 3u));
+        return vec4(load_value(kF16, row, e), load_value(kF16, row, e + 1u),
+                    load_value(kF16, row, e + 2u), load_value(kF16, row, e + 3u));
     }
     if (K_TYPE == kBf16) {
         InU16 k = InU16(row);
-        return uintBitsToFloat(uvec4(uint(k.v[e]), uint(k.v[e + 1u]), uint(k.v[e + 2u]), uint(k.v[e + 3u])) << 16);
+        return uintBitsToFloat(
+            uvec4(uint(k.v[e]), uint(k.v[e + 1u]), uint(k.v[e + 2u]), uint(k.v[e + 3u])) << 16);
     }
     const uint j = e & 31u;
     if (K_TYPE == kQ8) {
@@ -32,7 +35,8 @@ vec4 load_k4(uint64_t row, uint e) { // e is a multiple of 4; elements beyond th
     InU16 words = InU16(row + 18ul * uint64_t(e >> 5));
     const uint place = (j & 15u) >> 1, shift = j < 16u ? 0u : 4u;
     const uint a = uint(words.v[1u + place]) >> shift, b = uint(words.v[2u + place]) >> shift;
-    return scale_of(uint(words.v[0])) * (vec4(a & 15u, (a >> 8) & 15u, b & 15u, (b >> 8) & 15u) - 8.0);
+    return scale_of(uint(words.v[0])) *
+           (vec4(a & 15u, (a >> 8) & 15u, b & 15u, (b >> 8) & 15u) - 8.0);
 }
 
 bool in_ranges(uint slot) {
@@ -49,7 +53,9 @@ bool sees(uint head, uint i, uint slot, uint length) {
     if (P.windowed != 0u) {
         const int position = InI32(position_at(P.kv, head, slot)).v[0];
         const uint sequence = sequence_of(P.kv, head), own = own_head(P.kv, head);
-        if (given_position(P.q_positions, P.q_positions_at, sequence + i, own) - position >= P.window) return false;
+        if (given_position(P.q_positions, P.q_positions_at, sequence + i, own) - position >=
+            P.window)
+            return false;
     }
     return true;
 }

@@ -1,5 +1,5 @@
-// Scores of attention: an invocation takes a slot of a KV head and the contributing queries again, their normalizers being known, and
-// reduces their probabilities (or logits) to one number.
+// Scores of attention: an invocation takes a slot of a KV head and the contributing queries again,
+// their normalizers being known, and reduces their probabilities (or logits) to one number.
 #version 460
 #define PARAMS AttentionParams
 #define PARAMS_IN_MEMORY
@@ -15,7 +15,8 @@ float larger(float a, float b) { return is_nan(a) || a > b ? a : b; }
 
 void put(uint row, uint slot, float value) {
     F32 to = F32(at4(P.scores, P.scores_offset + row * P.scores_stride + slot));
-    if (P.accumulate != 0u) value = P.reduce_queries == kMax ? larger(to.v[0], value) : to.v[0] + value;
+    if (P.accumulate != 0u)
+        value = P.reduce_queries == kMax ? larger(to.v[0], value) : to.v[0] + value;
     to.v[0] = value;
 }
 
@@ -27,8 +28,10 @@ float logit_of(uint head, uint i, uint h, uint64_t key) {
     InF32 q = InF32(at_row(P.q, P.q_at, i, h));
     float sum = 0.0;
     uint whole = 0u;
-    for (; whole + 16u <= P.kv.k_dim; whole += 16u) { // few rounds: there are drivers that count them
-        sum += dot4(q, key, whole) + dot4(q, key, whole + 4u) + dot4(q, key, whole + 8u) + dot4(q, key, whole + 12u);
+    for (; whole + 16u <= P.kv.k_dim; whole += 16u) {
+        // few rounds: there are drivers that count them
+        sum += dot4(q, key, whole) + dot4(q, key, whole + 4u) + dot4(q, key, whole + 8u) +
+               dot4(q, key, whole + 12u);
     }
     for (; whole + 4u <= P.kv.k_dim; whole += 4u)
         sum += dot4(q, key, whole);
@@ -62,11 +65,13 @@ float reduced(uint head, uint g, uint slot, uint length, uint64_t key, float wei
 
 void main() {
     const uint head = gl_WorkGroupID.y, length = kv_length(P.kv, head);
-    for (uint slot = gl_GlobalInvocationID.x; slot < length; slot += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+    for (uint slot = gl_GlobalInvocationID.x; slot < length;
+         slot += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
         const uint64_t key = k_row(P.kv, head, slot);
         const bool outside = key == 0ul || (P.ranged != 0u && !in_ranges(slot));
         float weight = 1.0;
-        if (P.weights != 0ul && !outside) weight = InF32(at4(P.weights, P.weights_offset + head * P.weights_stride + slot)).v[0];
+        if (P.weights != 0ul && !outside)
+            weight = InF32(at4(P.weights, P.weights_offset + head * P.weights_stride + slot)).v[0];
         float total = 0.0;
         for (uint g = 0; g < P.group; ++g) {
             const float value = outside ? 0.0 : reduced(head, g, slot, length, key, weight);

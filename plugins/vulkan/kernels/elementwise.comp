@@ -23,9 +23,11 @@ float activation(float g) {
 
 void main() {
     for (uint r = gl_WorkGroupID.y; r < P.m; r += gl_NumWorkGroups.y) {
-        InF32 gate = InF32(at_row(P.gate, P.gate_at, 0, r)), up = InF32(at_row(P.up, P.up_at, 0, r));
+        InF32 gate = InF32(at_row(P.gate, P.gate_at, 0, r)),
+              up = InF32(at_row(P.up, P.up_at, 0, r));
         F32 y = F32(at_row(P.to, P.out_at, 0, r));
-        for (uint e = gl_GlobalInvocationID.x; e < P.n; e += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        for (uint e = gl_GlobalInvocationID.x; e < P.n;
+             e += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
             float value = activation(gate.v[INTERLEAVED != 0u ? 2u * e : e]);
             if (INTERLEAVED != 0u)
                 value *= gate.v[2u * e + 1u];
@@ -50,7 +52,8 @@ void main() { // KIND: 0 add, 1 add_bias, 2 scale, 3 scaled_add
     for (uint r = gl_WorkGroupID.y; r < rows; r += gl_NumWorkGroups.y) {
         InF32 a = InF32(row_of(P.a, P.a_at, r)), b = InF32(row_of(P.b, P.b_at, r));
         F32 y = F32(row_of(P.to, P.out_at, r));
-        for (uint e = gl_GlobalInvocationID.x; e < P.out_at.n; e += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        for (uint e = gl_GlobalInvocationID.x; e < P.out_at.n;
+             e += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
             if (KIND <= 1u)
                 y.v[e] = a.v[e] + b.v[e];
             else if (KIND == 2u)

@@ -1,4 +1,5 @@
-// One head's row in shared memory, which a workgroup fills, rotates and stores. HEAD_ROOM (constant 1) is at least its size.
+// One head's row in shared memory, which a workgroup fills, rotates and stores. HEAD_ROOM (constant
+// 1) is at least its size.
 layout(constant_id = 1) const uint HEAD_ROOM = 128;
 shared float head_row[HEAD_ROOM];
 
@@ -19,7 +20,8 @@ void rotate_head(Rope rope, uint row, float sign) {
     InF32 cos_row = InF32(at4(rope.cos, rope.cos_offset + row * rope.cos_stride));
     InF32 sin_row = InF32(at4(rope.sin, rope.sin_offset + row * rope.sin_stride));
     for (uint i = gl_LocalInvocationIndex; i < rope.half_rot; i += gl_WorkGroupSize.x) {
-        const uint a = rope.interleaved != 0u ? 2u * i : i, b = rope.interleaved != 0u ? 2u * i + 1u : i + rope.half_rot;
+        const uint a = rope.interleaved != 0u ? 2u * i : i,
+                   b = rope.interleaved != 0u ? 2u * i + 1u : i + rope.half_rot;
         const float x = head_row[a], y = head_row[b], c = cos_row.v[i], s = sign * sin_row.v[i];
         head_row[a] = x * c - y * s;
         head_row[b] = y * c + x * s;

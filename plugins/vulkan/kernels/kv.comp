@@ -35,7 +35,9 @@ void normalize_head(uint64_t weight, uint dim) {
 }
 
 // Of several sequences each token is the newest of its own.
-uint head_of(uint head, uint i) { return P.kv.seat_heads == 0u ? head : i * P.kv.seat_heads + head; }
+uint head_of(uint head, uint i) {
+    return P.kv.seat_heads == 0u ? head : i * P.kv.seat_heads + head;
+}
 
 // Slot of token i in a head, below 0 if it has none.
 int slot_of(uint head, uint i) {
@@ -57,7 +59,8 @@ void main() {
                 continue;
             }
             const bool is_key = unit >= P.heads;
-            const uint h = is_key ? unit - P.heads : unit, kv_head = is_key ? h : h / P.group, dim = P.kv.k_dim;
+            const uint h = is_key ? unit - P.heads : unit, kv_head = is_key ? h : h / P.group,
+                       dim = P.kv.k_dim;
             const int position = given_position(P.positions, P.positions_at, i, kv_head);
             load_head(kF32, is_key ? at_row(P.k, P.k_at, i, h) : at_row(P.q, P.q_at, i, h), dim);
             if (P.k_norm != 0ul) normalize_head(is_key ? P.k_norm : P.q_norm, dim);
@@ -100,14 +103,20 @@ void put_unit(uint64_t to, uint value) {
 }
 
 uint row_bytes_of(uint type, uint dim) {
-    return type == kF32 ? 4u * dim : type < kQ8 ? 2u * dim : type == kQ8 ? dim / 32u * 34u : dim / 32u * 18u;
+    return type == kF32  ? 4u * dim
+           : type < kQ8  ? 2u * dim
+           : type == kQ8 ? dim / 32u * 34u
+                         : dim / 32u * 18u;
 }
 
-// Where column c of a slot lies; 0 for a slot without a block. part: 0 keys, 1 values, 2 positions or the side array.
+// Where column c of a slot lies; 0 for a slot without a block. part: 0 keys, 1 values, 2 positions
+// or the side array.
 uint64_t column_at(Kv kv, uint part, uint head, uint slot, uint c) {
     if (part == 2u) {
         if (P.side != 0ul)
-            return slot < P.side_slots ? at4(P.side, P.side_offset + head * P.side_stride + slot) + uint64_t(c * UNIT) : 0ul;
+            return slot < P.side_slots ? at4(P.side, P.side_offset + head * P.side_stride + slot) +
+                                             uint64_t(c * UNIT)
+                                       : 0ul;
         return slot < kv.positions_slots ? position_at(kv, head, slot) + uint64_t(c * UNIT) : 0ul;
     }
     const uint64_t row = part == 0u ? k_row(kv, head, slot) : v_row(kv, head, slot);
@@ -116,11 +125,13 @@ uint64_t column_at(Kv kv, uint part, uint head, uint slot, uint c) {
 
 const uint AHEAD = 8; // slots that are read before they are written
 
-// An invocation moves one column of a head's rows. Within the same memory slot after slot: lists rise strictly, so what it reads lies
-// at or behind what it writes, and nobody else touches its column.
+// An invocation moves one column of a head's rows. Within the same memory slot after slot: lists
+// rise strictly, so what it reads lies at or behind what it writes, and nobody else touches its
+// column.
 void main() {
     const uint head = gl_WorkGroupID.y, part = P.side != 0ul ? 2u : gl_WorkGroupID.z % 3u;
-    const uint lanes = P.in_place != 0u ? 1u : gl_NumWorkGroups.z / 3u, lane = P.in_place != 0u ? 0u : gl_WorkGroupID.z / 3u;
+    const uint lanes = P.in_place != 0u ? 1u : gl_NumWorkGroups.z / 3u,
+               lane = P.in_place != 0u ? 0u : gl_WorkGroupID.z / 3u;
     const uint bytes = part == 0u   ? row_bytes_of(P.from.k_type, P.from.k_dim)
                        : part == 1u ? row_bytes_of(P.from.v_type, P.from.v_dim)
                                     : 4u;
@@ -137,7 +148,8 @@ void main() {
             values[a] = 0u;
             if (j >= count) continue;
             const int slot = index.v[j];
-            const uint64_t from = slot >= int(j) ? column_at(P.from, part, head, uint(slot), c) : 0ul;
+            const uint64_t from =
+                slot >= int(j) ? column_at(P.from, part, head, uint(slot), c) : 0ul;
             if (from == 0ul) continue;
             there[a] = true;
             values[a] = get_unit(from);
@@ -154,7 +166,8 @@ void main() {
 
 // A workgroup for a slot of a head.
 void main() {
-    const uint head = gl_WorkGroupID.y, end = min(min(P.end, kv_length(P.kv, head)), min(P.row_slots, P.new_slots));
+    const uint head = gl_WorkGroupID.y,
+               end = min(min(P.end, kv_length(P.kv, head)), min(P.row_slots, P.new_slots));
     for (uint slot = P.begin + gl_WorkGroupID.x; slot < end; slot += gl_NumWorkGroups.x) {
         const int row = InI32(P.row).v[P.row_offset + head * P.row_stride + slot];
         const uint64_t key = k_row(P.kv, head, slot);
@@ -166,7 +179,8 @@ void main() {
         rotate_head(P.rope, uint(row), 1.0);
         store_head(P.kv.k_type, key, P.kv.k_dim);
         if (gl_LocalInvocationIndex == 0u && slot < P.kv.positions_slots)
-            I32(position_at(P.kv, head, slot)).v[0] = InI32(P.new_positions).v[P.new_offset + head * P.new_stride + slot];
+            I32(position_at(P.kv, head, slot)).v[0] =
+                InI32(P.new_positions).v[P.new_offset + head * P.new_stride + slot];
     }
 }
 

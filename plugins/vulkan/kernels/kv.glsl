@@ -1,40 +1,48 @@
-// A cache view: where rows of keys and values lie. What the host cannot see is held against here: a length counts as
-// min(max(length, 0), max_length), a block outside 0..blocks-1 holds nothing (address 0).
+// A cache view: where rows of keys and values lie. What the host cannot see is held against here: a
+// length counts as min(max(length, 0), max_length), a block outside 0..blocks-1 holds nothing
+// (address 0).
 
-// Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads, and the row of its books.
+// Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads,
+// and the row of its books.
 uint sequence_of(Kv kv, uint head) { return kv.seat_heads == 0u ? 0u : head / kv.seat_heads; }
 uint own_head(Kv kv, uint head) { return kv.seat_heads == 0u ? head : head % kv.seat_heads; }
 uint book_of(Kv kv, uint head) {
     if (kv.seat_heads == 0u) return head;
-    const int seat = clamp(InI32(kv.seats).v[kv.seats_offset + head / kv.seat_heads], 0, int(kv.seats_held) - 1);
+    const int seat =
+        clamp(InI32(kv.seats).v[kv.seats_offset + head / kv.seat_heads], 0, int(kv.seats_held) - 1);
     return uint(seat) * kv.seat_rows + head % kv.seat_heads;
 }
 
 uint kv_length(Kv kv, uint head) {
-    return uint(clamp(InI32(kv.lengths).v[kv.lengths_offset + book_of(kv, head)], 0, int(kv.max_length)));
+    return uint(
+        clamp(InI32(kv.lengths).v[kv.lengths_offset + book_of(kv, head)], 0, int(kv.max_length)));
 }
 
 // The block of a slot, below 0 if there is none.
 int kv_block(Kv kv, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;
-    const int block = InI32(kv.table).v[kv.table_offset + book_of(kv, head) * kv.table_stride + place];
+    const int block =
+        InI32(kv.table).v[kv.table_offset + book_of(kv, head) * kv.table_stride + place];
     return block < int(kv.blocks) ? block : -1;
 }
 
-uint64_t kv_row(uint64_t base, uint offset, uint block_units, uint slot_units, int block, uint slot_in_block) {
+uint64_t kv_row(uint64_t base, uint offset, uint block_units, uint slot_units, int block,
+                uint slot_in_block) {
     return base + 2ul * (uint64_t(offset) + uint64_t(uint(block)) * uint64_t(block_units) +
                          uint64_t(slot_in_block) * uint64_t(slot_units));
 }
 uint64_t k_row(Kv kv, uint head, uint slot) {
     const int block = kv_block(kv, head, slot);
     if (block < 0) return 0ul;
-    return kv_row(kv.k, kv.k_offset, kv.k_block, kv.k_slot, block, slot & ((1u << kv.block_shift) - 1u));
+    return kv_row(kv.k, kv.k_offset, kv.k_block, kv.k_slot, block,
+                  slot & ((1u << kv.block_shift) - 1u));
 }
 uint64_t v_row(Kv kv, uint head, uint slot) {
     const int block = kv_block(kv, head, slot);
     if (block < 0) return 0ul;
-    return kv_row(kv.v, kv.v_offset, kv.v_block, kv.v_slot, block, slot & ((1u << kv.block_shift) - 1u));
+    return kv_row(kv.v, kv.v_offset, kv.v_block, kv.v_slot, block,
+                  slot & ((1u << kv.block_shift) - 1u));
 }
 
 // Where the position of a slot lies.

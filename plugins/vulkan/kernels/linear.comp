@@ -1,5 +1,6 @@
-// matmul and embed: linear_vec (few rows of x: a team of invocations for some rows of W), linear_tile (many: tiles in shared memory,
-// dequantized on the way), linear_matrix (the same in f16 on cooperative matrices), embed.
+// matmul and embed: linear_vec (few rows of x: a team of invocations for some rows of W),
+// linear_tile (many: tiles in shared memory, dequantized on the way), linear_matrix (the same in
+// f16 on cooperative matrices), embed.
 #version 460
 #ifdef EMBED
 #define PARAMS EmbedParams
@@ -19,7 +20,8 @@
 #endif
 
 layout(constant_id = 1) const uint TYPE = 0;
-layout(constant_id = 2) const uint PREPARED = 0; // 1: rows aligned to 16 bytes, blocks split into codes and scales; 0: as in a file
+// 1: rows aligned to 16 bytes, blocks split into codes and scales; 0: as in a file
+layout(constant_id = 2) const uint PREPARED = 0;
 
 float weight_value(uint64_t row, uint64_t scales, uint i) {
     if (PREPARED == 0u || TYPE < kQ8) return load_value(TYPE, row, i);
@@ -62,7 +64,8 @@ void store_out(uint i, uint j, float value) {
 layout(constant_id = 3) const uint ROWS = 4;  // rows of W that a team takes at once
 layout(constant_id = 4) const uint X_VEC = 0; // x can be loaded by fours
 
-// A team shares rows of W: a subgroup, or the whole workgroup where there are no sums over subgroups.
+// A team shares rows of W: a subgroup, or the whole workgroup where there are no sums over
+// subgroups.
 #ifdef KEEL_SUBGROUPS
 #define TEAM_SIZE subgroupAdd(1u) // gl_SubgroupSize may be more than there are
 #define TEAM_LANE gl_SubgroupInvocationID
@@ -83,12 +86,13 @@ vec4 x4(uint64_t x, uint i) { // i is a multiple of 4
     return vec4(from.v[i], from.v[i + 1u], from.v[i + 2u], from.v[i + 3u]);
 }
 vec4 bytes4(uint word) {
-    return vec4(bitfieldExtract(int(word), 0, 8), bitfieldExtract(int(word), 8, 8), bitfieldExtract(int(word), 16, 8),
-                bitfieldExtract(int(word), 24, 8));
+    return vec4(bitfieldExtract(int(word), 0, 8), bitfieldExtract(int(word), 8, 8),
+                bitfieldExtract(int(word), 16, 8), bitfieldExtract(int(word), 24, 8));
 }
 vec4 nibbles4(uint word) { // of the low halves of the bytes
-    return vec4(bitfieldExtract(word, 0, 4), bitfieldExtract(word, 8, 4), bitfieldExtract(word, 16, 4),
-                bitfieldExtract(word, 24, 4)) - 8.0;
+    return vec4(bitfieldExtract(word, 0, 4), bitfieldExtract(word, 8, 4),
+                bitfieldExtract(word, 16, 4), bitfieldExtract(word, 24, 4)) -
+           8.0;
 }
 
 // Elements of a row that an invocation takes at once.
@@ -123,15 +127,16 @@ void main() {
                               dot(vec4(unpackHalf2x16(w.z), unpackHalf2x16(w.w)), xs[1]);
                 } else if (TYPE == kBf16) {
                     const uvec4 w = InU32x4(row).v[c];
-                    const vec4 even = uintBitsToFloat(w << 16), odd = uintBitsToFloat(w & 0xFFFF0000u);
+                    const vec4 even = uintBitsToFloat(w << 16),
+                               odd = uintBitsToFloat(w & 0xFFFF0000u);
                     sum[r] += dot(vec4(even.x, odd.x, even.y, odd.y), xs[0]) +
                               dot(vec4(even.z, odd.z, even.w, odd.w), xs[1]);
                 } else if (TYPE == kQ8) {
                     const uvec4 w = InU32x4(row).v[c];
                     const float d =
                         scale_of(uint(InU16(P.scales + uint64_t(j) * P.scales_stride).v[c >> 1]));
-                    sum[r] += d * (dot(bytes4(w.x), xs[0]) + dot(bytes4(w.y), xs[1]) + dot(bytes4(w.z), xs[2]) +
-                                   dot(bytes4(w.w), xs[3]));
+                    sum[r] += d * (dot(bytes4(w.x), xs[0]) + dot(bytes4(w.y), xs[1]) +
+                                   dot(bytes4(w.z), xs[2]) + dot(bytes4(w.w), xs[3]));
                 } else {
                     const uvec2 w = InU32x2(row).v[c];
                     const float d =
@@ -180,8 +185,10 @@ void load8(uint j, uint k, uint64_t row, uint64_t scales, out float w[8]) {
         }
     } else if (TYPE == kBf16) {
         const uvec4 a = InU32x4(row).v[k >> 3];
-        [[unroll]] for (uint e = 0; e < 4; ++e)
-            w[2 * e] = uintBitsToFloat(a[e] << 16), w[2 * e + 1] = uintBitsToFloat(a[e] & 0xFFFF0000u);
+        [[unroll]] for (uint e = 0; e < 4; ++e) {
+            w[2 * e] = uintBitsToFloat(a[e] << 16);
+            w[2 * e + 1] = uintBitsToFloat(a[e] & 0xFFFF0000u);
+        }
     } else {
         const float d = scale_of(uint(InU16(scales).v[k >> 5]));
         const uvec2 a = InU32x2(row).v[TYPE == kQ8 ? k >> 3 : (k >> 5) * 2u + ((k >> 3) & 1u)];
@@ -213,7 +220,8 @@ void main() {
         [[unroll]] for (uint s = 0; s < TM * 4; ++s)
             sum[s] = 0.0;
         const uint j = n0 + t / 2u;
-        const uint64_t row = P.w + uint64_t(j) * P.w_stride, scales = P.scales + uint64_t(j) * P.scales_stride;
+        const uint64_t row = P.w + uint64_t(j) * P.w_stride,
+                       scales = P.scales + uint64_t(j) * P.scales_stride;
         for (uint k0 = 0; k0 < P.k; k0 += BK) {
             float w[8];
             load8(j, k0 + (t & 1u) * 8u, row, scales, w);
@@ -265,7 +273,8 @@ void main() {
         [[unroll]] for (uint s = 0; s < 4; ++s)
             sum[s] = fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>(0.0);
         const uint j = n0 + t / 2u;
-        const uint64_t row = P.w + uint64_t(j) * P.w_stride, scales = P.scales + uint64_t(j) * P.scales_stride;
+        const uint64_t row = P.w + uint64_t(j) * P.w_stride,
+                       scales = P.scales + uint64_t(j) * P.scales_stride;
         for (uint k0 = 0; k0 < P.k; k0 += BK) {
             barrier();
             [[unroll]] for (uint part = 0; part < 2; ++part) {
@@ -277,23 +286,26 @@ void main() {
             }
             for (uint s = t; s < TILE * BK; s += THREADS) {
                 const uint k = k0 + s % BK, i = m0 + s / BK;
-                x_tile[s / BK * PITCH + s % BK] =
-                    float16_t(k < P.k && i < P.m ? InF32(P.x + uint64_t(i) * P.x_stride).v[k] : 0.0);
+                x_tile[s / BK * PITCH + s % BK] = float16_t(
+                    k < P.k && i < P.m ? InF32(P.x + uint64_t(i) * P.x_stride).v[k] : 0.0);
             }
             barrier();
             [[unroll]] for (uint k = 0; k < BK; k += 16) {
                 fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> a[2], b[2];
                 [[unroll]] for (uint c = 0; c < 2; ++c) {
                     coopMatLoadNV(a[c], x_tile, (mine_m + 16u * c) * PITCH + k, PITCH, false);
-                    coopMatLoadNV(b[c], w_tile, (mine_n + 16u * c) * PITCH + k, PITCH, true); // K x N: W's rows are columns
+                    // K x N: W's rows are columns
+                    coopMatLoadNV(b[c], w_tile, (mine_n + 16u * c) * PITCH + k, PITCH, true);
                 }
                 [[unroll]] for (uint s = 0; s < 4; ++s)
                     sum[s] = coopMatMulAddNV(a[s / 2u], b[s % 2u], sum[s]);
             }
         }
         barrier();
-        [[unroll]] for (uint s = 0; s < 4; ++s)
-            coopMatStoreNV(sum[s], result, (mine_m + s / 2u * 16u) * TILE + mine_n + s % 2u * 16u, TILE, false);
+        [[unroll]] for (uint s = 0; s < 4; ++s) {
+            const uint at = (mine_m + s / 2u * 16u) * TILE + mine_n + s % 2u * 16u;
+            coopMatStoreNV(sum[s], result, at, TILE, false);
+        }
         barrier();
         for (uint s = t; s < TILE * TILE; s += THREADS) {
             const uint i = m0 + s / TILE, jj = n0 + s % TILE;

@@ -13,7 +13,8 @@ float exp_(float x) {
     p = fma(r, p, 0.5);
     p = fma(r * r, p, r) + 1.0;
     const int e = int(n), half_e = e / 2;
-    return p * uintBitsToFloat(uint(127 + half_e) << 23) * uintBitsToFloat(uint(127 + e - half_e) << 23);
+    return p * uintBitsToFloat(uint(127 + half_e) << 23) *
+           uintBitsToFloat(uint(127 + e - half_e) << 23);
 }
 
 float tanh_(float x) {

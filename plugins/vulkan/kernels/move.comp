@@ -1,4 +1,5 @@
-// copy, transpose and zero (by units of 4, 2 or 1 bytes); cast between floats and from blocks (-DCAST); cast to blocks (-DCAST_BLOCKS).
+// copy, transpose and zero (by units of 4, 2 or 1 bytes); cast between floats and from blocks
+// (-DCAST); cast to blocks (-DCAST_BLOCKS).
 #version 460
 #define PARAMS MoveParams
 #extension GL_GOOGLE_include_directive : require
@@ -25,20 +26,27 @@ void main() {
     for (uint r = gl_WorkGroupID.y; r < rows; r += gl_NumWorkGroups.y) {
         const uint x_index = index_of(P.x_at, r), y_index = index_of(P.out_at, r);
 #ifdef CAST
-        const uint64_t x = P.x + unit_of(FROM) * uint64_t(x_index), y = P.to + unit_of(TO) * uint64_t(y_index);
-        for (uint e = gl_GlobalInvocationID.x; e < P.out_at.n; e += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
+        const uint64_t x = P.x + unit_of(FROM) * uint64_t(x_index),
+                       y = P.to + unit_of(TO) * uint64_t(y_index);
+        for (uint e = gl_GlobalInvocationID.x; e < P.out_at.n;
+             e += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
             store_bits(TO, y, e, load_bits(FROM, x, e));
 #elif defined(CAST_BLOCKS)
         InF32 x = InF32(at4(P.x, x_index));
-        for (uint b = gl_GlobalInvocationID.x; b < P.out_at.n / 32u; b += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        for (uint b = gl_GlobalInvocationID.x; b < P.out_at.n / 32u;
+             b += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
             float values[32];
             for (uint e = 0; e < 32; ++e)
                 values[e] = x.v[b * 32u + e];
-            store_block(TO, P.to + 2ul * uint64_t(y_index) + uint64_t(b) * (TO == kQ8 ? 34ul : 18ul), values);
+            store_block(TO,
+                        P.to + 2ul * uint64_t(y_index) + uint64_t(b) * (TO == kQ8 ? 34ul : 18ul),
+                        values);
         }
 #else
-        const uint64_t x = P.x + uint64_t(FROM) * uint64_t(x_index), y = P.to + uint64_t(FROM) * uint64_t(y_index);
-        for (uint e = gl_GlobalInvocationID.x; e < P.out_at.n; e += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        const uint64_t x = P.x + uint64_t(FROM) * uint64_t(x_index),
+                       y = P.to + uint64_t(FROM) * uint64_t(y_index);
+        for (uint e = gl_GlobalInvocationID.x; e < P.out_at.n;
+             e += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
             if (FROM == 4u)
                 U32(y).v[e] = P.x == 0ul ? 0u : InU32(x).v[e];
             else if (FROM == 2u)

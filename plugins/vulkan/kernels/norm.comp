@@ -31,7 +31,8 @@ void main() {
         sum = group_sum(sum);
         const float factor = 1.0 / sqrt(sum / float(n) + P.eps);
         for (uint e = gl_LocalInvocationIndex; e < n; e += gl_WorkGroupSize.x) {
-            float value = (KIND == 1u ? residual.v[e] : x.v[e] - mean) * factor * InF32(P.weight).v[e];
+            float value =
+                (KIND == 1u ? residual.v[e] : x.v[e] - mean) * factor * InF32(P.weight).v[e];
             if (KIND == 2u && P.bias != 0ul) value += InF32(P.bias).v[e];
             y.v[e] = value;
         }

@@ -1,6 +1,7 @@
-// What the host hands to each kernel. Read by C++ and by GLSL: both lay these structs out alike (64-bit members first, no vectors).
-// Up to 128 bytes are push constants, larger ones lie in memory. Addresses are of buffers' first bytes; "offset" and strides are counted
-// in units of the element (4 bytes for f32 and i32) from there, modulo 2^32.
+// What the host hands to each kernel. Read by C++ and by GLSL: both lay these structs out alike
+// (64-bit members first, no vectors). Up to 128 bytes are push constants, larger ones lie in
+// memory. Addresses are of buffers' first bytes; "offset" and strides are counted in units of the
+// element (4 bytes for f32 and i32) from there, modulo 2^32.
 #ifndef KEEL_VULKAN_PARAMS_H
 #define KEEL_VULKAN_PARAMS_H
 
@@ -22,7 +23,8 @@ struct Rows {
     uint outer, inner, offset; // strides of the two outer dimensions
 };
 
-// x[m, k] * w[n, k]^T; rows of w are w_stride bytes apart, their scales (split layout) scales_stride bytes.
+// x[m, k] * w[n, k]^T; rows of w are w_stride bytes apart, their scales (split layout)
+// scales_stride bytes.
 struct LinearParams {
     uint64_t x, w, scales, bias, to;                        // of element 0
     uint64_t x_stride, w_stride, scales_stride, out_stride; // bytes

@@ -25,7 +25,8 @@ void main() {
         const uint64_t from = VALUES != 0u ? v_row(P.kv, head, slot) : k_row(P.kv, head, slot);
         if (from == 0ul) continue;
         load_head(VALUES != 0u ? P.kv.v_type : P.kv.k_type, from, dim);
-        if (P.rotate != 0u) rotate_head(P.rope, rope_row(P.rope, InI32(position_at(P.kv, head, slot)).v[0]), -1.0);
+        if (P.rotate != 0u)
+            rotate_head(P.rope, rope_row(P.rope, InI32(position_at(P.kv, head, slot)).v[0]), -1.0);
         F32 to = F32(at_row(P.to, P.out_at, head, slot));
         if (NORMS != 0u) {
             float sum = 0.0;
@@ -38,7 +39,9 @@ void main() {
         for (uint c = gl_LocalInvocationIndex; c < P.r; c += gl_WorkGroupSize.x) {
             float sum = P.projection == 0ul ? head_row[c] : 0.0;
             for (uint e = 0; e < dim && P.projection != 0ul; ++e)
-                sum += head_row[e] * InF32(at4(P.projection, P.projection_offset + e * P.projection_stride + c)).v[0];
+                sum += head_row[e] *
+                       InF32(at4(P.projection, P.projection_offset + e * P.projection_stride + c))
+                           .v[0];
             to.v[c] = sum;
         }
     }
@@ -51,7 +54,8 @@ const uint LANES = 16; // elements of a key that a workgroup adds up
 shared float sums[gl_WorkGroupSize.x];
 
 void main() {
-    const uint me = gl_LocalInvocationIndex, head = gl_WorkGroupID.y, end = min(P.end, kv_length(P.kv, head));
+    const uint me = gl_LocalInvocationIndex, head = gl_WorkGroupID.y,
+               end = min(P.end, kv_length(P.kv, head));
     const uint stripes = gl_WorkGroupSize.x / LANES;
     for (uint e0 = gl_WorkGroupID.x * LANES; e0 < P.kv.k_dim; e0 += gl_NumWorkGroups.x * LANES) {
         const uint e = e0 + me % LANES;
@@ -85,7 +89,8 @@ void main() {
     const uint h = gl_WorkGroupID.z;
     for (uint e = gl_WorkGroupID.y; e <= P.dim; e += gl_NumWorkGroups.y) {
         if (e < P.dim && P.second == 0ul) continue;
-        for (uint f = gl_GlobalInvocationID.x; f < P.dim; f += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        for (uint f = gl_GlobalInvocationID.x; f < P.dim;
+             f += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
             float sum = 0.0;
             for (uint i = 0; i < P.m; ++i) {
                 InF32 q = InF32(at_row(P.q, P.q_at, i, h));

@@ -1,4 +1,5 @@
-// Blocks of 32 floats to q8_0 and q4_0, exactly as GGML's reference quantizer does (base/convert.cpp of the core).
+// Blocks of 32 floats to q8_0 and q4_0, exactly as GGML's reference quantizer does
+// (base/convert.cpp of the core).
 
 // roundf: ties away from zero
 int round_half_away(float x) {

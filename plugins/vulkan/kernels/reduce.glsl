@@ -1,6 +1,7 @@
-// Sums, maxima and minima over a workgroup; every invocation calls them and gets the result. With KEEL_SUBGROUPS over subgroups first, of
-// whatever size (counted: there are drivers whose subgroups have fewer invocations than gl_SubgroupSize says); without, over shared
-// memory (the workgroup's size is then a power of two).
+// Sums, maxima and minima over a workgroup; every invocation calls them and gets the result. With
+// KEEL_SUBGROUPS over subgroups first, of whatever size (counted: there are drivers whose subgroups
+// have fewer invocations than gl_SubgroupSize says); without, over shared memory (the workgroup's
+// size is then a power of two).
 #ifdef KEEL_SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -9,36 +10,36 @@
 shared uint reduce_room[gl_WorkGroupSize.x];
 
 #ifdef KEEL_SUBGROUPS
-#define KEEL_REDUCE(name, T, nothing, subgroup_op, combine, to_uint, from_uint)                                   \
-    T name(T x) {                                                                                            \
-        x = subgroup_op(x);                                                                                  \
-        if (gl_NumSubgroups == 1) return x;                                                                  \
-        barrier();                                                                                           \
-        if (subgroupElect()) reduce_room[gl_SubgroupID] = to_uint(x);                                        \
-        barrier();                                                                                           \
-        x = from_uint(nothing);                                                                              \
-        const uint lanes = subgroupAdd(1u);                                                                  \
-        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += lanes) {                            \
-            const T y = from_uint(reduce_room[i]);                                                           \
-            x = combine(x, y);                                                                               \
-        }                                                                                                    \
-        return subgroup_op(x);                                                                               \
+#define KEEL_REDUCE(name, T, nothing, subgroup_op, combine, to_uint, from_uint)                    \
+    T name(T x) {                                                                                  \
+        x = subgroup_op(x);                                                                        \
+        if (gl_NumSubgroups == 1) return x;                                                        \
+        barrier();                                                                                 \
+        if (subgroupElect()) reduce_room[gl_SubgroupID] = to_uint(x);                              \
+        barrier();                                                                                 \
+        x = from_uint(nothing);                                                                    \
+        const uint lanes = subgroupAdd(1u);                                                        \
+        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += lanes) {                  \
+            const T y = from_uint(reduce_room[i]);                                                 \
+            x = combine(x, y);                                                                     \
+        }                                                                                          \
+        return subgroup_op(x);                                                                     \
     }
 #else
-#define KEEL_REDUCE(name, T, nothing, subgroup_op, combine, to_uint, from_uint)                                   \
-    T name(T x) {                                                                                            \
-        barrier();                                                                                           \
-        reduce_room[gl_LocalInvocationIndex] = to_uint(x);                                                   \
-        for (uint half_size = gl_WorkGroupSize.x / 2; half_size != 0; half_size /= 2) {                      \
-            barrier();                                                                                       \
-            if (gl_LocalInvocationIndex < half_size) {                                                       \
-                const T y = from_uint(reduce_room[gl_LocalInvocationIndex + half_size]);                     \
-                x = combine(x, y);                                                                           \
-                reduce_room[gl_LocalInvocationIndex] = to_uint(x);                                           \
-            }                                                                                                \
-        }                                                                                                    \
-        barrier();                                                                                           \
-        return from_uint(reduce_room[0]);                                                                    \
+#define KEEL_REDUCE(name, T, nothing, subgroup_op, combine, to_uint, from_uint)                    \
+    T name(T x) {                                                                                  \
+        barrier();                                                                                 \
+        reduce_room[gl_LocalInvocationIndex] = to_uint(x);                                         \
+        for (uint half_size = gl_WorkGroupSize.x / 2; half_size != 0; half_size /= 2) {            \
+            barrier();                                                                             \
+            if (gl_LocalInvocationIndex < half_size) {                                             \
+                const T y = from_uint(reduce_room[gl_LocalInvocationIndex + half_size]);           \
+                x = combine(x, y);                                                                 \
+                reduce_room[gl_LocalInvocationIndex] = to_uint(x);                                 \
+            }                                                                                      \
+        }                                                                                          \
+        barrier();                                                                                 \
+        return from_uint(reduce_room[0]);                                                          \
     }
 #endif
 #define KEEL_PLUS(a, b) ((a) + (b))

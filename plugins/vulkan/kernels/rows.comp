@@ -20,7 +20,9 @@ void main() {
         }
         const uint best = group_max(broken ? 0xFFFFFFFFu : key);
         place = group_min(key == best ? place : 0xFFFFFFFFu);
-        if (me == 0u) I32(at_row(P.index, P.index_at, 0, r)).v[0] = best == 0xFFFFFFFFu || n == 0u ? -1 : int(place);
+        if (me == 0u)
+            I32(at_row(P.index, P.index_at, 0, r)).v[0] =
+                best == 0xFFFFFFFFu || n == 0u ? -1 : int(place);
 #elif defined(TOP_K)
         // What lies below the last one that was taken: smaller, or as large and behind it.
         uint above = 0xFFFFFFFFu, above_at = 0u;
@@ -42,7 +44,8 @@ void main() {
             broken = broken || best == 0xFFFFFFFFu; // a NaN is the largest of all, and so the first
             if (me == 0u) {
                 I32(at_row(P.index, P.index_at, 0, r)).v[k] = broken ? -1 : int(taken);
-                U32(at_row(P.values, P.values_at, 0, r)).v[k] = broken ? 0x7FC00000u : floatBitsToUint(x.v[taken]);
+                U32(at_row(P.values, P.values_at, 0, r)).v[k] =
+                    broken ? 0x7FC00000u : floatBitsToUint(x.v[taken]);
             }
             if (broken || place != taken) continue;
             // Whose it was looks for its next: after `taken` among equals, else below.
@@ -50,7 +53,8 @@ void main() {
             key = 0u, place = 0xFFFFFFFFu;
             for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
                 const uint other = order_key(x.v[e]);
-                if ((other < last || (other == last && e > taken)) && other > key) key = other, place = e;
+                if ((other < last || (other == last && e > taken)) && other > key)
+                    key = other, place = e;
             }
         }
 #else

@@ -28,9 +28,13 @@ layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InF
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer InF32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InU32 { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer InU32x2 { uvec2 v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer InU32x4 { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer InU32x4 {
+    uvec4 v[];
+};
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InI32 { int v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer InU16 { uint16_t v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer InU16 {
+    uint16_t v[];
+};
 layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer InU8 { uint8_t v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer F32 { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer U32 { uint v[]; };
@@ -53,7 +57,8 @@ bool is_finite(float x) { return (floatBitsToUint(x) & 0x7F800000u) != 0x7F80000
 #define kInf uintBitsToFloat(0x7F800000u)
 float nan() { return uintBitsToFloat(0x7FC00000u); }
 
-// f16 and bf16 as bits of f32 and back, rounded to nearest even, subnormals and all: instructions for it may flush them.
+// f16 and bf16 as bits of f32 and back, rounded to nearest even, subnormals and all: instructions
+// for it may flush them.
 uint f32_bits_of_f16(uint h) {
     const uint m = h & 0x7FFFu;
     uint bits = (m << 13) + 0x38000000u;
@@ -83,14 +88,17 @@ uint load_bits(uint type, uint64_t row, uint i) {
     const uint j = i & 31u;
     if (type == kQ8) {
         const uint64_t block = row + 34ul * uint64_t(i >> 5);
-        return floatBitsToUint(float(code_of(uint(InU8(block + 2ul).v[j]))) * scale_of(uint(InU16(block).v[0])));
+        return floatBitsToUint(float(code_of(uint(InU8(block + 2ul).v[j]))) *
+                               scale_of(uint(InU16(block).v[0])));
     }
     const uint64_t block = row + 18ul * uint64_t(i >> 5);
     const uint byte = uint(InU8(block + 2ul).v[j & 15u]);
     const int code = int(j < 16u ? byte & 15u : byte >> 4) - 8;
     return floatBitsToUint(float(code) * scale_of(uint(InU16(block).v[0])));
 }
-float load_value(uint type, uint64_t row, uint i) { return uintBitsToFloat(load_bits(type, row, i)); }
+float load_value(uint type, uint64_t row, uint i) {
+    return uintBitsToFloat(load_bits(type, row, i));
+}
 
 void store_bits(uint type, uint64_t row, uint i, uint bits) {
     if (type == kF32)

@@ -18,8 +18,8 @@ void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &cho
     settle_attention(ctx, a.q, a.kv, true, scores_of(a), false, job);
     prepare_attention(ctx, job);
     choice.scratch_bytes = job.planned_bytes;
-    name_kernel(choice, "attention %s/%s%s", keel_dtype_name(a.kv->k->dtype), keel_dtype_name(a.kv->v->dtype),
-                job.parts > 1 ? " split" : "");
+    name_kernel(choice, "attention %s/%s%s", keel_dtype_name(a.kv->k->dtype),
+                keel_dtype_name(a.kv->v->dtype), job.parts > 1 ? " split" : "");
 }
 
 namespace {

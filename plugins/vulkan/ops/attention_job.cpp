@@ -6,7 +6,8 @@ namespace keel_vulkan {
 namespace {
 
 constexpr uint32_t kGroup = 128, kMergeGroup = 64, kReduceGroup = 64;
-constexpr uint32_t kTileFloats = 2048; // of queries in shared memory: 8 of the 16 KiB that every device has
+// of queries in shared memory: 8 of the 16 KiB that every device has
+constexpr uint32_t kTileFloats = 2048;
 constexpr uint32_t kMostTileRows = 16;
 constexpr uint32_t kPartSlots = 256; // parts of a split cache are no shorter than this
 constexpr uint32_t kMostParts = 64;
@@ -26,7 +27,8 @@ uint32_t tile_rows(const AttentionJob &job) {
     return std::min(job.m * job.group <= 4 ? 4u : kMostTileRows, most);
 }
 
-// Caches of two types are rare: one pipeline for each type of keys asks for that of values as it goes.
+// Caches of two types are rare: one pipeline for each type of keys asks for that of values as it
+// goes.
 uint32_t v_type(const AttentionJob &job) {
     constexpr uint32_t asked = 255;
     return job.kv->k->dtype == job.kv->v->dtype ? cache_type(job.kv->v) : asked;
@@ -34,8 +36,8 @@ uint32_t v_type(const AttentionJob &job) {
 
 VkPipeline flash_pipeline(keel_ctx &ctx, const AttentionJob &job, uint32_t rows) {
     return ctx.kernels.get(Kernel::attention,
-                           {kGroup, cache_type(job.kv->k), job.k_by_fours, v_type(job), rows, k_room(job),
-                            room_for(job.kv->v->shape[2], 64), job.output});
+                           {kGroup, cache_type(job.kv->k), job.k_by_fours, v_type(job), rows,
+                            k_room(job), room_for(job.kv->v->shape[2], 64), job.output});
 }
 
 VkPipeline merge_pipeline(keel_ctx &ctx, const AttentionJob &job) {
@@ -47,18 +49,21 @@ VkPipeline save_pipeline(keel_ctx &ctx) {
 }
 
 VkPipeline reduce_pipeline(keel_ctx &ctx, const AttentionJob &job) {
-    return ctx.kernels.get(Kernel::attention_reduce, {kReduceGroup, cache_type(job.kv->k), job.k_by_fours});
+    return ctx.kernels.get(Kernel::attention_reduce,
+                           {kReduceGroup, cache_type(job.kv->k), job.k_by_fours});
 }
 
 bool by_fours(const keel_tensor *k) {
     const uint32_t unit = k->dtype == KEEL_DTYPE_F32 ? 16 : k->dtype == KEEL_DTYPE_F16 ? 8 : 0;
-    return unit != 0 && k->offset % unit == 0 && k->stride[0] % unit == 0 && k->stride[1] % unit == 0;
+    return unit != 0 && k->offset % unit == 0 && k->stride[0] % unit == 0 &&
+           k->stride[1] % unit == 0;
 }
 
 } // namespace
 
 void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *kv, bool output,
-                      const keel_scores *scores, bool logits, AttentionJob &job, const Seats *seats) {
+                      const keel_scores *scores, bool logits, AttentionJob &job,
+                      const Seats *seats) {
     job.kv = kv;
     job.seats = seats;
     job.output = output;
@@ -68,9 +73,11 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     job.group = kv->kv_heads != 0 ? q->shape[1] / kv->kv_heads : 1;
     job.k_by_fours = by_fours(kv->k);
     const int64_t rows = job.m * job.group;
-    if (rows > INT32_MAX / 2) refuse(ctx.host, KEEL_E_UNSUPPORTED, "attention: too many queries at once");
+    if (rows > INT32_MAX / 2)
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "attention: too many queries at once");
     // Split over the length where tiles of rows alone would leave the device idle.
-    const uint64_t tiles = (static_cast<uint64_t>(rows) + tile_rows(job) - 1) / tile_rows(job) * job.heads();
+    const uint64_t tiles =
+        (static_cast<uint64_t>(rows) + tile_rows(job) - 1) / tile_rows(job) * job.heads();
     const uint64_t longest = static_cast<uint64_t>(kv->max_length);
     job.parts = 1;
     if (tiles != 0 && tiles < wanted_groups(ctx)) {
@@ -81,28 +88,33 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     const uint64_t most_slots = ctx.device.limits_loops() ? kLoopSlots : uint64_t{INT32_MAX};
     job.parts = std::max(job.parts, static_cast<uint32_t>((longest + most_slots - 1) / most_slots));
     if (scores != nullptr && ctx.device.limits_loops()) {
-        const uint64_t queries = scores->window == 0
-                                     ? static_cast<uint64_t>(job.m)
-                                     : std::min<uint64_t>(scores->window, static_cast<uint64_t>(job.m));
-        const uint64_t steps =
-            queries * static_cast<uint64_t>(job.group) * (static_cast<uint64_t>(q->shape[2]) / 16 + 5);
+        const uint64_t queries =
+            scores->window == 0 ? static_cast<uint64_t>(job.m)
+                                : std::min<uint64_t>(scores->window, static_cast<uint64_t>(job.m));
+        const uint64_t steps = queries * static_cast<uint64_t>(job.group) *
+                               (static_cast<uint64_t>(q->shape[2]) / 16 + 5);
         if (steps > Device::kMostLoops)
             refuse(ctx.host, KEEL_E_UNSUPPORTED,
-                   "scores of %llu queries at once: lavapipe ends loops after 65535 rounds; use smaller "
+                   "scores of %llu queries at once: lavapipe ends loops after 65535 rounds; use "
+                   "smaller "
                    "chunks of the prompt",
                    static_cast<unsigned long long>(queries));
     }
     const uint64_t all = static_cast<uint64_t>(rows) * job.heads();
     job.parts_bytes =
-        job.parts > 1 ? (all * job.parts * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4 + 255) / 256 * 256
-                      : 0;
+        job.parts > 1
+            ? (all * job.parts * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4 + 255) / 256 * 256
+            : 0;
     job.stats_bytes = scores != nullptr && !logits ? (all * 8 + 255) / 256 * 256 : 0;
-    job.saved_bytes = scores != nullptr && output ? all * static_cast<uint64_t>(kv->k->shape[2]) * 4 : 0;
-    // Fewer rows may be split where these are not. Then all parts of all tiles are no more than the groups that are wanted.
-    const uint64_t split_rows = longest >= 2 * kPartSlots ? uint64_t{wanted_groups(ctx)} * kMostTileRows : 0;
+    job.saved_bytes =
+        scores != nullptr && output ? all * static_cast<uint64_t>(kv->k->shape[2]) * 4 : 0;
+    // Fewer rows may be split where these are not. Then all parts of all tiles are no more than the
+    // groups that are wanted.
+    const uint64_t split_rows =
+        longest >= 2 * kPartSlots ? uint64_t{wanted_groups(ctx)} * kMostTileRows : 0;
     const uint64_t split_bytes = split_rows * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4;
-    job.planned_bytes =
-        std::max(job.parts_bytes, (split_bytes + 255) / 256 * 256) + job.stats_bytes + job.saved_bytes;
+    job.planned_bytes = std::max(job.parts_bytes, (split_bytes + 255) / 256 * 256) +
+                        job.stats_bytes + job.saved_bytes;
 }
 
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job) {
@@ -143,17 +155,20 @@ void run_attention_job(keel_ctx &ctx, AttentionJob &job, bool q_is_lost, const c
                             groups(uint64_t{p.m} * all_heads, 1));
     }
     if (!job.logits) {
-        p.first = job.output ? 0 : first; // of normalizers only the contributing queries' are wanted
+        // of normalizers only the contributing queries' are wanted
+        p.first = job.output ? 0 : first;
         const uint32_t tile = tile_rows(job);
         const uint64_t rows = (p.m - p.first) * uint64_t{p.group};
-        ctx.stream.dispatch(flash_pipeline(ctx, job, tile), p, groups(rows, tile), heads, job.parts);
+        ctx.stream.dispatch(flash_pipeline(ctx, job, tile), p, groups(rows, tile), heads,
+                            job.parts);
         if (job.parts > 1) ctx.stream.dispatch(merge_pipeline(ctx, job), p, groups(rows, 1), heads);
     }
     if (job.scores == nullptr) return;
     const Tensor out = tensor_of(ctx, job.scores->out, "scores.out");
     if (saves) p.q = saved, p.q_at = saved_at;
     p.first = first;
-    p.scores = base_of(job.scores->out), p.scores_stride = out.stride[2], p.scores_offset = out.offset;
+    p.scores = base_of(job.scores->out), p.scores_stride = out.stride[2],
+    p.scores_offset = out.offset;
     p.reduce_queries = job.scores->reduce_queries, p.reduce_group = job.scores->reduce_group;
     p.accumulate = job.scores->accumulate != 0;
     p.logits = job.logits;

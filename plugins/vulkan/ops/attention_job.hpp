@@ -1,8 +1,8 @@
 // Attention over one layer's cache, as the attention and attention_scores ops share it. Passes:
-//   1. tiles of query rows walk over the slots with an online softmax; a long cache with few rows is split over its length into parts,
-//      which a second dispatch puts together;
-//   2. if scores are wanted, each slot takes the contributing queries again, with the normalizers now known, and reduces their
-//      probabilities.
+//   1. Tiles of query rows walk over the slots with an online softmax. A long cache with few rows
+//      is split over its length into parts, which a second dispatch puts together.
+//   2. If scores are wanted, each slot takes the contributing queries again, with the normalizers
+//      now known, and reduces their probabilities.
 #pragma once
 
 #include "vulkan/ops/kv_access.hpp"
@@ -14,8 +14,9 @@ struct AttentionJob {
     int64_t m = 0, group = 1;
     bool output = true; // false: only the normalizers
     const keel_scores *scores = nullptr;
-    bool logits = false;          // reduce logits: no first pass
-    const Seats *seats = nullptr; // of several sequences at once, m being 1: their heads follow each other
+    bool logits = false; // reduce logits: no first pass
+    // of several sequences at once, m being 1: their heads follow each other
+    const Seats *seats = nullptr;
     bool k_by_fours = false;
     AttentionParams params = {};
 
@@ -34,8 +35,8 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
                       const Seats *seats = nullptr);
 // Makes the pipelines of all passes.
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job);
-// Queues all passes; job.params has everything but what settle_attention knew. q_is_lost: the result is written over the queries, so
-// those that scores need are kept in the scratch.
+// Queues all passes; job.params has everything but what settle_attention knew. q_is_lost: the
+// result is written over the queries, so those that scores need are kept in the scratch.
 void run_attention_job(keel_ctx &ctx, AttentionJob &job, bool q_is_lost, const char *op);
 
 } // namespace keel_vulkan

@@ -25,7 +25,8 @@ Tensor second(const keel_ctx &ctx, const keel_elementwise_args &a, Combine combi
 
 } // namespace
 
-void plan_gate(keel_ctx &ctx, const keel_gate_args &a, Gate gate, const char *op, PlanChoice &choice) {
+void plan_gate(keel_ctx &ctx, const keel_gate_args &a, Gate gate, const char *op,
+               PlanChoice &choice) {
     tensor_of(ctx, a.gate, "gate"), tensor_of(ctx, a.out, "out");
     if (!interleaved(a) && a.up != nullptr) tensor_of(ctx, a.up, "up");
     gate_pipeline(ctx, gate, interleaved(a));
@@ -40,7 +41,8 @@ void run_gate(keel_ctx &ctx, const keel_gate_args &a, Gate gate) {
     if (!interleaved(a) && a.up != nullptr)
         p.up = base_of(a.up), p.up_at = rows_of(tensor_of(ctx, a.up, "up"));
     p.m = out.shape[2], p.n = out.n;
-    ctx.stream.dispatch(gate_pipeline(ctx, gate, interleaved(a)), p, groups(p.n, kGroup), groups(p.m, 1));
+    ctx.stream.dispatch(gate_pipeline(ctx, gate, interleaved(a)), p, groups(p.n, kGroup),
+                        groups(p.m, 1));
 }
 
 void plan_combine(keel_ctx &ctx, const keel_elementwise_args &a, Combine combine, const char *op,
@@ -55,7 +57,8 @@ void run_combine(keel_ctx &ctx, const keel_elementwise_args &a, Combine combine)
     p.a = base_of(a.a), p.b = combine <= combine_add_bias ? base_of(a.b) : 0, p.to = base_of(a.out);
     p.a_at = tensor_of(ctx, a.a, "a"), p.b_at = second(ctx, a, combine);
     p.out_at = tensor_of(ctx, a.out, "out");
-    flatten(p.out_at, {&p.a_at, combine == combine_add ? &p.b_at : nullptr}, combine != combine_add_bias);
+    flatten(p.out_at, {&p.a_at, combine == combine_add ? &p.b_at : nullptr},
+            combine != combine_add_bias);
     p.factor = a.factor;
     ctx.stream.dispatch(combine_pipeline(ctx, combine), p, groups(p.out_at.n, kGroup),
                         groups(row_count(p.out_at), 1));
@@ -73,7 +76,8 @@ void run_softmax(keel_ctx &ctx, const keel_move_args &a) {
     p.x = base_of(a.x), p.values = base_of(a.out);
     p.x_at = rows_of(x), p.values_at = rows_of(tensor_of(ctx, a.out, "out"));
     p.rows = x.shape[2], p.n = x.n;
-    if (p.n != 0) ctx.stream.dispatch(ctx.kernels.get(Kernel::softmax, {kGroup}), p, groups(p.rows, 1));
+    if (p.n != 0)
+        ctx.stream.dispatch(ctx.kernels.get(Kernel::softmax, {kGroup}), p, groups(p.rows, 1));
 }
 
 } // namespace keel_vulkan

@@ -16,7 +16,8 @@ bool by_fours(const keel_tensor *arena) {
 }
 
 uint32_t gather_unit(const keel_kv_gather_args &a) {
-    return by_fours(a.from->k) && by_fours(a.from->v) && by_fours(a.to->k) && by_fours(a.to->v) ? 4 : 2;
+    return by_fours(a.from->k) && by_fours(a.from->v) && by_fours(a.to->k) && by_fours(a.to->v) ? 4
+                                                                                                : 2;
 }
 
 bool same_memory(const keel_tensor *a, const keel_tensor *b) {
@@ -32,7 +33,8 @@ VkPipeline rerotate_pipeline(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
 void plan_kv_append(keel_ctx &ctx, const keel_kv_append_args &a, PlanChoice &choice) {
     at(ctx, a.k, "k"), at(ctx, a.v, "v");
     append_pipeline(ctx, a.kv);
-    name_kernel(choice, "kv_append %s/%s", keel_dtype_name(a.kv->k->dtype), keel_dtype_name(a.kv->v->dtype));
+    name_kernel(choice, "kv_append %s/%s", keel_dtype_name(a.kv->k->dtype),
+                keel_dtype_name(a.kv->v->dtype));
 }
 
 namespace {
@@ -42,7 +44,8 @@ void append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats *seats) {
     p.kv = kv_of(ctx, a.kv, "kv_append", seats);
     p.k = base_of(a.k), p.v = base_of(a.v);
     p.k_at = at(ctx, a.k, "k"), p.v_at = at(ctx, a.v, "v");
-    p.positions = base_of(a.positions), p.positions_at = positions_of(ctx, a.positions, "kv_append");
+    p.positions = base_of(a.positions),
+    p.positions_at = positions_of(ctx, a.positions, "kv_append");
     p.m = static_cast<uint>(a.k->shape[0]), p.group = 1;
     ctx.stream.dispatch(append_pipeline(ctx, a.kv), p, groups(2 * uint64_t{a.kv->kv_heads}, 1),
                         groups(p.m, 1));
@@ -82,14 +85,16 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
     const uint64_t k = row_bytes(a.from->k), v = row_bytes(a.from->v);
     const uint64_t columns = (k > v ? k : v) / unit;
     const uint32_t heads = a.from->kv_heads;
-    ctx.stream.dispatch(gather_pipeline(ctx, unit), p, groups(columns > 2 ? columns : 2, kGatherGroup), heads,
+    ctx.stream.dispatch(gather_pipeline(ctx, unit), p,
+                        groups(columns > 2 ? columns : 2, kGatherGroup), heads,
                         p.in_place != 0 ? 3 : 3 * groups(p.most, 64));
     for (uint32_t s = 0; s < a.n_sides; ++s) {
         const Tensor side = tensor_of(ctx, a.sides[s], "a side array");
         p.side = base_of(a.sides[s]), p.side_stride = side.stride[2], p.side_offset = side.offset;
         p.side_slots = side.n;
         p.in_place = 1;
-        ctx.stream.dispatch(gather_pipeline(ctx, 4), p, 1, heads, 1, true); // each moves within itself
+        // each moves within itself
+        ctx.stream.dispatch(gather_pipeline(ctx, 4), p, 1, heads, 1, true);
     }
 }
 
@@ -103,12 +108,15 @@ void plan_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a, PlanChoice 
 }
 
 void run_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
-    const Tensor row = tensor_of(ctx, a.row, "row"), fresh = tensor_of(ctx, a.new_positions, "new_positions");
+    const Tensor row = tensor_of(ctx, a.row, "row"),
+                 fresh = tensor_of(ctx, a.new_positions, "new_positions");
     RerotateParams p = {};
     p.kv = kv_of(ctx, a.kv, "kv_rerotate");
     p.rope = rope_of(ctx, a.tables, a.kv->k->shape[2], "kv_rerotate");
-    p.row = base_of(a.row), p.row_stride = row.stride[2], p.row_offset = row.offset, p.row_slots = row.n;
-    p.new_positions = base_of(a.new_positions), p.new_stride = fresh.stride[2], p.new_offset = fresh.offset;
+    p.row = base_of(a.row), p.row_stride = row.stride[2], p.row_offset = row.offset,
+    p.row_slots = row.n;
+    p.new_positions = base_of(a.new_positions), p.new_stride = fresh.stride[2],
+    p.new_offset = fresh.offset;
     p.new_slots = fresh.n;
     if ((a.features & KEEL_REROTATE_SOURCE) != 0)
         p.source = base_of(a.source), p.source_at = rows_of(tensor_of(ctx, a.source, "source"));

@@ -1,4 +1,5 @@
-// A cache view and what belongs to it as kernels take it: keel_gpu's constants beside the buffers' addresses.
+// A cache view and what belongs to it as kernels take it: keel_gpu's constants beside the buffers'
+// addresses.
 #pragma once
 
 #include "vulkan/ops/ops.hpp"
@@ -8,7 +9,8 @@
 namespace keel_vulkan {
 
 // With `seats` of several sequences, kv being the view of seat 0.
-inline Kv kv_of(const keel_ctx &ctx, const keel_kv_view *kv, const char *op, const Seats *seats = nullptr) {
+inline Kv kv_of(const keel_ctx &ctx, const keel_kv_view *kv, const char *op,
+                const Seats *seats = nullptr) {
     const KvConstants c = kv_constants(ctx.host, kv, op, seats);
     Kv out = {};
     out.k = base_of(kv->k), out.v = base_of(kv->v);
@@ -21,7 +23,8 @@ inline Kv kv_of(const keel_ctx &ctx, const keel_kv_view *kv, const char *op, con
     return out;
 }
 
-inline Rope rope_of(const keel_ctx &ctx, const keel_rope_tables *tables, int64_t head_dim, const char *op) {
+inline Rope rope_of(const keel_ctx &ctx, const keel_rope_tables *tables, int64_t head_dim,
+                    const char *op) {
     const RopeConstants c = rope_constants(ctx.host, tables, head_dim, op);
     return {base_of(tables->cos), base_of(tables->sin), c.rows,       c.half,       c.interleaved,
             c.cos_offset,         c.cos_stride,         c.sin_offset, c.sin_stride, 0};

@@ -43,7 +43,8 @@ bool x_by_fours(const keel_matmul_args &a) {
 }
 
 VkPipeline vec_pipeline(keel_ctx &ctx, Type type, bool prepared, bool by_fours) {
-    return ctx.kernels.get(Kernel::linear_vec, {vec_group(ctx), type, prepared, kVecRows, by_fours});
+    return ctx.kernels.get(Kernel::linear_vec,
+                           {vec_group(ctx), type, prepared, kVecRows, by_fours});
 }
 
 uint32_t tile_rows(int64_t m) {
@@ -60,8 +61,9 @@ bool by_matrices(const keel_ctx &ctx, int64_t m) {
 }
 
 VkPipeline many_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
-    return by_matrices(ctx, m) ? ctx.kernels.get(Kernel::linear_matrix, {kTileGroup, type, prepared})
-                               : tile_pipeline(ctx, type, prepared, m);
+    return by_matrices(ctx, m)
+               ? ctx.kernels.get(Kernel::linear_matrix, {kTileGroup, type, prepared})
+               : tile_pipeline(ctx, type, prepared, m);
 }
 
 } // namespace
@@ -93,7 +95,8 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
     const Placed from = placed(a.weight, a.w);
     LinearParams p = {};
     p.x = address_of(a.x), p.to = address_of(a.out);
-    p.w = from.w, p.scales = from.scales, p.w_stride = from.w_stride, p.scales_stride = from.scales_stride;
+    p.w = from.w, p.scales = from.scales, p.w_stride = from.w_stride,
+    p.scales_stride = from.scales_stride;
     if ((a.features & KEEL_MATMUL_BIAS) != 0) p.bias = address_of(a.bias);
     p.x_stride = static_cast<uint64_t>(a.x->stride[0]),
     p.out_stride = static_cast<uint64_t>(a.out->stride[0]);
@@ -102,9 +105,9 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
     const bool prepared = a.weight != nullptr;
     if (m <= kVecMost) {
         const uint32_t group = vec_group(ctx);
-        const uint32_t teams =
-            ctx.subgroups ? (group + ctx.device.facts().subgroup_size - 1) / ctx.device.facts().subgroup_size
-                          : 1;
+        const uint32_t teams = ctx.subgroups ? (group + ctx.device.facts().subgroup_size - 1) /
+                                                   ctx.device.facts().subgroup_size
+                                             : 1;
         ctx.stream.dispatch(vec_pipeline(ctx, w.type, prepared, x_by_fours(a)), p,
                             groups(p.n, kVecRows * teams), p.m);
         return;
@@ -134,12 +137,14 @@ void run_embed(keel_ctx &ctx, const keel_embed_args &a) {
     const Placed from = placed(a.weight, a.w);
     EmbedParams p = {};
     p.ids = address_of(a.ids), p.to = address_of(a.out);
-    p.w = from.w, p.scales = from.scales, p.w_stride = from.w_stride, p.scales_stride = from.scales_stride;
+    p.w = from.w, p.scales = from.scales, p.w_stride = from.w_stride,
+    p.scales_stride = from.scales_stride;
     p.out_stride = static_cast<uint64_t>(a.out->stride[0]);
     p.m = static_cast<uint>(a.ids->shape[0]), p.rows = static_cast<uint>(w.rows),
     p.cols = static_cast<uint>(w.cols);
     p.factor = a.scale;
-    ctx.stream.dispatch(ctx.kernels.get(Kernel::embed, {64, w.type, a.weight != nullptr}), p, groups(p.m, 1));
+    ctx.stream.dispatch(ctx.kernels.get(Kernel::embed, {64, w.type, a.weight != nullptr}), p,
+                        groups(p.m, 1));
 }
 
 } // namespace keel_vulkan

@@ -10,7 +10,10 @@ constexpr uint32_t kGroup = 64;
 
 Tensor bytes_of(const keel_ctx &ctx, const keel_tensor *t, uint32_t unit, const char *name) {
     const View v = bytes_view(ctx.host, t, unit, name);
-    return {{v.shape[0], v.shape[1], v.shape[2]}, {v.stride[0], v.stride[1], v.stride[2]}, v.n, v.offset};
+    return {{v.shape[0], v.shape[1], v.shape[2]},
+            {v.stride[0], v.stride[1], v.stride[2]},
+            v.n,
+            v.offset};
 }
 
 // What casts: to blocks whole blocks at a time, else element by element.
@@ -42,10 +45,12 @@ void run_cast(keel_ctx &ctx, const keel_move_args &a) {
     p.x_at = tensor_of(ctx, a.x, "x"), p.out_at = tensor_of(ctx, a.out, "out");
     if (!is_block(from) && !is_block(to)) flatten(p.out_at, {&p.x_at, nullptr}, true);
     const uint32_t n = is_block(to) ? p.out_at.n / 32 : p.out_at.n;
-    ctx.stream.dispatch(cast_pipeline(ctx, from, to), p, groups(n, kGroup), groups(row_count(p.out_at), 1));
+    ctx.stream.dispatch(cast_pipeline(ctx, from, to), p, groups(n, kGroup),
+                        groups(row_count(p.out_at), 1));
 }
 
-void plan_move(keel_ctx &ctx, const keel_move_args &a, Move move, const char *op, PlanChoice &choice) {
+void plan_move(keel_ctx &ctx, const keel_move_args &a, Move move, const char *op,
+               PlanChoice &choice) {
     const keel_tensor *x = move == move_zero ? nullptr : a.x;
     const uint32_t unit = common_unit(a.out, x);
     bytes_of(ctx, a.out, unit, "out");
@@ -66,8 +71,8 @@ void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
     }
     if (x != nullptr) p.x = base_of(x), p.x_at = bytes_of(ctx, x, unit, "x");
     flatten(p.out_at, {x != nullptr ? &p.x_at : nullptr, nullptr}, true);
-    ctx.stream.dispatch(ctx.kernels.get(Kernel::copy, {kGroup, unit}), p, groups(p.out_at.n, kGroup),
-                        groups(row_count(p.out_at), 1));
+    ctx.stream.dispatch(ctx.kernels.get(Kernel::copy, {kGroup, unit}), p,
+                        groups(p.out_at.n, kGroup), groups(row_count(p.out_at), 1));
 }
 
 } // namespace keel_vulkan

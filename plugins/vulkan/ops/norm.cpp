@@ -10,7 +10,8 @@ VkPipeline pipeline(keel_ctx &ctx, Norm norm) {
 
 } // namespace
 
-void plan_norm(keel_ctx &ctx, const keel_norm_args &a, Norm norm, const char *op, PlanChoice &choice) {
+void plan_norm(keel_ctx &ctx, const keel_norm_args &a, Norm norm, const char *op,
+               PlanChoice &choice) {
     tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.out, "out");
     if (norm == norm_add_rms) tensor_of(ctx, a.residual, "residual");
     pipeline(ctx, norm);
@@ -23,7 +24,8 @@ void run_norm(keel_ctx &ctx, const keel_norm_args &a, Norm norm) {
     p.x = base_of(a.x), p.to = base_of(a.out);
     p.x_at = rows_of(x), p.out_at = rows_of(out);
     if (norm == norm_add_rms)
-        p.residual = base_of(a.residual), p.residual_at = rows_of(tensor_of(ctx, a.residual, "residual"));
+        p.residual = base_of(a.residual),
+        p.residual_at = rows_of(tensor_of(ctx, a.residual, "residual"));
     p.weight = address_of(a.weight);
     p.bias = norm == norm_layer ? address_of(a.bias) : 0;
     p.rows = x.shape[1] * x.shape[2], p.inner = x.shape[2], p.n = x.n;

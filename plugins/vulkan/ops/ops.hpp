@@ -1,5 +1,5 @@
-// The backend's ops and entry points (gpu/ops.hpp says what each is and in which file it stands), and how tensors get into a kernel's
-// parameters.
+// The backend's ops and entry points (gpu/ops.hpp says what each is and in which file it stands),
+// and how tensors get into a kernel's parameters.
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -34,12 +34,14 @@ inline void after_op(keel_ctx &ctx) {
 }
 
 // These are push constants in their kernels: 128 bytes are what every device has.
-static_assert(sizeof(LinearParams) <= 128 && sizeof(EmbedParams) <= 128 && sizeof(NormParams) <= 128 &&
-              sizeof(ElementwiseParams) <= 128 && sizeof(GateParams) <= 128 && sizeof(MoveParams) <= 128 &&
-              sizeof(RowsParams) <= 128 && sizeof(RopeParams) <= 128 && sizeof(StatsParams) <= 128);
+static_assert(sizeof(LinearParams) <= 128 && sizeof(EmbedParams) <= 128 &&
+              sizeof(NormParams) <= 128 && sizeof(ElementwiseParams) <= 128 &&
+              sizeof(GateParams) <= 128 && sizeof(MoveParams) <= 128 && sizeof(RowsParams) <= 128 &&
+              sizeof(RopeParams) <= 128 && sizeof(StatsParams) <= 128);
 // And these lie in memory.
-static_assert(sizeof(AppendParams) > 128 && sizeof(GatherParams) > 128 && sizeof(RerotateParams) > 128 &&
-              sizeof(AttentionParams) > 128 && sizeof(KeysParams) > 128);
+static_assert(sizeof(AppendParams) > 128 && sizeof(GatherParams) > 128 &&
+              sizeof(RerotateParams) > 128 && sizeof(AttentionParams) > 128 &&
+              sizeof(KeysParams) > 128);
 
 // Address of a buffer's byte 0 on the device; 0 for a tensor that is not there.
 inline VkDeviceAddress base_of(const keel_tensor *t) {
@@ -53,7 +55,10 @@ inline VkDeviceAddress address_of(const keel_tensor *t) {
 // A tensor as kernels take it: the buffer's address beside its view.
 inline Tensor tensor_of(const keel_ctx &ctx, const keel_tensor *t, const char *name) {
     const View v = view_of(ctx.host, t, name);
-    return {{v.shape[0], v.shape[1], v.shape[2]}, {v.stride[0], v.stride[1], v.stride[2]}, v.n, v.offset};
+    return {{v.shape[0], v.shape[1], v.shape[2]},
+            {v.stride[0], v.stride[1], v.stride[2]},
+            v.n,
+            v.offset};
 }
 
 // The two dimensions outside a row.
@@ -65,7 +70,8 @@ inline uint64_t row_count(const Tensor &t) {
     return uint64_t{t.shape[0]} * t.shape[1] * t.shape[2];
 }
 
-// Makes one long row of rows that lie one after the other in all the tensors (NULL: not there), if `all` may be so joined.
+// Makes one long row of rows that lie one after the other in all the tensors (NULL: not there), if
+// `all` may be so joined.
 inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool all) {
     const auto dense = [](const Tensor &t, const Tensor &shape) {
         uint64_t stride = shape.n;

@@ -78,7 +78,8 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
     if ((a.features & KEEL_SCORES_RANGES) != 0) {
         const Tensor ranges = tensor_of(ctx, a.ranges, "ranges");
         p.ranged = 1;
-        p.ranges = base_of(a.ranges), p.ranges_stride = ranges.stride[2], p.ranges_offset = ranges.offset;
+        p.ranges = base_of(a.ranges), p.ranges_stride = ranges.stride[2],
+        p.ranges_offset = ranges.offset;
         p.n_ranges = ranges.shape[2];
     }
     if ((a.features & KEEL_SCORES_WEIGHTS) != 0) {
@@ -118,8 +119,8 @@ void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
         p.norms = scratch(&ctx, bytes);
         p.to = p.norms, p.out_at = {longest, 1, 0}, p.out_slots = longest;
         if (p.begin < p.end)
-            ctx.stream.dispatch(keys_pipeline(ctx, a.kv, false, true), p, groups(p.end - p.begin, 1),
-                                a.kv->kv_heads);
+            ctx.stream.dispatch(keys_pipeline(ctx, a.kv, false, true), p,
+                                groups(p.end - p.begin, 1), a.kv->kv_heads);
     }
     p.to = base_of(a.out), p.out_at = rows_of(tensor_of(ctx, a.out, "out"));
     p.out_slots = longest;

@@ -12,7 +12,8 @@ VkPipeline rope_pipeline(keel_ctx &ctx, int64_t dim) {
 
 void plan_rope(keel_ctx &ctx, const keel_rope_args &a, PlanChoice &choice) {
     at(ctx, a.x, "x"), at(ctx, a.out, "out");
-    if (a.positions->rank == 2 && (a.positions->shape[1] < 1 || a.x->shape[1] % a.positions->shape[1] != 0))
+    if (a.positions->rank == 2 &&
+        (a.positions->shape[1] < 1 || a.x->shape[1] % a.positions->shape[1] != 0))
         refuse(ctx.host, KEEL_E_INVALID_ARG, "rope: heads are no multiple of the positions' heads");
     rope_pipeline(ctx, a.x->shape[2]);
     name_kernel(choice, "rope");
@@ -29,7 +30,8 @@ void run_rope(keel_ctx &ctx, const keel_rope_args &a) {
     p.group = a.positions->rank == 2 ? static_cast<uint>(a.x->shape[1] / a.positions->shape[1]) : 1;
     p.sign = (a.features & KEEL_ROPE_INVERSE) != 0 ? -1.0F : 1.0F;
     if (p.dim != 0)
-        ctx.stream.dispatch(rope_pipeline(ctx, a.x->shape[2]), p, groups(p.heads, 1), groups(p.m, 1));
+        ctx.stream.dispatch(rope_pipeline(ctx, a.x->shape[2]), p, groups(p.heads, 1),
+                            groups(p.m, 1));
 }
 
 void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice) {
@@ -50,18 +52,21 @@ void prepare(keel_ctx &ctx, const keel_qkv_args &a, const Seats *seats) {
     p.q_at = at(ctx, a.q, "q"), p.k_at = at(ctx, a.k, "k"), p.v_at = at(ctx, a.v, "v");
     p.q_out_at = at(ctx, a.q_out, "q_out");
     p.positions = base_of(a.positions), p.positions_at = positions_of(ctx, a.positions, op);
-    if ((a.features & KEEL_QKV_NORM) != 0) p.q_norm = address_of(a.q_norm), p.k_norm = address_of(a.k_norm);
+    if ((a.features & KEEL_QKV_NORM) != 0)
+        p.q_norm = address_of(a.q_norm), p.k_norm = address_of(a.k_norm);
     const bool copies = (a.features & KEEL_QKV_UNROTATED) != 0;
     if (copies && a.q_unrotated != nullptr)
-        p.q_unrotated = base_of(a.q_unrotated), p.q_unrotated_at = at(ctx, a.q_unrotated, "q_unrotated");
+        p.q_unrotated = base_of(a.q_unrotated),
+        p.q_unrotated_at = at(ctx, a.q_unrotated, "q_unrotated");
     if (copies && a.k_unrotated != nullptr)
-        p.k_unrotated = base_of(a.k_unrotated), p.k_unrotated_at = at(ctx, a.k_unrotated, "k_unrotated");
+        p.k_unrotated = base_of(a.k_unrotated),
+        p.k_unrotated_at = at(ctx, a.k_unrotated, "k_unrotated");
     p.m = static_cast<uint>(a.q->shape[0]), p.heads = static_cast<uint>(a.q->shape[1]);
     p.group = a.kv->kv_heads != 0 ? p.heads / a.kv->kv_heads : 1;
     p.rotate = 1;
     p.eps = a.eps;
-    ctx.stream.dispatch(append_pipeline(ctx, a.kv), p, groups(p.heads + 2 * uint64_t{a.kv->kv_heads}, 1),
-                        groups(p.m, 1));
+    ctx.stream.dispatch(append_pipeline(ctx, a.kv), p,
+                        groups(p.heads + 2 * uint64_t{a.kv->kv_heads}, 1), groups(p.m, 1));
 }
 
 } // namespace

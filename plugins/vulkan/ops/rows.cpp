@@ -49,8 +49,9 @@ void run_top_k_rows(keel_ctx &ctx, const keel_rows_args &a) {
     p.index = base_of(a.index), p.index_at = rows_of(index);
     // Each place costs a walk over the row by one invocation at worst, and two reductions.
     const uint64_t rounds = p.n / kGroup + 2 + 2 * (kGroup / 4 + 1);
-    const uint64_t step =
-        ctx.device.limits_loops() ? std::max<uint64_t>(Device::kMostLoops / rounds, 2) - 1 : index.n;
+    const uint64_t step = ctx.device.limits_loops()
+                              ? std::max<uint64_t>(Device::kMostLoops / rounds, 2) - 1
+                              : index.n;
     for (p.first = 0; p.first < index.n; p.first = p.k) {
         p.k = static_cast<uint>(std::min<uint64_t>(p.first + step, index.n));
         ctx.stream.dispatch(pipeline(ctx, Kernel::top_k), p, groups(p.rows, 1));
