@@ -46,7 +46,8 @@ const keel_param *param(const keel_ctx_desc *desc, const char *key) {
     return nullptr;
 }
 
-// Place of a parameter's word among `words`, the first of which stands for a missing row; -1 for a word that is not there, which it says.
+// Place of a parameter's word among `words`, the first of which stands for a missing row; -1 for a
+// word that is not there, which it says.
 int place_of(const keel_host *host, const keel_ctx_desc *desc, const char *key,
              std::initializer_list<const char *> words) {
     const keel_param *p = param(desc, key);
@@ -79,9 +80,11 @@ keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
         if (!keel_same(word, isa_name(isa))) continue;
         if (isa_available(features, isa)) return KEEL_OK;
         return fail(host, KEEL_E_UNSUPPORTED,
-                    "isa: %s is not available: this machine has %s; use one of these, or auto", word, there);
+                    "isa: %s is not available: this machine has %s; use one of these, or auto",
+                    word, there);
     }
-    return fail(host, KEEL_E_INVALID_ARG, "isa: unknown value '%s'; use auto or one of %s", word, there);
+    return fail(host, KEEL_E_INVALID_ARG, "isa: unknown value '%s'; use auto or one of %s", word,
+                there);
 }
 
 } // namespace
@@ -97,7 +100,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
         return fail(host, KEEL_E_VERSION, "a context description of another ABI version");
     const keel_ctx_desc *desc = &mine;
     if (desc->device != 0)
-        return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only", desc->device);
+        return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only",
+                    desc->device);
     Isa isa = Isa::scalar;
     const keel_param *p = param(desc, "isa");
     const keel_status status = choose_isa(host, p != nullptr ? p->s : "auto", isa);
@@ -113,8 +117,10 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
               copy = place_of(host, desc, "copy", {"auto", "on", "off"});
     if (compute < 0 || ask < 0 || copy < 0) return KEEL_E_INVALID_ARG;
     const bool fast = compute == 0;
-    // Rows that several rows of x share take so many instructions a byte that the processor's own prefetching falls behind anywhere.
-    const bool own_choice = ask == 0, prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
+    // Rows that several rows of x share take so many instructions a byte that the processor's own
+    // prefetching falls behind anywhere.
+    const bool own_choice = ask == 0,
+               prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
 
     void *place = host->alloc(host, sizeof(keel_ctx), 64);
     if (place == nullptr) return fail(host, KEEL_E_OUT_OF_MEMORY, "no memory for a context");
@@ -176,7 +182,8 @@ keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
 keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
     if (ticket != 0 && ticket <= ctx->ticket) return KEEL_OK;
     return fail(ctx->host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
-                static_cast<unsigned long long>(ticket), static_cast<unsigned long long>(ctx->ticket));
+                static_cast<unsigned long long>(ticket),
+                static_cast<unsigned long long>(ctx->ticket));
 }
 
 keel_status KEEL_CALL poll(keel_ctx *ctx, uint64_t ticket) noexcept {

@@ -1,5 +1,5 @@
-// A context of the CPU backend: settings, kernels, scratch, the thread team. Work runs inside the call; the stream only
-// counts tickets.
+// A context of the CPU backend: settings, kernels, scratch, the thread team. Work runs inside the
+// call; the stream only counts tickets.
 #pragma once
 
 #include "cpu/features.hpp"
@@ -18,7 +18,8 @@ struct RowKernels;
 struct AttentionKernels;
 struct Bf16AttentionKernels;
 
-// Whether 16-bit weights are copied out of the mapped file (weights/copy.cpp); in the order of the parameter's words.
+// Whether 16-bit weights are copied out of the mapped file (weights/copy.cpp); in the order of the
+// parameter's words.
 enum class Copy { automatic, on, off };
 } // namespace keel_cpu
 
@@ -26,9 +27,10 @@ struct keel_ctx {
     const keel_host *host = nullptr; // the core's; handed back to its functions
     uint32_t threads = 1;            // workers of a region
     keel_cpu::Isa isa = keel_cpu::Isa::scalar;
-    bool fast = true;          // compute: activations may be quantized for the dot products
-    bool prefetch = true;      // weights are asked for before they are read
-    bool prefetch_rows = true; // rows of 16-bit and f32 weights that several rows of x share are asked for
+    bool fast = true;     // compute: activations may be quantized for the dot products
+    bool prefetch = true; // weights are asked for before they are read
+    // rows of 16-bit and f32 weights that several rows of x share are asked for
+    bool prefetch_rows = true;
     keel_cpu::Copy copy = keel_cpu::Copy::automatic;
     const keel_cpu::MatmulKernels *matmul = nullptr;
     const keel_cpu::Bf16MatmulKernels *matmul_bf16 = nullptr; // NULL: the instruction set has none
@@ -73,8 +75,9 @@ T make_out() {
     return out;
 }
 
-// Makes the scratch at least `bytes` large, 64-byte aligned; its contents are lost when it grows. Called by op_plan; an op
-// calls it again (and finds it large enough, when it was planned). NULL when there is no memory.
+// Makes the scratch at least `bytes` large, 64-byte aligned; its contents are lost when it grows.
+// Called by op_plan; an op calls it again (and finds it large enough, when it was planned). NULL
+// when there is no memory.
 uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept;
 
 // One worker's place in a parallel call.
@@ -103,8 +106,9 @@ inline Range share(int64_t total, int64_t align, const Team &team) {
     return {begin < total ? begin : total, end < total ? end : total};
 }
 
-// Runs f(const Team &) on the whole team if n > 1, on the calling thread alone otherwise. A region costs about a
-// microsecond, so `n` is the number of workers that the work is worth: see workers_for. f must not throw.
+// Runs f(const Team &) on the whole team if n > 1, on the calling thread alone otherwise. A region
+// costs about a microsecond, so `n` is the number of workers that the work is worth: see
+// workers_for. f must not throw.
 template <class F>
 keel_status parallel(keel_ctx *ctx, uint32_t n, F &&f) noexcept {
     if (n <= 1 || ctx->threads <= 1) {
@@ -112,8 +116,9 @@ keel_status parallel(keel_ctx *ctx, uint32_t n, F &&f) noexcept {
         return KEEL_OK;
     }
     using Body = std::remove_reference_t<F>;
+    // always the whole team: waking the same number of workers costs least
     return ctx->host->parallel_region(
-        ctx->host, ctx->threads, // always the whole team: waking the same number of workers costs least
+        ctx->host, ctx->threads,
         [](void *user, const keel_region *region) {
             (*static_cast<Body *>(user))(Team{region->worker, region->n, region});
         },
@@ -139,9 +144,9 @@ T *data_as(const keel_tensor *t) {
 
 // Bytes from one row of the innermost dimension to the next; for rank 1 the row's own length.
 inline int64_t row_stride(const keel_tensor *t) {
-    return t->rank >= 2
-               ? t->stride[t->rank - 2]
-               : static_cast<int64_t>(keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(t->shape[0])));
+    return t->rank >= 2 ? t->stride[t->rank - 2]
+                        : static_cast<int64_t>(
+                              keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(t->shape[0])));
 }
 
 inline bool is_f32(const keel_tensor *t) {

@@ -10,7 +10,8 @@ keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) noexcept {
     return KEEL_OK;
 }
 
-keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_device_info *out) noexcept {
+keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index,
+                                  keel_device_info *out) noexcept {
     if (index != 0)
         return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only", index);
     keel_device_info info = make_out<keel_device_info>();
@@ -19,7 +20,8 @@ keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_de
     snprintf(info.name, sizeof info.name, "%s", name[0] != 0 ? name : "CPU");
     snprintf(info.vendor, sizeof info.vendor, "%s", "");
     char isas[isa_list_bytes];
-    snprintf(info.driver, sizeof info.driver, "keel cpu (%s)", available_isas(cpu_features(), isas));
+    snprintf(info.driver, sizeof info.driver, "keel cpu (%s)",
+             available_isas(cpu_features(), isas));
     info.type = KEEL_DEVICE_CPU;
     info.flags = KEEL_DEVICE_UNIFIED | KEEL_DEVICE_IMPORTS_HOST;
     uint64_t available;

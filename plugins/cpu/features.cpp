@@ -37,7 +37,8 @@ Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
     return r;
 }
 
-// XCR0: which register states the system saves on a context switch. Only after CPUID reported OSXSAVE.
+// XCR0: which register states the system saves on a context switch. Only after CPUID reported
+// OSXSAVE.
 uint64_t xgetbv0() {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -49,11 +50,12 @@ bool bit(uint32_t word, unsigned n) {
 }
 
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-// Whether the system keeps this process's tiles, 8 KiB a thread: it must be asked, and then does so for threads that there are and
-// for those to come.
+// Whether the system keeps this process's tiles, 8 KiB a thread: it must be asked, and then does so
+// for threads that there are and for those to come.
 bool may_use_tiles() {
 #if defined(__linux__)
-    constexpr long ask_for_state = 0x1023, tile_data = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    constexpr long ask_for_state = 0x1023, tile_data = 18;
     return syscall(SYS_arch_prctl, ask_for_state, tile_data) == 0;
 #else
     return false;
@@ -83,15 +85,16 @@ CpuFeatures cpu_features() {
     const bool ymm = (saved & 0x6) == 0x6, zmm = (saved & 0xe6) == 0xe6;
     const Leaf seven = cpuid(7, 0);
     f.avx2 = ymm && bit(one.c, 28) && bit(one.c, 12) && bit(one.c, 29) && bit(seven.b, 5);
-    f.avx512 = f.avx2 && zmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
+    f.avx512 = f.avx2 && zmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) &&
+               bit(seven.b, 31);
     f.vnni = f.avx512 && bit(seven.c, 11);
     f.avx512bf16 = f.vnni && seven.a >= 1 && bit(cpuid(7, 1).a, 5);
     f.bf16_gains = made_by_amd();
     f.prefetch_gains = !f.bf16_gains || family_of(one.a) >= zen_5;
 #if defined(KEEL_CPU_EMULATED_AVX512)
     f.vnni = f.avx512bf16 = false;
-    f.avx512 = f.amx =
-        f.avx2; // a test build, whose AVX-512 kernels are made of narrower instructions, and tiles of plain C++
+    // a test build, whose AVX-512 kernels are made of narrower instructions, and tiles of plain C++
+    f.avx512 = f.amx = f.avx2;
 #else
     const bool tiles = (saved & 0x60000) == 0x60000 && bit(seven.d, 24) && bit(seven.d, 22);
     f.amx = f.avx512bf16 && tiles && may_use_tiles();
@@ -111,8 +114,9 @@ void cpu_name(char out[49]) {
 namespace {
 
 #if defined(__linux__) // and Android: what the kernel says of the processor, by its own numbers
-constexpr unsigned long hwcap_asimdhp = 1ul << 10, hwcap_cpuid = 1ul << 11, hwcap_asimddp = 1ul << 20,
-                        hwcap_asimdfhm = 1ul << 23, hwcap2_i8mm = 1ul << 13, hwcap2_bf16 = 1ul << 14;
+constexpr unsigned long hwcap_asimdhp = 1ul << 10, hwcap_cpuid = 1ul << 11,
+                        hwcap_asimddp = 1ul << 20, hwcap_asimdfhm = 1ul << 23,
+                        hwcap2_i8mm = 1ul << 13, hwcap2_bf16 = 1ul << 14;
 
 bool all_of(unsigned long word, unsigned long bits) {
     return (word & bits) == bits;
@@ -153,13 +157,14 @@ void cpu_name(char out[49]) {
         uint32_t number;
         const char *name;
     };
-    constexpr Part arm[] = {
-        {0xd03, "Cortex-A53"},  {0xd05, "Cortex-A55"},  {0xd07, "Cortex-A57"},  {0xd08, "Cortex-A72"},
-        {0xd09, "Cortex-A73"},  {0xd0a, "Cortex-A75"},  {0xd0b, "Cortex-A76"},  {0xd0c, "Neoverse N1"},
-        {0xd0d, "Cortex-A77"},  {0xd40, "Neoverse V1"}, {0xd41, "Cortex-A78"},  {0xd44, "Cortex-X1"},
-        {0xd46, "Cortex-A510"}, {0xd47, "Cortex-A710"}, {0xd48, "Cortex-X2"},   {0xd49, "Neoverse N2"},
-        {0xd4d, "Cortex-A715"}, {0xd4e, "Cortex-X3"},   {0xd4f, "Neoverse V2"}, {0xd80, "Cortex-A520"},
-        {0xd81, "Cortex-A720"}, {0xd82, "Cortex-X4"}};
+    constexpr Part arm[] = {{0xd03, "Cortex-A53"},  {0xd05, "Cortex-A55"},  {0xd07, "Cortex-A57"},
+                            {0xd08, "Cortex-A72"},  {0xd09, "Cortex-A73"},  {0xd0a, "Cortex-A75"},
+                            {0xd0b, "Cortex-A76"},  {0xd0c, "Neoverse N1"}, {0xd0d, "Cortex-A77"},
+                            {0xd40, "Neoverse V1"}, {0xd41, "Cortex-A78"},  {0xd44, "Cortex-X1"},
+                            {0xd46, "Cortex-A510"}, {0xd47, "Cortex-A710"}, {0xd48, "Cortex-X2"},
+                            {0xd49, "Neoverse N2"}, {0xd4d, "Cortex-A715"}, {0xd4e, "Cortex-X3"},
+                            {0xd4f, "Neoverse V2"}, {0xd80, "Cortex-A520"}, {0xd81, "Cortex-A720"},
+                            {0xd82, "Cortex-X4"}};
     const uint32_t maker = id >> 24 & 0xff, part = id >> 4 & 0xfff;
     for (const Part &p : arm)
         if (maker == 0x41 && part == p.number) {
@@ -190,7 +195,8 @@ bool isa_available(const CpuFeatures &f, Isa isa) {
 Isa best_isa(const CpuFeatures &f) {
     Isa best = Isa::scalar;
     for (uint32_t i = 0; i < isa_count; ++i)
-        if (isa_available(f, static_cast<Isa>(i)) && (static_cast<Isa>(i) != Isa::avx512bf16 || f.bf16_gains))
+        if (isa_available(f, static_cast<Isa>(i)) &&
+            (static_cast<Isa>(i) != Isa::avx512bf16 || f.bf16_gains))
             best = static_cast<Isa>(i);
     return best;
 }

@@ -5,7 +5,8 @@
 
 namespace keel_cpu {
 
-// Instruction sets that kernels are compiled for: `scalar` anywhere, then each architecture's in rising order of speed.
+// Instruction sets that kernels are compiled for: `scalar` anywhere, then each architecture's in
+// rising order of speed.
 enum class Isa : uint32_t {
     scalar = 0,
     avx2 = 1,
@@ -28,17 +29,21 @@ struct CpuFeatures {
     bool avx512;     // avx2 and F, BW, VL, DQ, and the system saves the masks and 32 wide registers
     bool vnni;       // avx512, and products of four bytes, summed (AVX512_VNNI)
     bool avx512bf16; // vnni, and products of two bf16, summed (AVX512_BF16)
-    bool bf16_gains; // those are faster than multiply-adds in f32: AMD's are twice as fast, Intel's half
-    bool
-        prefetch_gains; // streams are read faster when their lines are asked for ahead: not on AMD's up to Zen 4
-    bool amx;           // avx512bf16, tiles with products of bf16, and this process may use them
-    bool neon;          // ARM64: always there
-    bool dotprod;       // products of four signed bytes, summed (FEAT_DotProd)
-    bool fp16;          // dotprod, f16 arithmetic, and f16 products summed in f32 (FEAT_FP16, FEAT_FHM)
-    bool i8mm;          // fp16, and products of small matrices of bytes and of bf16 (FEAT_I8MM, FEAT_BF16)
+    // those are faster than multiply-adds in f32: AMD's are twice as fast, Intel's half
+    bool bf16_gains;
+    // streams are read faster when their lines are asked for ahead: not on AMD's up to Zen 4
+    bool prefetch_gains;
+    bool amx;     // avx512bf16, tiles with products of bf16, and this process may use them
+    bool neon;    // ARM64: always there
+    bool dotprod; // products of four signed bytes, summed (FEAT_DotProd)
+    // dotprod, f16 arithmetic, and f16 products summed in f32 (FEAT_FP16, FEAT_FHM)
+    bool fp16;
+    // fp16, and products of small matrices of bytes and of bf16 (FEAT_I8MM, FEAT_BF16)
+    bool i8mm;
 };
 
-// The processor asked afresh on each call. Where it has AMX the system is asked to let this process use it, for good. [any]
+// The processor asked afresh on each call. Where it has AMX the system is asked to let this process
+// use it, for good. [any]
 CpuFeatures cpu_features();
 
 bool isa_available(const CpuFeatures &features, Isa isa);

@@ -6,14 +6,15 @@
 
 namespace keel_cpu {
 
-keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *args, keel_plan **out) noexcept {
+keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *args,
+                              keel_plan **out) noexcept {
     *out = nullptr;
     PlanChoice choice;
     keel_status status;
     switch (op) {
-#define KEEL_CPU_PLAN(ID, slot, args_type)                                                                   \
-    case KEEL_OP_##ID:                                                                                       \
-        status = plan_##slot(ctx, reinterpret_cast<const args_type *>(args), choice);                        \
+#define KEEL_CPU_PLAN(ID, slot, args_type)                                                         \
+    case KEEL_OP_##ID:                                                                             \
+        status = plan_##slot(ctx, reinterpret_cast<const args_type *>(args), choice);              \
         break;
         KEEL_FOR_EACH_OP(KEEL_CPU_PLAN)
 #undef KEEL_CPU_PLAN

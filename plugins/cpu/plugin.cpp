@@ -6,7 +6,8 @@ namespace {
 
 using namespace keel_cpu;
 
-// The same everywhere, so that a config that names another architecture's is refused with what this machine has.
+// The same everywhere, so that a config that names another architecture's is refused with what this
+// machine has.
 constexpr const char *isa_choices[] = {"auto", "scalar", "avx2",    "avx512", "vnni", "avx512bf16",
                                        "amx",  "neon",   "dotprod", "fp16",   "i8mm", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
@@ -15,28 +16,29 @@ constexpr const char *prefetch_choices[] = {"auto", "on", "off", nullptr};
 
 constexpr keel_param_spec threads_param =
     KEEL_INT_PARAM("threads", "0", 0, 256, "Worker threads; 0: as many as this process may use.");
-constexpr keel_param_spec isa_param = KEEL_CHOICE_PARAM(
-    "isa", "auto", isa_choices,
-    "Instruction set of the kernels; auto: the best that the machine has. A forced one must be there.");
+constexpr keel_param_spec isa_param =
+    KEEL_CHOICE_PARAM("isa", "auto", isa_choices,
+                      "Instruction set of the kernels; auto: the best that the machine has. A "
+                      "forced one must be there.");
 constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
     "compute", "fast", compute_choices,
     "exact: products in f32. fast: activations are rounded to 8 bits for products with "
     "quantized weights, and to 16 bits for f16 and bf16 where isa is fp16 or i8mm, where rows are "
     "long, and for prompts where it is avx512bf16 or amx (with amx for quantized weights, too); "
     "there attention is rounded to bf16 as well.");
-constexpr keel_param_spec prefetch_param =
-    KEEL_CHOICE_PARAM("prefetch", "auto", prefetch_choices,
-                      "Whether weights are asked for 2 KiB before they are read; auto: on AMD's "
-                      "processors up to Zen 4 only rows of f32, f16 and bf16 that some tokens share, "
-                      "they read other streams faster alone. What is unpacked row by row "
-                      "(f32, f16 and bf16 of a prompt, all of compute: exact but few tokens of those "
-                      "three) is never asked for.");
+constexpr keel_param_spec prefetch_param = KEEL_CHOICE_PARAM(
+    "prefetch", "auto", prefetch_choices,
+    "Whether weights are asked for 2 KiB before they are read; auto: on AMD's "
+    "processors up to Zen 4 only rows of f32, f16 and bf16 that some tokens share, "
+    "they read other streams faster alone. What is unpacked row by row "
+    "(f32, f16 and bf16 of a prompt, all of compute: exact but few tokens of those "
+    "three) is never asked for.");
 constexpr keel_param_spec copy_param = KEEL_CHOICE_PARAM(
     "copy", "auto", copy_choices,
     "Whether f16 and bf16 weights are copied out of the mapped file into large pages, which are "
     "read faster; auto: those of 1 MiB and more, as long as an eighth of memory stays free.");
-constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param, &prefetch_param,
-                                             &copy_param};
+constexpr const keel_param_spec *params[] = {&threads_param, &isa_param, &compute_param,
+                                             &prefetch_param, &copy_param};
 
 constexpr keel_backend make_table() {
     keel_backend t{};
@@ -61,11 +63,11 @@ const void *KEEL_CALL extension(const char *id) noexcept {
 }
 
 constexpr keel_plugin make_plugin() {
-    keel_plugin p =
-        keel_common::backend_plugin(KEEL_CPU_PLUGIN_ID,
-                                    "Runs on the processor: kernels for scalar, AVX2, AVX-512, AMX, "
-                                    "and on ARM64 NEON, dotprod, fp16 and i8mm.",
-                                    params, table);
+    keel_plugin p = keel_common::backend_plugin(
+        KEEL_CPU_PLUGIN_ID,
+        "Runs on the processor: kernels for scalar, AVX2, AVX-512, AMX, "
+        "and on ARM64 NEON, dotprod, fp16 and i8mm.",
+        params, table);
     p.get_extension = extension;
     return p;
 }

@@ -1,5 +1,5 @@
-// Attention with products in bf16: a chunk of slots is rounded once for all queries of a task, which then pass over it, so many at a
-// time that their logits and sums stay in the first cache.
+// Attention with products in bf16: a chunk of slots is rounded once for all queries of a task,
+// which then pass over it, so many at a time that their logits and sums stay in the first cache.
 #include "cpu/attention/scores.hpp"
 
 #include <string.h>
@@ -17,8 +17,8 @@ struct Chunk {
     int8_t finite[kChunkTiles]; // are its values? -1: not yet asked
 };
 
-// Which way products go is decided by the rows of the job, not of a task: how many the last task has depends on the number of workers, and
-// each way rounds its sums otherwise.
+// Which way products go is decided by the rows of the job, not of a task: how many the last task
+// has depends on the number of workers, and each way rounds its sums otherwise.
 bool is_few(const AttentionJob &job) {
     return job.rows() <= job.bf16->few_rows;
 }
@@ -43,8 +43,8 @@ void load_values(const AttentionJob &job, int64_t head, int64_t first, int64_t n
                  const Ahead &ahead) {
     const KvSide &v = job.kv.v;
     for_stretches(job.kv, v, head, first, n, [&](const uint8_t *row, int64_t rows, int64_t offset) {
-        job.bf16->load_values[v.type](row, v.row_stride, offset, rows, v.dim, offset + rows == n, to,
-                                      behind(ahead, offset));
+        job.bf16->load_values[v.type](row, v.row_stride, offset, rows, v.dim, offset + rows == n,
+                                      to, behind(ahead, offset));
     });
 }
 
@@ -56,21 +56,25 @@ uint16_t *values_of(const AttentionJob &job, const AttentionScratch &w, int64_t 
     return w.v16 + tile * kTileSlots * padded(job.kv.v.dim);
 }
 
-// Slots that are loaded of a tile, which more than a task's may be: how a task is cut makes no difference then.
+// Slots that are loaded of a tile, which more than a task's may be: how a task is cut makes no
+// difference then.
 int64_t loaded(const AttentionJob &job, int64_t head, int64_t first) {
     const int64_t left = job.kv.length(head) - first;
     return left < kTileSlots ? left : kTileSlots;
 }
 
-void load_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, Chunk &chunk) {
+void load_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+                Chunk &chunk) {
     for (int64_t at = 0; at < chunk.n; at += kTileSlots) {
-        const int64_t tile = at / kTileSlots, first = chunk.first + at, n = loaded(job, task.head, first),
+        const int64_t tile = at / kTileSlots, first = chunk.first + at,
+                      n = loaded(job, task.head, first),
                       next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
         chunk.finite[tile] = -1;
         chunk.hidden[tile] = out_of_window(job, task, first, n);
         if (chunk.hidden[tile]) continue;
         load_keys(job, task.head, first, n, w.k16, ahead_of(job, job.kv.k, task.head, next, n));
-        if (!chunk.few) job.bf16->turn_keys(w.k16, round_up(n, 16), job.head_dim(), keys_of(job, w, tile));
+        if (!chunk.few)
+            job.bf16->turn_keys(w.k16, round_up(n, 16), job.head_dim(), keys_of(job, w, tile));
         if (job.out != nullptr)
             load_values(job, task.head, first, n, values_of(job, w, tile),
                         ahead_of(job, job.kv.v, task.head, next, n));
@@ -87,17 +91,18 @@ bool values_finite(const AttentionJob &job, const AttentionScratch &w, Chunk &ch
     return known != 0;
 }
 
-// One tile for some rows of a task: the first n slots of it, which are those that any of the rows sees.
-void walk_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, Chunk &chunk,
-               int64_t tile, int64_t n, float *lanes) {
+// One tile for some rows of a task: the first n slots of it, which are those that any of the rows
+// sees.
+void walk_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+               Chunk &chunk, int64_t tile, int64_t n, float *lanes) {
     const Bf16AttentionKernels &kernels = *job.bf16;
     const int64_t depth = bf16_padded(job.head_dim()), stride = padded(job.kv.v.dim),
                   columns = round_up(n, 16), first = chunk.first + tile * kTileSlots;
     if (chunk.few)
         kernels.dots_few(w.q16, task.rows, w.k16, columns, job.head_dim(), w.s, kTileSlots);
     else
-        kernels.multiply({w.q16, task.rows, depth, depth, keys_of(job, w, tile), 16 * depth, columns, w.s,
-                          kTileSlots, false});
+        kernels.multiply({w.q16, task.rows, depth, depth, keys_of(job, w, tile), 16 * depth,
+                          columns, w.s, kTileSlots, false});
     for (int64_t r = 0; job.cap != 0 && r < task.rows; ++r)
         job.kernels->softcap(w.s + r * kTileSlots, n, job.cap);
     const bool masked = mask_tile(job, w, task, first, n, nullptr);
@@ -112,11 +117,12 @@ void walk_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
     if (apart)
         mix_seen(job, w, task.head, task.rows, first, n);
     else if (job.out != nullptr)
-        kernels.multiply({p, task.rows, kTileSlots, bf16_padded(n), values_of(job, w, tile), 16 * kTileSlots,
-                          stride, w.acc, stride, true});
+        kernels.multiply({p, task.rows, kTileSlots, bf16_padded(n), values_of(job, w, tile),
+                          16 * kTileSlots, stride, w.acc, stride, true});
 }
 
-// How many tiles from the chunk's first on are seen whole, by all of some rows, and need nothing but products and softmax.
+// How many tiles from the chunk's first on are seen whole, by all of some rows, and need nothing
+// but products and softmax.
 int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                     const Chunk &chunk) {
     if (job.bf16->walk == nullptr || task.rows < job.bf16->walk_rows || chunk.few) return 0;
@@ -127,8 +133,10 @@ int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const At
 }
 
 // Some rows of a task over a chunk.
-void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, Chunk &chunk) {
-    const int64_t limit = job.limit(task.head, (task.row + task.rows - 1) / job.group) - chunk.first,
+void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+                Chunk &chunk) {
+    const int64_t limit =
+                      job.limit(task.head, (task.row + task.rows - 1) / job.group) - chunk.first,
                   end = limit < chunk.n ? limit : chunk.n, stride = padded(job.kv.v.dim);
     if (end <= 0) return;
     alignas(64) float lanes[bf16_rows * 16] = {};
@@ -150,8 +158,8 @@ void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
                         w.kept16 != nullptr ? w.kept_max + place : nullptr});
     for (int64_t at = whole * kTileSlots; at < end; at += kTileSlots)
         if (!chunk.hidden[at / kTileSlots])
-            walk_tile(job, w, task, chunk, at / kTileSlots, end - at < kTileSlots ? end - at : kTileSlots,
-                      lanes);
+            walk_tile(job, w, task, chunk, at / kTileSlots,
+                      end - at < kTileSlots ? end - at : kTileSlots, lanes);
         else if (w.kept16 != nullptr)
             skip_kept(w, place + at / kTileSlots * job.layout.keep_step);
     job.bf16->end();
@@ -171,11 +179,13 @@ void pack_queries(const AttentionJob &job, const AttentionScratch &w, const Atte
 
 } // namespace
 
-const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v, uint32_t block_slots) {
+const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v,
+                                    uint32_t block_slots) {
     const Bf16AttentionKernels *bf16 = ctx->attention_bf16;
     if (bf16 == nullptr || block_slots < 2) return nullptr; // pairs of slots lie in one block
     const int keys = row_type(k), values = row_type(v);
-    return bf16->load_keys[keys] != nullptr && bf16->load_values[values] != nullptr ? bf16 : nullptr;
+    return bf16->load_keys[keys] != nullptr && bf16->load_values[values] != nullptr ? bf16
+                                                                                    : nullptr;
 }
 
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
@@ -184,7 +194,8 @@ void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const Attenti
     const int64_t length = job.rows() > step && w.kept == nullptr ? job.layout.chunk : kTileSlots;
     pack_queries(job, w, task);
     for (int64_t first = task.begin; first < task.end; first += length) {
-        Chunk chunk = {first, task.end - first < length ? task.end - first : length, is_few(job), {}, {}};
+        Chunk chunk = {
+            first, task.end - first < length ? task.end - first : length, is_few(job), {}, {}};
         load_chunk(job, w, task, chunk);
         for (int64_t r = 0; r < task.rows; r += step) {
             AttentionTask some = task;
@@ -192,14 +203,16 @@ void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const Attenti
             some.rows = task.rows - r < step ? task.rows - r : step;
             AttentionScratch at = w;
             at.q16 += r * depth, at.max += r, at.sum += r, at.acc += r * padded(job.kv.v.dim);
-            if (w.kept != nullptr) at.s = w.kept + first * task.rows + r * kTileSlots; // the tile's own
+            // the tile's own
+            if (w.kept != nullptr) at.s = w.kept + first * task.rows + r * kTileSlots;
             if (w.kept16 != nullptr) keep_step(job, task, r, at);
             walk_chunk(job, at, some, chunk);
         }
         if (w.kept != nullptr && chunk.hidden[0])
             skip_kept(w, first / kTileSlots * task.rows);
         else if (w.kept != nullptr)
-            memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
+            memcpy(w.kept_max + first / kTileSlots * task.rows, w.max,
+                   static_cast<size_t>(task.rows) * 4);
     }
 }
 

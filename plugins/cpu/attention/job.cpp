@@ -3,14 +3,16 @@
 namespace keel_cpu {
 namespace {
 
-// Into how many parts a tile's slots are cut. Depends on the cache alone, so that results do not change with the number of workers.
+// Into how many parts a tile's slots are cut. Depends on the cache alone, so that results do not
+// change with the number of workers.
 int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
     if (heads * tiles >= kWantedTasks) return 1;
     const int64_t wanted = ceil_div(kWantedTasks, heads * tiles), worth = slots / kSplitSlots;
     return worth < 2 ? 1 : worth < wanted ? worth : wanted;
 }
 
-void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_t tiles, int64_t &parts) {
+void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_t tiles,
+              int64_t &parts) {
     const int64_t end = job.limit(head, (row + rows - 1) / job.group);
     // As a sequence alone has it. What is kept for scores stays with one worker: not split.
     const int64_t n =
@@ -22,8 +24,8 @@ void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_
     const int64_t length = round_up(ceil_div(end, n), kTileSlots);
     AttentionMerge merge = {head, row, rows, parts, 0};
     for (int64_t begin = 0; begin < end; begin += length, ++merge.parts)
-        job.tasks()[job.n_tasks++] = {head,   row, rows, begin, begin + length < end ? begin + length : end,
-                                      parts++};
+        job.tasks()[job.n_tasks++] = {
+            head, row, rows, begin, begin + length < end ? begin + length : end, parts++};
     job.merges()[job.n_merges++] = merge;
 }
 
@@ -34,7 +36,8 @@ void make_tasks(AttentionJob &job) {
     int64_t parts = 0;
     for (int64_t t = ceil_div(rows, step); t-- > 0;) {
         for (int64_t h = 0; h < job.kv.heads; ++h)
-            add_tile(job, h, t * step, rows - t * step < step ? rows - t * step : step, tiles, parts);
+            add_tile(job, h, t * step, rows - t * step < step ? rows - t * step : step, tiles,
+                     parts);
     }
 }
 
@@ -45,8 +48,10 @@ void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     // What the tasks left is quickly reduced: in larger pieces.
     const int64_t piece = job.scoring == Scoring::logits ? kTileSlots : 16 * kTileSlots,
                   pieces = ceil_div(longest, piece);
-    for (int64_t t; (t = job.next_tile.fetch_add(1, std::memory_order_relaxed)) < pieces * job.kv.heads;) {
-        const int64_t head = t / pieces, first = t % pieces * piece, left = job.kv.length(head) - first;
+    for (int64_t t;
+         (t = job.next_tile.fetch_add(1, std::memory_order_relaxed)) < pieces * job.kv.heads;) {
+        const int64_t head = t / pieces, first = t % pieces * piece,
+                      left = job.kv.length(head) - first;
         if (left <= 0) continue;
         const int64_t end = first + (left < piece ? left : piece);
         if (job.scoring == Scoring::logits) {
@@ -60,8 +65,8 @@ void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     }
 }
 
-// A head at a time, with its scores: what is kept of it stays near, and nobody waits for anybody. The parts are the same, and so
-// are the results.
+// A head at a time, with its scores: what is kept of it stays near, and nobody waits for anybody.
+// The parts are the same, and so are the results.
 void work_by_heads(AttentionJob &job, AttentionScratch &w, const Team &team) {
     job.keep_at(w, team.worker);
     for (int64_t h; (h = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.kv.heads;) {
@@ -75,7 +80,8 @@ void work_by_heads(AttentionJob &job, AttentionScratch &w, const Team &team) {
 
 void work(AttentionJob &job, const Team &team) {
     AttentionScratch w = job.worker(team.worker);
-    if (job.scoring == Scoring::one && job.kv.heads % team.n == 0) return work_by_heads(job, w, team);
+    if (job.scoring == Scoring::one && job.kv.heads % team.n == 0)
+        return work_by_heads(job, w, team);
     if (job.scoring == Scoring::logits) pack_queries(job, team);
     for (int64_t t; (t = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.n_tasks;) {
         const AttentionTask &task = job.tasks()[t];
@@ -90,7 +96,8 @@ void work(AttentionJob &job, const Team &team) {
     }
     if (job.n_merges != 0) {
         team.barrier();
-        for (int64_t t; (t = job.next_merge.fetch_add(1, std::memory_order_relaxed)) < job.n_merges;)
+        for (int64_t t;
+             (t = job.next_merge.fetch_add(1, std::memory_order_relaxed)) < job.n_merges;)
             run_merge(job, w, job.merges()[t]);
     }
     if (job.scoring != Scoring::none) {
@@ -102,7 +109,8 @@ void work(AttentionJob &job, const Team &team) {
 } // namespace
 
 AttentionScratch AttentionJob::worker(uint32_t index) const {
-    const int64_t dim = padded(kv.k.dim), v_dim = padded(kv.v.dim), wide = dim > v_dim ? dim : v_dim;
+    const int64_t dim = padded(kv.k.dim), v_dim = padded(kv.v.dim),
+                  wide = dim > v_dim ? dim : v_dim;
     AttentionScratch w;
     float *p = base + layout.workers + index * layout.worker_stride;
     w.q = p, p += kTileRows * dim;
@@ -132,7 +140,8 @@ keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
     size.contributing = job.contributing;
     for (int64_t h = 0; h < job.kv.heads && job.scoring != Scoring::none; ++h)
         size.slots = job.kv.length(h) > size.slots ? job.kv.length(h) : size.slots;
-    if (job.scoring == Scoring::several) size.sums = score_sums(*job.scores, job.kv.heads, job.group);
+    if (job.scoring == Scoring::several)
+        size.sums = score_sums(*job.scores, job.kv.heads, job.group);
     job.layout = attention_layout(size);
     job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
     if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
@@ -144,8 +153,8 @@ keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
     uint64_t slots = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
         slots += static_cast<uint64_t>(job.kv.length(h) > 0 ? job.kv.length(h) : 0);
-    const uint64_t flops =
-        slots * static_cast<uint64_t>(job.rows()) * 2 * static_cast<uint64_t>(job.kv.k.dim + job.kv.v.dim);
+    const uint64_t flops = slots * static_cast<uint64_t>(job.rows()) * 2 *
+                           static_cast<uint64_t>(job.kv.k.dim + job.kv.v.dim);
     return parallel(ctx, workers_for(ctx, 0, flops), [&job](const Team &team) { work(job, team); });
 }
 

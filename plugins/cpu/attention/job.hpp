@@ -1,7 +1,8 @@
-// Attention over one layer's cache, as the attention and attention_scores ops share it, in one parallel region: tiles of query rows
-// walk over the slots, a tile of kTileSlots at a time, with an online softmax; a long cache with few rows is split over its length, and
-// the parts are merged afterwards. Scores are made of what that walk leaves (attention/scores.hpp).
-// A "row" is one query of one head: row r of a KV head is query r / group, head r % group of the group, so that K and V
+// Attention over one layer's cache, as the attention and attention_scores ops share it, in one
+// parallel region: tiles of query rows walk over the slots, a tile of kTileSlots at a time, with an
+// online softmax; a long cache with few rows is split over its length, and the parts are merged
+// afterwards. Scores are made of what that walk leaves (attention/scores.hpp). A "row" is one query
+// of one head: row r of a KV head is query r / group, head r % group of the group, so that K and V
 // are read once for all of them.
 #pragma once
 
@@ -19,13 +20,14 @@ constexpr int64_t kChunkSlots = 512; // slots that are packed at a time for so m
 constexpr int64_t kTasksEach = 8;    // of a worker: no wider tiles than leave so many
 constexpr int64_t kWantedTasks = 32; // fewer tasks than this: split over the length too
 constexpr int64_t kSplitSlots = 512; // into parts no shorter than this
-// Softmax that a worker keeps of one task: near enough to be read again soon. Of a very long cache a task has few rows, no fewer than
-// kTileRows in bf16 and kKeptRows in f32.
+// Softmax that a worker keeps of one task: near enough to be read again soon. Of a very long cache
+// a task has few rows, no fewer than kTileRows in bf16 and kKeptRows in f32.
 constexpr int64_t kKeptBytes = 4 << 20;
 constexpr int64_t kKeptRows = 24;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
-    return b == 0 ? 0 : (a + b - 1) / b; // none of nothing: an op may be planned for no queries at all
+    // none of nothing: an op may be planned for no queries at all
+    return b == 0 ? 0 : (a + b - 1) / b;
 }
 constexpr int64_t tiles_of(int64_t rows) {
     return ceil_div(rows, kTileRows);
@@ -43,7 +45,8 @@ struct AttentionMerge { // parts of one tile
 // Scratch of one worker.
 struct AttentionScratch {
     float *q, *k, *rows, *s, *acc, *max, *sum;
-    // bf16: queries, rows of keys, those of a chunk turned into panels, values in panels, probabilities
+    // bf16: queries, rows of keys, those of a chunk turned into panels, values in panels,
+    // probabilities
     uint16_t *q16, *k16, *panels16, *v16, *p16;
     // Where the softmax of a task is kept for the scores; NULL: not (attention/scores.hpp).
     float *kept;
@@ -63,8 +66,9 @@ enum class Scoring {
 struct AttentionSize {
     int64_t heads, group, m, head_dim, v_dim; // heads: KV heads, of all sequences together
     uint32_t threads;
-    int64_t bf16_step = 0; // Bf16AttentionKernels::rows_at_once where products may be in bf16, else 0
-    bool in_bf16 = false;  // and they are
+    // Bf16AttentionKernels::rows_at_once where products may be in bf16, else 0
+    int64_t bf16_step = 0;
+    bool in_bf16 = false; // and they are
     int64_t sequences = 1;
     Scoring scoring = Scoring::none;
     int64_t contributing = 0; // with scores: the last so many queries
@@ -74,8 +78,10 @@ struct AttentionSize {
 
 // Where things lie in the scratch of the context; offsets in floats.
 struct AttentionLayout {
-    int64_t tile_rows, most_rows, chunk, part_stride, worker_stride; // most_rows: that a worker has room for
-    int64_t tasks, merges, parts, queries, factors, kept, kept_stride, kept_max, kept_tiles, workers, total;
+    // most_rows: that a worker has room for
+    int64_t tile_rows, most_rows, chunk, part_stride, worker_stride;
+    int64_t tasks, merges, parts, queries, factors, kept, kept_stride, kept_max, kept_tiles,
+        workers, total;
     int64_t sums, sum_stride, turns; // Scoring::several
     // Rows of a step, tiles of slots; a worker's room for softmax, and with that for its maxima.
     int64_t keep_step, keep_tiles, keep_floats, keep_stride;
@@ -102,7 +108,8 @@ struct AttentionJob {
     bool windowed = false;
     int64_t window = 0;
     const int32_t *q_positions = nullptr;
-    int64_t q_position_stride = 0, q_position_head = 0; // elements from token to token, head to head
+    // elements from token to token, head to head
+    int64_t q_position_stride = 0, q_position_head = 0;
 
     // scores
     const keel_scores *scores = nullptr;
@@ -121,10 +128,14 @@ struct AttentionJob {
 
     int64_t head_dim() const { return kv.k.dim; }
     int64_t rows() const { return m * group; }
-    // Of several sequences at once (KvAccess::seats; m is 1) the first dimension of q and out is the sequence's: where query i of a KV head
-    // stands, and which of the KV heads there it is.
-    int64_t token(int64_t head, int64_t i) const { return kv.seats != nullptr ? head / kv.seat_heads : i; }
-    int64_t own_head(int64_t head) const { return kv.seats != nullptr ? head % kv.seat_heads : head; }
+    // Of several sequences at once (KvAccess::seats; m is 1) the first dimension of q and out is
+    // the sequence's: where query i of a KV head stands, and which of the KV heads there it is.
+    int64_t token(int64_t head, int64_t i) const {
+        return kv.seats != nullptr ? head / kv.seat_heads : i;
+    }
+    int64_t own_head(int64_t head) const {
+        return kv.seats != nullptr ? head % kv.seat_heads : head;
+    }
     int64_t sequences() const { return kv.seats != nullptr ? kv.heads / kv.seat_heads : 1; }
     int64_t q_position(int64_t head, int64_t i) const {
         return q_positions[token(head, i) * q_position_stride + own_head(head) * q_position_head];
@@ -140,7 +151,9 @@ struct AttentionJob {
     }
     AttentionScratch worker(uint32_t index) const;
     AttentionTask *tasks() const { return reinterpret_cast<AttentionTask *>(base + layout.tasks); }
-    AttentionMerge *merges() const { return reinterpret_cast<AttentionMerge *>(base + layout.merges); }
+    AttentionMerge *merges() const {
+        return reinterpret_cast<AttentionMerge *>(base + layout.merges);
+    }
     float *part(int64_t index) const { return base + layout.parts + index * layout.part_stride; }
     // Scoring::logits: contributing queries, scaled, [head][group][contributing][padded head_dim].
     float *packed(int64_t head, int64_t row) const {
@@ -150,7 +163,8 @@ struct AttentionJob {
     float *factors(int64_t head, int64_t row) const {
         return base + layout.factors + (head * group * contributing + row) * 2;
     }
-    // Scoring::one: a place for a head's softmax: a worker's own where it does whole heads, else the head's.
+    // Scoring::one: a place for a head's softmax: a worker's own where it does whole heads, else
+    // the head's.
     void keep_at(AttentionScratch &w, int64_t place) const {
         w.kept = base + layout.kept + place * layout.kept_stride;
         w.kept_max = base + layout.kept_max + place * layout.kept_tiles;
@@ -160,7 +174,8 @@ struct AttentionJob {
 // Sizes that hold for fewer queries and slots too (attention/layout.cpp).
 AttentionLayout attention_layout(const AttentionSize &size);
 // Of a context: what multiplies such a cache in bf16, NULL where the products are in f32.
-const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v, uint32_t block_slots);
+const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v,
+                                    uint32_t block_slots);
 // How `m` queries are scored that the op's slots are not narrowed for.
 inline Scoring scoring_of(int64_t m, int64_t group) {
     return m == 1 && group <= kTileRows ? Scoring::one : Scoring::several;
@@ -184,9 +199,11 @@ void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads);
 
 // ---- pieces of a pass (attention/tiles.cpp) ----
 
-// Calls f(first row's address, number of rows, offset from `first`) for each stretch of slots that lies in one block.
+// Calls f(first row's address, number of rows, offset from `first`) for each stretch of slots that
+// lies in one block.
 template <class F>
-void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t first, int64_t n, F &&f) {
+void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t first, int64_t n,
+                   F &&f) {
     const int32_t *blocks = kv.blocks_of(head);
     for (int64_t done = 0; done < n;) {
         const int64_t slot = first + done, room = kv.block_slots - (slot & (kv.block_slots - 1));
@@ -195,31 +212,34 @@ void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t
         done += rows;
     }
 }
-// What to prefetch while n slots are worked on: those from `next` on, if they lie in one block; next -1: nothing.
+// What to prefetch while n slots are worked on: those from `next` on, if they lie in one block;
+// next -1: nothing.
 Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n);
 // Masks the logits of a tile; true if a row does not see all n slots.
-bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
-               int64_t n, const bool *inside);
-// acc += s * V for rows that do not see all of n slots, one of whose values is no finite number: it must not reach them, not even as
-// 0 * infinity.
-void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows, int64_t first,
-              int64_t n);
+bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+               int64_t first, int64_t n, const bool *inside);
+// acc += s * V for rows that do not see all of n slots, one of whose values is no finite number: it
+// must not reach them, not even as 0 * infinity.
+void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
+              int64_t first, int64_t n);
 // Queries of `rows` rows of a task from row `first` of it on, scaled, to w.q.
 void load_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                   int64_t first, int64_t rows);
-// True if no row of the task can see any of the slots because of the model's window: keys too far back.
+// True if no row of the task can see any of the slots because of the model's window: keys too far
+// back.
 bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t first, int64_t n);
 // A task with products in bf16 (attention/bf16.cpp).
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 
-// s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head, capped.
+// s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head,
+// capped.
 void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,
                  int64_t rows, int64_t first, int64_t n);
 // Which of n slots from `first` on lie in the ranges: false if none does.
 bool slots_in_ranges(const AttentionJob &job, int64_t first, int64_t n, bool *inside);
 // Writes -inf over what query i of a head does not see; true if there was any.
-bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, int64_t n, const bool *inside,
-              float *s);
+bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, int64_t n,
+              const bool *inside, float *s);
 void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 void run_merge(const AttentionJob &job, const AttentionScratch &w, const AttentionMerge &merge);
 

@@ -33,7 +33,8 @@ struct KeptFactors {
     }
 };
 
-// A tile of which the model's window hides something: all of it, or what a factor that is no number must not reach.
+// A tile of which the model's window hides something: all of it, or what a factor that is no number
+// must not reach.
 void score_masked(const AttentionJob &job, const AttentionScratch &w, const KeptFactors &factors,
                   int64_t head, int64_t first, int64_t n, bool skipped) {
     float hidden[kTileSlots] = {}, *group = w.acc;
@@ -48,18 +49,21 @@ void score_masked(const AttentionJob &job, const AttentionScratch &w, const Kept
         else
             take_head(job, group, x, g, n);
     }
-    if (job.scores->reduce_group != KEEL_REDUCE_NONE) write_scores(job, head, first, n, group, nullptr);
+    if (job.scores->reduce_group != KEEL_REDUCE_NONE)
+        write_scores(job, head, first, n, group, nullptr);
 }
 
 } // namespace
 
 // Its probabilities are a factor away; what the query does not see is 0 in what was kept.
-void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t end) {
+void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
+               int64_t end) {
     const keel_scores &scores = *job.scores;
     const bool apart = scores.reduce_group == KEEL_REDUCE_NONE;
     const bool sums = !apart && scores.reduce_group != KEEL_REDUCE_MAX;
     // The largest is not what gemm adds up.
-    const bool direct = sums && (scores.accumulate == 0 || scores.reduce_queries != KEEL_REDUCE_MAX);
+    const bool direct =
+        sums && (scores.accumulate == 0 || scores.reduce_queries != KEEL_REDUCE_MAX);
     KeptFactors factors(job, head);
     float *group = w.acc;
     for (int64_t slot = first; slot < end; slot += kTileSlots) {
@@ -75,9 +79,10 @@ void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head,
         if (sums) {
             const bool whole =
                 direct && n == kTileSlots; // else what lies behind n is not this tile's to write
-            float *to = whole ? data_as<float>(scores.out) + head * outer_stride(scores.out) + slot : group;
-            job.kernels->gemm(factors.value, job.group, 1, tile, kTileSlots, job.group, padded(n), to,
-                              kTileSlots, whole && scores.accumulate != 0);
+            float *to =
+                whole ? data_as<float>(scores.out) + head * outer_stride(scores.out) + slot : group;
+            job.kernels->gemm(factors.value, job.group, 1, tile, kTileSlots, job.group, padded(n),
+                              to, kTileSlots, whole && scores.accumulate != 0);
             if (!whole) write_scores(job, head, slot, n, group, nullptr);
             continue;
         }

@@ -10,12 +10,14 @@ int64_t tile_rows(int64_t rows) {
     return tiles == 0 ? 0 : round_up(ceil_div(rows, tiles), 6);
 }
 
-// The same in bf16 where slots are not cut into parts. Multiples of kTileRows, so that a row has the same neighbours in its block of
-// rows however many workers there are, and with them the same result.
+// The same in bf16 where slots are not cut into parts. Multiples of kTileRows, so that a row has
+// the same neighbours in its block of rows however many workers there are, and with them the same
+// result.
 int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
-    const int64_t fair = ceil_div(heads * rows, threads * kTasksEach), most = fair < kTileRows   ? kTileRows
-                                                                              : fair < kWideRows ? fair
-                                                                                                 : kWideRows;
+    const int64_t fair = ceil_div(heads * rows, threads * kTasksEach),
+                  most = fair < kTileRows   ? kTileRows
+                         : fair < kWideRows ? fair
+                                            : kWideRows;
     return round_up(most, kTileRows);
 }
 
@@ -27,13 +29,13 @@ int64_t kept_row_bytes(const AttentionSize &size) {
     return round_up(size.slots, kTileSlots) * (size.in_bf16 ? 2 : 4);
 }
 
-// Rows of a task of those that keep their softmax: as many as the caches hold of it, and in f32, where rows have no neighbours to
-// stay with, no more than leave a few tasks to share out.
+// Rows of a task of those that keep their softmax: as many as the caches hold of it, and in f32,
+// where rows have no neighbours to stay with, no more than leave a few tasks to share out.
 int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
+    // kept: in f32 all rows of a task
     const int64_t least = size.in_bf16 ? kTileRows : kKeptRows, rows = size.m * size.group,
-                  kept =
-                      size.in_bf16 ? size.contributing * size.group : rows, // in f32 all rows of a task are
-        most_kept = kept < usual ? kept : usual;
+                  kept = size.in_bf16 ? size.contributing * size.group : rows,
+                  most_kept = kept < usual ? kept : usual;
     int64_t most = usual;
     if (most_kept * kept_row_bytes(size) > kKeptBytes)
         most = kKeptBytes / kept_row_bytes(size) / least * least;
@@ -42,15 +44,17 @@ int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
     return most > least ? most : least < usual ? least : usual;
 }
 
-// Room for what Scoring::several needs. What a worker keeps is bounded for all smaller sizes as well, whose tasks may have more rows.
+// Room for what Scoring::several needs. What a worker keeps is bounded for all smaller sizes as
+// well, whose tasks may have more rows.
 void lay_out_sums(AttentionLayout &l, const AttentionSize &size) {
     const int64_t rows = size.m * size.group, row_bytes = kept_row_bytes(size);
     l.keep_step = size.in_bf16 ? size.bf16_step : rows < l.tile_rows ? rows : l.tile_rows;
     l.keep_tiles = ceil_div(size.slots, kTileSlots);
     const auto least_of = [](int64_t a, int64_t b) { return a < b ? a : b; };
+    // spare: steps at either end that count in part
     const int64_t counted = least_of(size.contributing * size.group, l.most_rows),
-                  spare = size.in_bf16 ? 2 * size.bf16_step : 0, // steps at either end that count in part
-        most = (size.in_bf16 ? counted : least_of(rows, kTileRows)) + spare,
+                  spare = size.in_bf16 ? 2 * size.bf16_step : 0,
+                  most = (size.in_bf16 ? counted : least_of(rows, kTileRows)) + spare,
                   always = size.in_bf16 ? kTileRows + spare : kKeptRows,
                   held = kKeptBytes > (always - spare) * row_bytes ? kKeptBytes + spare * row_bytes
                                                                    : always * row_bytes;
@@ -71,31 +75,35 @@ AttentionLayout attention_layout(const AttentionSize &size) {
                   wide_dim = dim > value ? dim : value;
     const int64_t rows = m * group, tiles = heads * tiles_of(rows);
     // splitting happens with few tiles only; a smaller m than planned may have them
-    const int64_t parts = heads / size.sequences < kWantedTasks ? size.sequences * 2 * kWantedTasks : 0;
+    const int64_t parts =
+        heads / size.sequences < kWantedTasks ? size.sequences * 2 * kWantedTasks : 0;
     const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
     const bool several = size.scoring == Scoring::several;
     AttentionLayout l = {};
     static_assert(kTileRows >= bf16_walk_tiles * bf16_rows);
-    const bool wide = size.bf16_step != 0 && heads / size.sequences * tiles_of(rows) >= kWantedTasks;
+    const bool wide =
+        size.bf16_step != 0 && heads / size.sequences * tiles_of(rows) >= kWantedTasks;
     l.tile_rows = wide ? wide_rows(heads, rows, size.threads) : tile_rows(rows);
     l.most_rows = l.tile_rows > kTileRows ? l.tile_rows : kTileRows;
     if (several) l.tile_rows = keeping_rows(size, l.tile_rows);
     l.chunk = wide ? kChunkSlots : kTileSlots;
     l.part_stride = line(2 * kTileRows + part_rows * value);
-    l.worker_stride = line(kTileRows * dim + dim * kTileSlots + kTileSlots * wide_dim +
-                           kTileRows * kTileSlots + l.most_rows * value + 2 * kTileSlots + 2 * l.most_rows) +
-                      line(((l.most_rows + kTileSlots + l.chunk) * bf16_padded(size.head_dim) +
-                            l.chunk * value + kTileRows * kTileSlots) /
-                           2);
+    l.worker_stride =
+        line(kTileRows * dim + dim * kTileSlots + kTileSlots * wide_dim + kTileRows * kTileSlots +
+             l.most_rows * value + 2 * kTileSlots + 2 * l.most_rows) +
+        line(((l.most_rows + kTileSlots + l.chunk) * bf16_padded(size.head_dim) + l.chunk * value +
+              kTileRows * kTileSlots) /
+             2);
     const int64_t tasks =
         heads * (ceil_div(rows, several ? kKeptRows : l.tile_rows) + 1); // of smaller sizes, too
     const bool with_scores = size.scoring != Scoring::none;
     l.tasks = 0;
-    l.merges =
-        line(((tasks > tiles ? tasks : tiles) + parts) * static_cast<int64_t>(sizeof(AttentionTask)) / 4);
+    l.merges = line(((tasks > tiles ? tasks : tiles) + parts) *
+                    static_cast<int64_t>(sizeof(AttentionTask)) / 4);
     l.parts = l.merges + line((tiles + 1) * static_cast<int64_t>(sizeof(AttentionMerge)) / 4);
     l.queries = l.parts + parts * l.part_stride;
-    l.factors = l.queries + (size.scoring == Scoring::logits ? heads * group * size.contributing * dim : 0);
+    l.factors =
+        l.queries + (size.scoring == Scoring::logits ? heads * group * size.contributing * dim : 0);
     l.kept = l.factors + line(with_scores ? heads * group * size.contributing * 2 : 0);
     const int64_t kept_slots = size.scoring == Scoring::one ? size.slots : 0;
     l.kept_tiles = line(ceil_div(kept_slots, kTileSlots) * group);

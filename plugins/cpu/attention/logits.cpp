@@ -17,12 +17,14 @@ void clear(const AttentionJob &job, Reduction &r, int64_t n) {
         r.queries[j] = lowest ? kNoLogit : 0.0f, r.seen[j] = 0;
 }
 
-// One query's logits into the reduction. hidden[j] is -inf where the query does not see the slot, 0 elsewhere.
+// One query's logits into the reduction. hidden[j] is -inf where the query does not see the slot, 0
+// elsewhere.
 void take_row(const AttentionJob &job, Reduction &r, int64_t head, float *s, const float *hidden,
               int64_t first, int64_t n) {
     const bool largest = job.scores->reduce_queries == KEEL_REDUCE_MAX;
     const float unseen = largest ? kNoLogit : 0.0f;
-    const float *weights = job.weights != nullptr ? job.weights + head * job.weight_stride + first : nullptr;
+    const float *weights =
+        job.weights != nullptr ? job.weights + head * job.weight_stride + first : nullptr;
     for (int64_t j = 0; j < n; ++j) {
         const bool seen = hidden[j] == 0;
         s[j] = !seen ? unseen : weights != nullptr ? s[j] * weights[j] : s[j];
@@ -49,7 +51,8 @@ void pack_queries(const AttentionJob &job, const Team &team) {
         const int64_t h = r / rows, row = r % rows, g = row / job.contributing;
         const int64_t i = job.m - job.contributing + row % job.contributing;
         float *to = job.packed(h, row);
-        job.kernels->load[job.q_type](job.q + i * job.q_token + (h * job.group + g) * job.q_head, dim, to);
+        job.kernels->load[job.q_type](job.q + i * job.q_token + (h * job.group + g) * job.q_head,
+                                      dim, to);
         job.kernels->scale(to, dim, job.scale);
         for (int64_t d = dim; d < stride; ++d)
             to[d] = 0;

@@ -1,11 +1,17 @@
-// Scores: attention probabilities reduced to a number per slot, made of what the walk over the slots computes anyway.
-//   one query       Its exp(logit - max) stay in f32, [tiles of slots][rows][kTileSlots], with the max of each tile's time: a factor
-//                   away from probabilities once the sum is known (attention/kept.cpp).
-//   several         Each task (those of one head are not cut over the length) keeps those of its rows, in f32 as above or in bf16 as they were multiplied with the values. When it has
-//                   walked over all slots it knows its rows' normalizers, and adds its columns to the sums of its head; tasks of a head do
-//                   so in the order that they were handed out, so that a sum does not depend on the number of workers
-//                   (attention/sums.cpp). Nothing of size queries x length is ever in memory.
-//   logits          Not normalized: there is no walk, keys are multiplied here (attention/logits.cpp).
+// Scores: attention probabilities reduced to a number per slot, made from what the walk over the
+// slots computes anyway. Nothing of size queries x length is ever in memory.
+//
+// One query (attention/kept.cpp): exp(logit - max) of each slot stays in f32, as [tiles of
+// slots][rows][kTileSlots], with the running max at each tile. When the softmax sum is known, one
+// factor per tile turns them into probabilities.
+//
+// Several queries (attention/sums.cpp): each task keeps these numbers of its rows, in f32 as above
+// or in bf16 as they were multiplied with the values. Tasks of one head are not cut over the
+// length. After its walk a task knows its rows' normalizers and adds its columns to the sums of its
+// head. Tasks of a head do so in the order in which they were given out, so that a sum does not
+// depend on the number of workers.
+//
+// Logits (attention/logits.cpp): not normalized. There is no walk, so keys are multiplied there.
 #pragma once
 
 #include "cpu/attention/job.hpp"
@@ -17,10 +23,13 @@ namespace keel_cpu {
 
 // ---- while a task walks ----
 
-// Gives a task a place for its softmax, if any of its rows count; else it keeps nothing. Scoring::several.
-bool keep_task(const AttentionJob &job, AttentionScratch &w, uint32_t worker, const AttentionTask &task);
+// Gives a task a place for its softmax, if any of its rows count; else it keeps nothing.
+// Scoring::several.
+bool keep_task(const AttentionJob &job, AttentionScratch &w, uint32_t worker,
+               const AttentionTask &task);
 // The same for those rows of a task in bf16 that begin at `row`, a multiple of the step.
-void keep_step(const AttentionJob &job, const AttentionTask &task, int64_t row, AttentionScratch &w);
+void keep_step(const AttentionJob &job, const AttentionTask &task, int64_t row,
+               AttentionScratch &w);
 
 // Nobody walks over a tile. place: of its maxima.
 inline void skip_kept(const AttentionScratch &w, int64_t place) {
@@ -33,13 +42,15 @@ was_skipped(const float *kept_max) { // a max is a number or an infinity: NaN lo
 
 // ---- reducing ----
 
-// Several: before all tasks; each task that kept something, when it is done; slots first..end-1 of a head, when all are.
+// Several: before all tasks; each task that kept something, when it is done; slots first..end-1 of
+// a head, when all are.
 void begin_sums(const AttentionJob &job);
 void add_scores(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 void finish_sums(const AttentionJob &job, int64_t head, int64_t first, int64_t end);
 
 // One: slots first..end-1 of a head; first is a tile's.
-void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t end);
+void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
+               int64_t end);
 
 // Logits: the queries that count, scaled, by the whole team; and one tile of slots.
 void pack_queries(const AttentionJob &job, const Team &team);
@@ -56,8 +67,8 @@ inline bool sums_of_heads(const keel_scores &scores) {
            scores.reduce_group != KEEL_REDUCE_NONE;
 }
 
-// What brings exp(logit - max) of a tile's time to probabilities. A max that was the last one, or that saw logits of -inf only, has
-// nothing to make up for.
+// What brings exp(logit - max) of a tile's time to probabilities. A max that was the last one, or
+// that saw logits of -inf only, has nothing to make up for.
 inline float since_then(float max_then, float last_max) {
     return max_then == last_max || max_then == kNoLogit ? 1.0f : expf(max_then - last_max);
 }
@@ -88,8 +99,8 @@ inline void write_scores(const AttentionJob &job, int64_t row, int64_t first, in
 }
 
 // The group's reduction, where it has one.
-inline void write_group(const AttentionJob &job, float *group, int64_t head, int64_t first, int64_t n,
-                        const bool *inside) {
+inline void write_group(const AttentionJob &job, float *group, int64_t head, int64_t first,
+                        int64_t n, const bool *inside) {
     if (job.scores->reduce_group == KEEL_REDUCE_NONE) return;
     if (job.scores->reduce_group == KEEL_REDUCE_MEAN)
         for (int64_t j = 0; j < n; ++j)

@@ -51,8 +51,8 @@ void wait_for(const Turn &turn, int32_t mine) {
 // Some rows of a task, no more than kTileRows, that a sum takes together.
 class KeptRows {
   public:
-    KeptRows(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t begin,
-             int64_t end)
+    KeptRows(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+             int64_t begin, int64_t end)
         : job_(job), w_(w), task_(task), begin_(begin), end_(end) {
         for (int64_t r = begin; r < end; ++r) {
             const float *factors = job.factors(task.head, place(r));
@@ -129,8 +129,8 @@ class KeptRows {
         for (int64_t i = 0; i < count; ++i)
             by[i] = value_[from - begin_ + i * every];
         if (tile.values16 != nullptr)
-            job_.bf16->add_columns(tile.values16, from - tile.begin, every, count, by, bf16_padded(tile.n),
-                                   x);
+            job_.bf16->add_columns(tile.values16, from - tile.begin, every, count, by,
+                                   bf16_padded(tile.n), x);
         else
             job_.kernels->gemm(by, kTileRows, 1, tile.values + (from - tile.begin) * kTileSlots,
                                every * kTileSlots, count, padded(tile.n), x, kTileSlots, true);
@@ -155,7 +155,8 @@ class KeptRows {
             for (int64_t r = begin_; r < end_;) {
                 const Tile tile = tile_at(r, first);
                 const int64_t end = tile.begin + tile.rows < end_ ? tile.begin + tile.rows : end_,
-                              from = together ? r : r + (g - query_head(r) + job_.group) % job_.group;
+                              from =
+                                  together ? r : r + (g - query_head(r) + job_.group) % job_.group;
                 if (tile.n != 0) add_columns(tile, from, every, end, x), any = true;
                 r = end;
             }
@@ -166,7 +167,8 @@ class KeptRows {
         }
     }
 
-    // A row alone: where the largest counts, or a factor is no number and must not reach slots that the row does not see.
+    // A row alone: where the largest counts, or a factor is no number and must not reach slots that
+    // the row does not see.
     void add_row(int64_t r) {
         const int64_t length = job_.kv.length(task_.head), i = (task_.row + r) / job_.group;
         float *sums = sums_of(job_, task_.head, query_head(r));
@@ -180,7 +182,8 @@ class KeptRows {
                 update(tile, r, r + 1);
                 add_columns(tile, r, 1, r + 1, x);
             }
-            mask_row(job_, task_.head, i, first, n, job_.ranges != nullptr ? inside : nullptr, hidden);
+            mask_row(job_, task_.head, i, first, n, job_.ranges != nullptr ? inside : nullptr,
+                     hidden);
             const float *weights = takes_largest(job_) && job_.weights != nullptr
                                        ? job_.weights + task_.head * job_.weight_stride + first
                                        : nullptr;
@@ -208,7 +211,8 @@ bool is_seen(const AttentionJob &job, int64_t head, int64_t slot) {
         bool inside = true;
         float hidden = 0;
         if (job.ranges != nullptr) slots_in_ranges(job, slot, 1, &inside);
-        if (!mask_row(job, head, i, slot, 1, job.ranges != nullptr ? &inside : nullptr, &hidden)) return true;
+        if (!mask_row(job, head, i, slot, 1, job.ranges != nullptr ? &inside : nullptr, &hidden))
+            return true;
     }
     return false;
 }
@@ -232,12 +236,13 @@ int64_t score_sums(const keel_scores &scores, int64_t heads, int64_t group) {
     return sums_of_heads(scores) ? heads : heads * group;
 }
 
-bool keep_task(const AttentionJob &job, AttentionScratch &w, uint32_t worker, const AttentionTask &task) {
+bool keep_task(const AttentionJob &job, AttentionScratch &w, uint32_t worker,
+               const AttentionTask &task) {
     w.kept = w.kept_max = nullptr;
     w.kept16 = nullptr;
     if (first_counting(job, task) >= task.rows) return false;
-    float *at =
-        job.base + job.layout.workers + (worker + 1) * job.layout.worker_stride - job.layout.keep_stride;
+    float *at = job.base + job.layout.workers + (worker + 1) * job.layout.worker_stride -
+                job.layout.keep_stride;
     if (job.products_in_bf16())
         w.kept16 = reinterpret_cast<uint16_t *>(at);
     else
@@ -246,7 +251,8 @@ bool keep_task(const AttentionJob &job, AttentionScratch &w, uint32_t worker, co
     return true;
 }
 
-void keep_step(const AttentionJob &job, const AttentionTask &task, int64_t row, AttentionScratch &w) {
+void keep_step(const AttentionJob &job, const AttentionTask &task, int64_t row,
+               AttentionScratch &w) {
     const int64_t step = row / job.layout.keep_step - first_step(job, task);
     if (step < 0) {
         w.kept16 = nullptr, w.kept_max = nullptr;

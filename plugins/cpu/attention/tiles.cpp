@@ -17,14 +17,15 @@ bool is_block_type(int type) {
 void load_slots(const AttentionJob &job, const KvSide &side, int64_t head, int64_t first, int64_t n,
                 float *to, int64_t stride) {
     const auto load = job.kernels->load[side.type];
-    for_stretches(job.kv, side, head, first, n, [&](const uint8_t *row, int64_t rows, int64_t offset) {
-        for (int64_t j = 0; j < rows; ++j)
-            load(row + j * side.row_stride, side.dim, to + (offset + j) * stride);
-    });
+    for_stretches(job.kv, side, head, first, n,
+                  [&](const uint8_t *row, int64_t rows, int64_t offset) {
+                      for (int64_t j = 0; j < rows; ++j)
+                          load(row + j * side.row_stride, side.dim, to + (offset + j) * stride);
+                  });
 }
 
-void few_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q, int64_t rows,
-              int64_t first, int64_t n) {
+void few_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,
+              int64_t rows, int64_t first, int64_t n) {
     const KvSide &k = job.kv.k;
     const int64_t stride = padded(k.dim);
     if (is_block_type(k.type) &&
@@ -35,15 +36,17 @@ void few_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, 
         return;
     }
     // the values of these slots are what is read next
-    const Ahead ahead = job.out != nullptr ? ahead_of(job, job.kv.v, head, first, n) : Ahead{nullptr, 0};
-    for_stretches(job.kv, k, head, first, n, [&](const uint8_t *row, int64_t count, int64_t offset) {
-        job.kernels->dots[k.type](q, stride, rows, row, k.row_stride, count, k.dim, w.s + offset, kTileSlots,
-                                  ahead);
-    });
+    const Ahead ahead =
+        job.out != nullptr ? ahead_of(job, job.kv.v, head, first, n) : Ahead{nullptr, 0};
+    for_stretches(job.kv, k, head, first, n,
+                  [&](const uint8_t *row, int64_t count, int64_t offset) {
+                      job.kernels->dots[k.type](q, stride, rows, row, k.row_stride, count, k.dim,
+                                                w.s + offset, kTileSlots, ahead);
+                  });
 }
 
-void many_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q, int64_t rows,
-               int64_t first, int64_t n) {
+void many_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,
+               int64_t rows, int64_t first, int64_t n) {
     const int64_t dim = job.kv.k.dim, stride = padded(dim);
     load_slots(job, job.kv.k, head, first, n, w.rows, stride);
     job.kernels->transpose(w.rows, stride, padded(n), dim, w.k, kTileSlots);
@@ -51,7 +54,8 @@ void many_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head,
 }
 
 // Values of n slots in w.rows.
-void load_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first, int64_t n) {
+void load_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
+                 int64_t n) {
     const KvSide &v = job.kv.v;
     const int64_t stride = padded(v.dim);
     load_slots(job, v, head, first, n, w.rows, stride);
@@ -68,18 +72,19 @@ void mix_loaded(const AttentionJob &job, const AttentionScratch &w, int64_t rows
 }
 
 // acc += s * V for n slots; `next` is the slot that will be read after them, -1 for none.
-void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows, int64_t first,
-                int64_t n, bool masked, int64_t next) {
+void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
+                int64_t first, int64_t n, bool masked, int64_t next) {
     const KvSide &v = job.kv.v;
     const AttentionKernels &kernels = *job.kernels;
     const int64_t stride = padded(v.dim);
     const int64_t direct = is_block_type(v.type) ? kernels.few_rows_mix : kernels.few_rows;
     if (!masked && rows <= direct) {
         const Ahead ahead = ahead_of(job, job.kv.k, head, next, n);
-        for_stretches(job.kv, v, head, first, n, [&](const uint8_t *row, int64_t count, int64_t offset) {
-            kernels.mix[v.type](w.s + offset, kTileSlots, rows, row, v.row_stride, count, v.dim, w.acc,
-                                stride, ahead);
-        });
+        for_stretches(job.kv, v, head, first, n,
+                      [&](const uint8_t *row, int64_t count, int64_t offset) {
+                          kernels.mix[v.type](w.s + offset, kTileSlots, rows, row, v.row_stride,
+                                              count, v.dim, w.acc, stride, ahead);
+                      });
         return;
     }
     load_values(job, w, head, first, n);
@@ -103,19 +108,21 @@ bool sees_any(const AttentionJob &job, int64_t head, int64_t i) {
 }
 
 // One row's result: the sum over parts or all slots is complete.
-void write_row(const AttentionJob &job, int64_t head, int64_t row, float max, float sum, float *acc) {
+void write_row(const AttentionJob &job, int64_t head, int64_t row, float max, float sum,
+               float *acc) {
     const int64_t i = row / job.group, g = row % job.group, h = job.own_head(head) * job.group + g,
                   token = job.token(head, i);
     float factor = 1.0f / sum;
-    if (sum == 0) // sees nothing; or all that it sees has a logit of -inf, for which softmax has no number
-        factor = sees_any(job, head, i) ? __builtin_nanf("") : 0.0f;
+    // sees nothing; or all that it sees has a logit of -inf, for which softmax has no number
+    if (sum == 0) factor = sees_any(job, head, i) ? __builtin_nanf("") : 0.0f;
     if (job.out != nullptr) {
         job.kernels->scale(acc, job.kv.v.dim, factor);
         job.kernels->store[job.out_type](acc, job.kv.v.dim,
                                          job.out + token * job.out_token + h * job.out_head);
     }
     if (job.lse != nullptr)
-        job.lse[token * job.lse_stride + h] = factor == 0 ? kNone : (max == kNone ? 0 : max) - logf(factor);
+        job.lse[token * job.lse_stride + h] =
+            factor == 0 ? kNone : (max == kNone ? 0 : max) - logf(factor);
     const int64_t from = job.m - job.contributing;
     if (job.scores != nullptr && i >= from) {
         float *factors = job.factors(head, g * job.contributing + i - from);
@@ -159,19 +166,19 @@ Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_
     return {job.kv.row(side, job.kv.blocks_of(head), next), side.row_stride};
 }
 
-bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task, int64_t first,
-               int64_t n, const bool *inside) {
+bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
+               int64_t first, int64_t n, const bool *inside) {
     const int64_t from = task.row / job.group;
     if (inside == nullptr && !job.windowed && job.limit(task.head, from) >= first + n) return false;
     bool masked = false;
     for (int64_t r = 0; r < task.rows; ++r)
-        masked |=
-            mask_row(job, task.head, (task.row + r) / job.group, first, n, inside, w.s + r * kTileSlots);
+        masked |= mask_row(job, task.head, (task.row + r) / job.group, first, n, inside,
+                           w.s + r * kTileSlots);
     return masked;
 }
 
-void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows, int64_t first,
-              int64_t n) {
+void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
+              int64_t first, int64_t n) {
     load_values(job, w, head, first, n);
     mix_loaded(job, w, rows, n);
 }
@@ -188,8 +195,8 @@ bool slots_in_ranges(const AttentionJob &job, int64_t first, int64_t n, bool *in
     return any;
 }
 
-bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, int64_t n, const bool *inside,
-              float *s) {
+bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, int64_t n,
+              const bool *inside, float *s) {
     bool masked = false;
     const int64_t seen = job.limit(head, i) - first;
     for (int64_t j = seen > 0 ? seen : 0; j < n; ++j)
@@ -234,11 +241,13 @@ void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &
         if (w.kept != nullptr) w.s = w.kept + first * task.rows; // the tile's own, not written over
         const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
         tile_logits(job, w, task.head, w.q, task.rows, first, n);
-        const bool masked = mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
+        const bool masked =
+            mask_tile(job, w, task, first, n, job.ranges != nullptr ? inside : nullptr);
         job.kernels->softmax(w.s, kTileSlots, task.rows, n, state);
         if (job.out != nullptr) mix_values(job, w, task.head, task.rows, first, n, masked, next);
         if (w.kept_max != nullptr)
-            memcpy(w.kept_max + first / kTileSlots * task.rows, w.max, static_cast<size_t>(task.rows) * 4);
+            memcpy(w.kept_max + first / kTileSlots * task.rows, w.max,
+                   static_cast<size_t>(task.rows) * 4);
     }
 }
 

@@ -6,7 +6,8 @@
 namespace keel_cpu {
 namespace {
 
-keel_status KEEL_CALL prepare(keel_ctx *ctx, const keel_qkv_args *qkv, const keel_attention_args *attention,
+keel_status KEEL_CALL prepare(keel_ctx *ctx, const keel_qkv_args *qkv,
+                              const keel_attention_args *attention,
                               const keel_batch_kv *kv) noexcept {
     for (const bool attends : {false, true}) {
         PlanChoice choice;

@@ -1,5 +1,5 @@
-// keel.batched_decode/1. Its functions are in ops/rope.cpp, ops/kv.cpp and ops/attention.cpp, beside
-// the ops of one sequence.
+// keel.batched_decode/1. Its functions are in ops/rope.cpp, ops/kv.cpp and ops/attention.cpp,
+// beside the ops of one sequence.
 #pragma once
 
 #include "cpu/ops/ops.hpp"
@@ -14,7 +14,8 @@ keel_status plan_batch_prepare(keel_ctx *, const keel_qkv_args *, const keel_bat
                                PlanChoice &) noexcept;
 keel_status plan_batch_attention(keel_ctx *, const keel_attention_args *, const keel_batch_kv *,
                                  PlanChoice &) noexcept;
-keel_status KEEL_CALL batch_qkv_prepare(keel_ctx *, const keel_qkv_args *, const keel_batch_kv *) noexcept;
+keel_status KEEL_CALL batch_qkv_prepare(keel_ctx *, const keel_qkv_args *,
+                                        const keel_batch_kv *) noexcept;
 keel_status KEEL_CALL batch_kv_append(keel_ctx *, const keel_kv_append_args *,
                                       const keel_batch_kv *) noexcept;
 keel_status KEEL_CALL batch_attention(keel_ctx *, const keel_attention_args *,

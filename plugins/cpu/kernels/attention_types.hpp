@@ -52,9 +52,9 @@ struct SoftmaxState {
 
 // ---- products of bf16 ----
 //
-// Both products of attention have one form, [rows, depth] x [depth, columns]: queries with keys, and
-// probabilities with values. Left operands ("x") are stored in blocks of x_rows rows of 32 columns,
-// right operands ("panels") as [16 columns][depth / 2][16][2].
+// Both products of attention have one form, [rows, depth] x [depth, columns]: queries with keys,
+// and probabilities with values. Left operands ("x") are stored in blocks of x_rows rows of 32
+// columns, right operands ("panels") as [16 columns][depth / 2][16][2].
 
 constexpr int64_t bf16_padded(int64_t n) { // depth of a product: whole steps of 32
     return (n + 31) / 32 * 32;

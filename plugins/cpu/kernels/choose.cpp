@@ -4,8 +4,8 @@
 namespace keel_cpu {
 namespace {
 
-// The set of which an instruction set takes the kernels in f32: the others add products of bytes and
-// of 16-bit numbers only.
+// The set of which an instruction set takes the kernels in f32: the others add products of bytes
+// and of 16-bit numbers only.
 Isa f32_set(Isa isa) {
     switch (isa) {
     case Isa::vnni:

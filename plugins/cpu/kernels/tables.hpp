@@ -25,7 +25,8 @@ struct MatmulKernels {
     // Integer products. W interleaved: groups g0..g1-1, with x's rows m0..m1-1.
     void (*matmul_quant_int8)(const MatmulTask &, int64_t g0, int64_t g1, int64_t m0, int64_t m1);
     // f32 products, W row-major, each row of W read once: rows n0..n1-1.
-    void (*matmul_float_f32_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    void (*matmul_float_f32_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0,
+                                 int64_t m1);
 
     // Products of 16 bits summed in f32, W row-major. half_few_types and half_many_types tell for
     // which types of W (bits: 1 << WeightType); 0 and NULL if the instruction set has none.
@@ -34,11 +35,14 @@ struct MatmulKernels {
     int64_t half_few_cols;
     uint32_t half_many_types;
     // Rounds a row of n elements to f16 or bf16 and pads it with zeros.
-    void (*round_half)(WeightType to, const float *x, int64_t n, int64_t padded, uint16_t *out, float *scale);
+    void (*round_half)(WeightType to, const float *x, int64_t n, int64_t padded, uint16_t *out,
+                       float *scale);
     // Each row of W read once: rows n0..n1-1.
-    void (*matmul_half_half_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    void (*matmul_half_half_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0,
+                                 int64_t m1);
     // x rounded to bf16: rows n0..n1-1, n0 a multiple of half_tile_rows.
-    void (*matmul_half_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0, int64_t m1);
+    void (*matmul_half_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0,
+                                  int64_t m1);
 
     // f32 products, any type and layout: rows n0..n0+count-1 (count <= panel, n0 a multiple of
     // panel) are unpacked to `scratch` piece by piece and multiplied with x's rows m0..m1-1.
@@ -52,12 +56,12 @@ struct MatmulKernels {
 };
 
 // matmul of many rows of x in products of bf16 with sums in f32. x is rounded and packed once per
-// op. A block of W is unpacked to panels of bf16, which stay in the second cache while all rows of x
-// are multiplied with it.
+// op. A block of W is unpacked to panels of bf16, which stay in the second cache while all rows of
+// x are multiplied with it.
 struct Bf16MatmulKernels {
     const char *isa;
-    // Rows of x from which on these kernels are faster, by type of W (f16 and bf16 row-major, others
-    // interleaved); 0: never.
+    // Rows of x from which on these kernels are faster, by type of W (f16 and bf16 row-major,
+    // others interleaved); 0: never.
     int64_t least_rows[weight_types];
     int64_t block; // rows of W in a call, at most
     // Rows of x that are stored together: packed x is [m / x_rows][k / 32][x_rows][32], with zeros
@@ -70,25 +74,28 @@ struct Bf16MatmulKernels {
     void (*pack_x)(const float *x, int64_t k, int64_t together, uint16_t *out);
     // Rows n0..n1-1 of W with rows m0..m1-1 of x, m0 a multiple of x_rows; x points to the first
     // block of all. memory: of the calling worker, worker_bytes, aligned to 64.
-    void (*matmul_any_bf16)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0,
-                            int64_t m1, uint8_t *memory);
+    void (*matmul_any_bf16)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1,
+                            int64_t m0, int64_t m1, uint8_t *memory);
     // The same for f16 and bf16 with m <= few_rows rows of x, all stored together, without panels;
     // 0 and NULL if panels are faster for any number of rows.
     int64_t few_rows;
-    void (*matmul_half_bf16_few)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1, int64_t m);
+    void (*matmul_half_bf16_few)(const MatmulTask &, const uint16_t *x, int64_t n0, int64_t n1,
+                                 int64_t m);
 };
 
 // Norms, activations, elementwise and row ops, one contiguous row at a time. `out` may be an input.
 struct RowKernels {
     const char *isa;
 
-    void (*rms_norm)(const float *x, float *residual, const float *weight, float eps, int64_t n, float *out);
+    void (*rms_norm)(const float *x, float *residual, const float *weight, float eps, int64_t n,
+                     float *out);
     void (*layer_norm)(const float *x, const float *weight, const float *bias, float eps, int64_t n,
                        float *out);
     // up NULL: pairs (gate, up)
     void (*silu_mul)(const float *gate, const float *up, int64_t n, float *out);
     // up NULL and not pairs: gelu of gate alone
-    void (*gelu_mul)(const float *gate, const float *up, int64_t n, bool pairs, bool tanh, float *out);
+    void (*gelu_mul)(const float *gate, const float *up, int64_t n, bool pairs, bool tanh,
+                     float *out);
     void (*add)(const float *a, const float *b, int64_t n, float *out);
     void (*scale)(const float *a, float factor, int64_t n, float *out);
     void (*scaled_add)(const float *a, float factor, int64_t n, float *out);
@@ -100,7 +107,8 @@ struct RowKernels {
 // kPad floats; K and V are rows in a cache dtype.
 struct AttentionKernels {
     const char *isa;
-    int64_t few_rows;     // most query rows for which `dots` and `mix` beat a tile in f32 and `gemm`
+    // most query rows for which `dots` and `mix` beat a tile in f32 and `gemm`
+    int64_t few_rows;
     int64_t few_rows_mix; // the same for `mix` on rows in a block dtype: for more, convert first
 
     // One row of n elements to f32, and back; n is a multiple of the dtype's block. store rounds as
@@ -109,11 +117,13 @@ struct AttentionKernels {
     void (*store[kRowTypes])(const float *src, int64_t n, void *dst);
 
     // s[r * s_stride + j] = q[r] . k[j], for `rows` queries and n keys, k_stride bytes apart.
-    void (*dots[kRowTypes])(const float *q, int64_t q_stride, int64_t rows, const void *k, int64_t k_stride,
-                            int64_t n, int64_t dim, float *s, int64_t s_stride, const Ahead &ahead);
+    void (*dots[kRowTypes])(const float *q, int64_t q_stride, int64_t rows, const void *k,
+                            int64_t k_stride, int64_t n, int64_t dim, float *s, int64_t s_stride,
+                            const Ahead &ahead);
     // acc[r * acc_stride + d] += sum_j p[r * p_stride + j] * v[j][d].
-    void (*mix[kRowTypes])(const float *p, int64_t p_stride, int64_t rows, const void *v, int64_t v_stride,
-                           int64_t n, int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead);
+    void (*mix[kRowTypes])(const float *p, int64_t p_stride, int64_t rows, const void *v,
+                           int64_t v_stride, int64_t n, int64_t dim, float *acc, int64_t acc_stride,
+                           const Ahead &ahead);
 
     // c[rows, cols] = or += a[rows, depth] * b[depth, cols]; strides in floats; cols is a multiple
     // of kPad.
@@ -136,8 +146,8 @@ struct AttentionKernels {
     float (*norm2)(const float *x, int64_t n); // root of the sum of squares
 
     // Rotates one head; out may be x. sign -1 rotates back.
-    void (*rope)(const float *x, float *out, int64_t dim, int64_t rot, const float *cos, const float *sin,
-                 float sign, keel_rope_mode mode);
+    void (*rope)(const float *x, float *out, int64_t dim, int64_t rot, const float *cos,
+                 const float *sin, float sign, keel_rope_mode mode);
     // out = x / sqrt(mean(x^2) + eps) * weight; out may be x.
     void (*rms_norm)(const float *x, const float *weight, float eps, int64_t n, float *out);
 };
@@ -155,15 +165,15 @@ struct Bf16AttentionKernels {
     void (*pack_rows)(const float *x, int64_t x_stride, int64_t rows, int64_t n, uint16_t *out);
     // n rows of a cache dtype, k_stride bytes apart, to [n][bf16_padded(dim)], zeros after a row;
     // NULL for a dtype that is not rounded. Prefetches as many rows of `ahead`.
-    void (*load_keys[kRowTypes])(const void *k, int64_t k_stride, int64_t n, int64_t dim, uint16_t *out,
-                                 const Ahead &ahead);
+    void (*load_keys[kRowTypes])(const void *k, int64_t k_stride, int64_t n, int64_t dim,
+                                 uint16_t *out, const Ahead &ahead);
     // These rows to panels, one per 16 slots; n is a multiple of 16.
     void (*turn_keys)(const uint16_t *rows, int64_t n, int64_t dim, uint16_t *panels);
-    // Slots first..first+n-1 of a tile of kTileSlots to panels of 16 elements of v, kTileSlots deep;
-    // first is even, and an odd n ends the tile. Zeros after dim and, with `last`, up to the next 32
-    // slots.
-    void (*load_values[kRowTypes])(const void *v, int64_t v_stride, int64_t first, int64_t n, int64_t dim,
-                                   bool last, uint16_t *panels, const Ahead &ahead);
+    // Slots first..first+n-1 of a tile of kTileSlots to panels of 16 elements of v, kTileSlots
+    // deep; first is even, and an odd n ends the tile. Zeros after dim and, with `last`, up to the
+    // next 32 slots.
+    void (*load_values[kRowTypes])(const void *v, int64_t v_stride, int64_t first, int64_t n,
+                                   int64_t dim, bool last, uint16_t *panels, const Ahead &ahead);
     // Products of at most rows_at_once rows, between begin(rows) and end().
     void (*begin)(int64_t rows);
     void (*multiply)(const Bf16Product &);
@@ -171,23 +181,23 @@ struct Bf16AttentionKernels {
     // Logits, softmax and values of whole tiles; NULL if that is not faster than one by one.
     void (*walk)(const Bf16Walk &);
     int64_t walk_rows; // fewest rows for which it is used
-    // AttentionKernels::softmax with the result in p as x, kTileSlots deep, zeros from n to the next
-    // 32 slots. keep: in s too. Sums are added to lanes[rows][16]. max need not be the largest logit,
-    // but no logit exceeds it by so much that exp(logit - max) grows large.
+    // AttentionKernels::softmax with the result in p as x, kTileSlots deep, zeros from n to the
+    // next 32 slots. keep: in s too. Sums are added to lanes[rows][16]. max need not be the largest
+    // logit, but no logit exceeds it by so much that exp(logit - max) grows large.
     void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
                     float *lanes, bool keep, uint16_t *p);
     void (*add_lanes)(const float *lanes, int64_t rows, float *sum);
-    // sums[0..n) += by[i] * row (first + i * every) of a tile of p as softmax left it, for i < count;
-    // n is a multiple of 32.
-    void (*add_columns)(const uint16_t *p, int64_t first, int64_t every, int64_t count, const float *by,
-                        int64_t n, float *sums);
+    // sums[0..n) += by[i] * row (first + i * every) of a tile of p as softmax left it, for i <
+    // count; n is a multiple of 32.
+    void (*add_columns)(const uint16_t *p, int64_t first, int64_t every, int64_t count,
+                        const float *by, int64_t n, float *sums);
     bool (*finite)(const uint16_t *x, int64_t n);
 
     // few_rows: queries as pack_few leaves them, and rows of keys as load_keys does. All is written
     // and read up to the next multiple of 16 from n.
     void (*pack_few)(const float *q, int64_t q_stride, int64_t rows, int64_t dim, uint16_t *out);
-    void (*dots_few)(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int64_t dim, float *s,
-                     int64_t s_stride);
+    void (*dots_few)(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int64_t dim,
+                     float *s, int64_t s_stride);
 };
 
 // The tables for an instruction set that this machine has (choose.cpp). NULL for the bf16 ones: the

@@ -9,8 +9,9 @@ namespace {
 
 keel_status bad_range(keel_ctx *ctx, const keel_buffer *buffer, uint64_t offset, uint64_t n) {
     if (offset <= buffer->size && n <= buffer->size - offset) return KEEL_OK;
-    return fail(ctx->host, KEEL_E_INVALID_ARG, "bytes %llu..+%llu lie outside a buffer of %llu bytes",
-                (unsigned long long)offset, (unsigned long long)n, (unsigned long long)buffer->size);
+    return fail(ctx->host, KEEL_E_INVALID_ARG,
+                "bytes %llu..+%llu lie outside a buffer of %llu bytes", (unsigned long long)offset,
+                (unsigned long long)n, (unsigned long long)buffer->size);
 }
 
 keel_status no_memory(keel_ctx *ctx, uint64_t bytes) {
@@ -28,13 +29,15 @@ keel_status get_memory(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer 
         break;
     case KEEL_BUFFER_IMPORT:
         if (desc->host == nullptr || reinterpret_cast<uintptr_t>(desc->host) % 64 != 0)
-            return fail(ctx->host, KEEL_E_INVALID_ARG, "imported memory is not aligned to 64 bytes");
+            return fail(ctx->host, KEEL_E_INVALID_ARG,
+                        "imported memory is not aligned to 64 bytes");
         b->data = static_cast<uint8_t *>(desc->host);
         return KEEL_OK;
     case KEEL_BUFFER_RESERVE: {
         b->memory = memory_reserve(desc->size);
         if (b->memory.data == nullptr) return no_memory(ctx, desc->size);
-        // Zeros that take no memory until a page is committed: a reserve may be far larger than what is ever used of it.
+        // Zeros that take no memory until a page is committed: a reserve may be far larger than
+        // what is ever used of it.
         b->committed = memory_reserve(b->memory.mapped / page_bytes());
         if (b->committed.data == nullptr) return no_memory(ctx, desc->size);
         break;
@@ -104,7 +107,8 @@ keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noex
     return KEEL_OK;
 }
 
-// A page is committed from the first range that touches it to the first release of a range that covers it whole.
+// A page is committed from the first range that touches it to the first release of a range that
+// covers it whole.
 keel_status KEEL_CALL buffer_commit(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint64_t n,
                                     uint32_t commit) noexcept {
     if (b->kind != KEEL_BUFFER_RESERVE)
@@ -112,8 +116,8 @@ keel_status KEEL_CALL buffer_commit(keel_ctx *ctx, keel_buffer *b, uint64_t offs
     const keel_status status = bad_range(ctx, b, offset, n);
     if (status != KEEL_OK || n == 0) return status;
     const uint64_t page = page_bytes();
-    const uint64_t end = offset + n == b->size ? b->memory.mapped
-                                               : offset + n; // the last page's rest belongs to the last range
+    // the last page's rest belongs to the last range
+    const uint64_t end = offset + n == b->size ? b->memory.mapped : offset + n;
     uint64_t first = commit ? offset / page : (offset + page - 1) / page;
     const uint64_t last = commit ? (end + page - 1) / page : end / page;
     const uint8_t wanted = commit ? 1 : 0;

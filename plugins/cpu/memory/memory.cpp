@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t huge_page = 2u << 20;
 
 uint8_t *map(uint64_t bytes, int extra_flags) {
-    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
+    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
     return p == MAP_FAILED ? nullptr : static_cast<uint8_t *>(p);
 }
 
@@ -25,7 +26,8 @@ uint8_t *map_huge(uint64_t bytes) {
     if (head != 0) munmap(raw, head);
     if (huge_page != head) munmap(raw + head + bytes, huge_page - head);
 #if defined(MADV_HUGEPAGE)
-    madvise(raw + head, bytes, MADV_HUGEPAGE); // only advice: without it the memory is as good, but slower
+    // only advice: without it the memory is as good, but slower
+    madvise(raw + head, bytes, MADV_HUGEPAGE);
 #endif
     return raw + head;
 }
@@ -64,12 +66,13 @@ Memory memory_reserve(uint64_t bytes) noexcept {
     if (bytes > UINT64_MAX / 2) return m;
     const uint64_t page = page_bytes();
     const uint64_t length = (bytes + page - 1) / page * page;
-    // Readable and writable from the start: a protection change per block would split the mapping into more pieces
-    // than the system allows.
+    // Readable and writable from the start: a protection change per block would split the mapping
+    // into more pieces than the system allows.
     m.data = map(length, MAP_NORESERVE);
     if (m.data == nullptr) return {};
 #if defined(MADV_NOHUGEPAGE)
-    // Blocks are committed and given back in small pages; a huge one under a block would hold up to 2 MiB that no book counts.
+    // Blocks are committed and given back in small pages; a huge one under a block would hold up to
+    // 2 MiB that no book counts.
     madvise(m.data, length, MADV_NOHUGEPAGE);
 #endif
     m.bytes = bytes;

@@ -1,5 +1,5 @@
-// Host memory for buffers, weights and scratch: what is large is mapped, so that it can have huge pages and go back to
-// the system at once.
+// Host memory for buffers, weights and scratch: what is large is mapped, so that it can have huge
+// pages and go back to the system at once.
 #pragma once
 
 #include <keel/host.h>
@@ -27,7 +27,9 @@ bool memory_release(uint8_t *data, uint64_t bytes) noexcept;
 
 uint64_t page_bytes() noexcept;
 
-// What the system says; 0: unknown; `available` is 1 where nothing is. meminfo: another file in tests.
-void system_memory(uint64_t &total, uint64_t &available, const char *meminfo = "/proc/meminfo") noexcept;
+// What the system says; 0: unknown; `available` is 1 where nothing is. meminfo: another file in
+// tests.
+void system_memory(uint64_t &total, uint64_t &available,
+                   const char *meminfo = "/proc/meminfo") noexcept;
 
 } // namespace keel_cpu

@@ -20,7 +20,8 @@ constexpr Files version_1 = {
 constexpr size_t longest = 4096; // of a path, and of what is read of a file
 using Text = char[longest];
 
-// The beginning of a file, behind a line's end, so that each of its lines has one before it; false if there is nothing.
+// The beginning of a file, behind a line's end, so that each of its lines has one before it; false
+// if there is nothing.
 bool read_text(const char *path, Text &text) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -46,7 +47,8 @@ bool parse(const char *at, uint64_t &value) {
 bool read_number(const char *group, const char *file, uint64_t &value) {
     Text path, text;
     const int n = snprintf(path, sizeof path, "%s/%s", group, file);
-    return n > 0 && static_cast<size_t>(n) < sizeof path && read_text(path, text) && parse(text + 1, value);
+    return n > 0 && static_cast<size_t>(n) < sizeof path && read_text(path, text) &&
+           parse(text + 1, value);
 }
 
 void apply(const char *group, const Files &files, uint64_t &total, uint64_t &available) {
@@ -68,12 +70,14 @@ void apply(const char *group, const Files &files, uint64_t &total, uint64_t &ava
     if (left < available) available = left;
 }
 
-// `path` of a group below `mount`, and all above it. In a container the path may not be there: the mount is its group then.
-void apply_upwards(const char *mount, const char *path, size_t length, const Files &files, uint64_t &total,
-                   uint64_t &available) {
+// `path` of a group below `mount`, and all above it. In a container the path may not be there: the
+// mount is its group then.
+void apply_upwards(const char *mount, const char *path, size_t length, const Files &files,
+                   uint64_t &total, uint64_t &available) {
     Text group;
     const int n = snprintf(group, sizeof group, "%s%.*s", mount, static_cast<int>(length), path);
-    if (n <= 0 || static_cast<size_t>(n) >= sizeof group) return apply(mount, files, total, available);
+    if (n <= 0 || static_cast<size_t>(n) >= sizeof group)
+        return apply(mount, files, total, available);
     const size_t top = strlen(mount);
     for (size_t end = static_cast<size_t>(n);;) {
         while (end > top && group[end - 1] == '/')
@@ -98,20 +102,22 @@ void limit_to_groups(const char *self_cgroup, const char *mount, uint64_t &total
         const char *first = static_cast<const char *>(memchr(line, ':', length));
         const char *second =
             first == nullptr ? nullptr
-                             : static_cast<const char *>(
-                                   memchr(first + 1, ':', static_cast<size_t>(line + length - first - 1)));
+                             : static_cast<const char *>(memchr(
+                                   first + 1, ':', static_cast<size_t>(line + length - first - 1)));
         if (second != nullptr) {
             const char *path = second + 1;
             const size_t path_length = static_cast<size_t>(line + length - path);
             Text controllers;
-            snprintf(controllers, sizeof controllers, ",%.*s,", static_cast<int>(second - first - 1),
-                     first + 1);
-            const bool unified = second == first + 1, memory = strstr(controllers, ",memory,") != nullptr;
+            snprintf(controllers, sizeof controllers, ",%.*s,",
+                     static_cast<int>(second - first - 1), first + 1);
+            const bool unified = second == first + 1,
+                       memory = strstr(controllers, ",memory,") != nullptr;
             // Where both versions are, the second one lies in a folder of its own.
             snprintf(at, sizeof at, "%s/%s", mount, unified ? "unified" : "memory");
             const char *where = unified && access(at, F_OK) != 0 ? mount : at;
             if (unified || memory)
-                apply_upwards(where, path, path_length, unified ? version_2 : version_1, total, available);
+                apply_upwards(where, path, path_length, unified ? version_2 : version_1, total,
+                              available);
         }
         line += length;
         if (*line == '\n') ++line;

@@ -4,8 +4,9 @@
 namespace keel_cpu {
 namespace {
 
-constexpr uint64_t kAttentionBits = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP |
-                                    KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES;
+constexpr uint64_t kAttentionBits = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW |
+                                    KEEL_ATTENTION_SOFTCAP | KEEL_ATTENTION_LSE |
+                                    KEEL_ATTENTION_SCORES;
 
 int64_t group_of(const keel_tensor *q, uint32_t kv_heads) {
     return kv_heads == 0 ? 0 : q->shape[1] / kv_heads;
@@ -16,7 +17,8 @@ keel_status check_queries(keel_ctx *ctx, const keel_attention_args *args, uint32
     if (!is_activation(args->q) || !is_activation(args->out))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "attention: q and out must be f32, f16 or bf16");
     if (kv_heads != 0 && args->q->shape[1] % kv_heads != 0)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "attention: %lld heads are no multiple of %u KV heads",
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "attention: %lld heads are no multiple of %u KV heads",
                     static_cast<long long>(args->q->shape[1]), kv_heads);
     return KEEL_OK;
 }
@@ -30,8 +32,8 @@ keel_status check(keel_ctx *ctx, const keel_attention_args *args) {
 }
 
 keel_status check_batch(keel_ctx *ctx, const keel_attention_args *args, const keel_batch_kv *kv) {
-    keel_status status =
-        check_features(ctx, args->features, kAttentionBits & ~uint64_t{KEEL_ATTENTION_SCORES}, "attention");
+    keel_status status = check_features(
+        ctx, args->features, kAttentionBits & ~uint64_t{KEEL_ATTENTION_SCORES}, "attention");
     if (status == KEEL_OK) status = check_batch_kv(ctx, kv, args->q->shape[0], "attention");
     return status != KEEL_OK ? status : check_queries(ctx, args, kv->kv_heads);
 }
@@ -64,8 +66,8 @@ void set_results(AttentionJob &job, const keel_attention_args *args) {
 
 keel_status check_scores(keel_ctx *ctx, const keel_scores *scores, const char *op) noexcept {
     const bool known = scores->reduce_queries >= KEEL_REDUCE_SUM &&
-                       scores->reduce_queries <= KEEL_REDUCE_MAX && scores->reduce_group <= KEEL_REDUCE_MAX &&
-                       scores->accumulate <= 1;
+                       scores->reduce_queries <= KEEL_REDUCE_MAX &&
+                       scores->reduce_group <= KEEL_REDUCE_MAX && scores->accumulate <= 1;
     if (known && is_f32(scores->out)) return KEEL_OK;
     return fail(ctx->host, KEEL_E_UNSUPPORTED,
                 "%s: no such reduction of scores: queries %u, group %u, accumulate %u", op,
@@ -92,14 +94,16 @@ void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads) {
     job.group = q->shape[1] / kv_heads;
 }
 
-keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args, PlanChoice &choice) noexcept {
+keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args,
+                           PlanChoice &choice) noexcept {
     const keel_status status = check(ctx, args);
     if (status != KEEL_OK) return status;
     const int64_t m = args->q->shape[0], heads = args->kv->kv_heads,
                   group = group_of(args->q, args->kv->kv_heads);
     const Bf16AttentionKernels *bf16 =
         bf16_of(ctx, args->kv->k->dtype, args->kv->v->dtype, args->kv->block_slots);
-    AttentionSize size = {heads, group, m, args->kv->k->shape[2], args->kv->v->shape[2], ctx->threads};
+    AttentionSize size = {heads,       group, m, args->kv->k->shape[2], args->kv->v->shape[2],
+                          ctx->threads};
     size.bf16_step = bf16 != nullptr ? bf16->rows_at_once : 0;
     size.in_bf16 = bf16 != nullptr && m * group >= bf16->least_rows;
     if ((args->features & KEEL_ATTENTION_SCORES) != 0) {
@@ -132,21 +136,23 @@ keel_status KEEL_CALL op_attention(keel_ctx *ctx, const keel_attention_args *arg
     return run_attention(ctx, job);
 }
 
-keel_status plan_batch_attention(keel_ctx *ctx, const keel_attention_args *args, const keel_batch_kv *kv,
-                                 PlanChoice &choice) noexcept {
+keel_status plan_batch_attention(keel_ctx *ctx, const keel_attention_args *args,
+                                 const keel_batch_kv *kv, PlanChoice &choice) noexcept {
     const keel_status status = check_batch(ctx, args, kv);
     if (status != KEEL_OK) return status;
     const int64_t n = args->q->shape[0];
     const Bf16AttentionKernels *bf16 = bf16_of(ctx, kv->k->dtype, kv->v->dtype, kv->block_slots);
     AttentionSize size = {
-        n * kv->kv_heads, group_of(args->q, kv->kv_heads), 1, kv->k->shape[2], kv->v->shape[2], ctx->threads};
+        n * kv->kv_heads, group_of(args->q, kv->kv_heads), 1, kv->k->shape[2], kv->v->shape[2],
+        ctx->threads};
     size.bf16_step = bf16 != nullptr ? bf16->rows_at_once : 0;
     size.sequences = n == 0 ? 1 : n;
     choice.scratch_bytes = static_cast<uint64_t>(attention_layout(size).total) * 4;
     return KEEL_OK;
 }
 
-// The heads of all sequences are the heads of one job: tasks of all of them are shared out together.
+// The heads of all sequences are the heads of one job: tasks of all of them are shared out
+// together.
 keel_status KEEL_CALL batch_attention(keel_ctx *ctx, const keel_attention_args *args,
                                       const keel_batch_kv *kv) noexcept {
     keel_status status = check_batch(ctx, args, kv);

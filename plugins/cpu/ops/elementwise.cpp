@@ -1,13 +1,13 @@
-// silu_mul, gelu_mul, add, add_bias, scale, scaled_add, softmax: row by row, rows shared out over the team. A single long row (decode)
-// is cut in pieces.
+// silu_mul, gelu_mul, add, add_bias, scale, scaled_add, softmax: row by row, rows shared out over
+// the team. A single long row (decode) is cut in pieces.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
 namespace keel_cpu {
 namespace {
 
-keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_t known, bool all_f32,
-                     PlanChoice &choice) {
+keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_t known,
+                     bool all_f32, PlanChoice &choice) {
     const keel_status status = check_features(ctx, features, known, name);
     if (status != KEEL_OK) return status;
     if (!all_f32) return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: a tensor is not f32", name);
@@ -19,17 +19,18 @@ keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_
 template <class F>
 keel_status each_piece(keel_ctx *ctx, int64_t rows, int64_t n, F &&f) {
     if (rows == 0 || n == 0) return KEEL_OK;
-    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(rows * n) * 4), [&](const Team &team) {
-        if (rows >= team.n) {
-            const Range r = share(rows, 1, team);
-            for (int64_t i = r.begin; i < r.end; ++i)
-                f(i, int64_t{0}, n);
-            return;
-        }
-        const Range r = share(n, 16, team);
-        for (int64_t i = 0; i < rows && r.begin < r.end; ++i)
-            f(i, r.begin, r.end - r.begin);
-    });
+    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(rows * n) * 4),
+                    [&](const Team &team) {
+                        if (rows >= team.n) {
+                            const Range r = share(rows, 1, team);
+                            for (int64_t i = r.begin; i < r.end; ++i)
+                                f(i, int64_t{0}, n);
+                            return;
+                        }
+                        const Range r = share(n, 16, team);
+                        for (int64_t i = 0; i < rows && r.begin < r.end; ++i)
+                            f(i, r.begin, r.end - r.begin);
+                    });
 }
 
 float *floats(uint8_t *p) {
@@ -37,7 +38,8 @@ float *floats(uint8_t *p) {
 }
 
 keel_status gate(keel_ctx *ctx, const keel_gate_args *a, bool gelu) {
-    const bool pairs = (a->features & KEEL_GATE_INTERLEAVED) != 0, tanh = (a->features & KEEL_GELU_TANH) != 0;
+    const bool pairs = (a->features & KEEL_GATE_INTERLEAVED) != 0,
+               tanh = (a->features & KEEL_GELU_TANH) != 0;
     const bool with_up = !pairs && a->up != nullptr;
     const Rows g(a->gate), u(with_up ? a->up : a->gate), out(a->out);
     return each_piece(ctx, out.count, out.n, [&](int64_t row, int64_t begin, int64_t n) {
@@ -69,7 +71,8 @@ keel_status KEEL_CALL op_silu_mul(keel_ctx *ctx, const keel_gate_args *a) noexce
 }
 
 keel_status plan_gelu_mul(keel_ctx *ctx, const keel_gate_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "gelu_mul", a->features, KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH, gate_f32(a), c);
+    return plan_f32(ctx, "gelu_mul", a->features, KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH,
+                    gate_f32(a), c);
 }
 
 keel_status KEEL_CALL op_gelu_mul(keel_ctx *ctx, const keel_gate_args *a) noexcept {
@@ -93,7 +96,8 @@ keel_status KEEL_CALL op_add(keel_ctx *ctx, const keel_elementwise_args *a) noex
 }
 
 keel_status plan_add_bias(keel_ctx *ctx, const keel_elementwise_args *a, PlanChoice &c) noexcept {
-    return plan_f32(ctx, "add_bias", a->features, 0, is_f32(a->a) && is_f32(a->b) && is_f32(a->out), c);
+    return plan_f32(ctx, "add_bias", a->features, 0, is_f32(a->a) && is_f32(a->b) && is_f32(a->out),
+                    c);
 }
 
 keel_status KEEL_CALL op_add_bias(keel_ctx *ctx, const keel_elementwise_args *a) noexcept {

@@ -7,17 +7,19 @@
 namespace keel_cpu {
 namespace {
 
-// Moves values of `from` to `to` by list; each index is at or above its place, so going forwards in place is safe.
+// Moves values of `from` to `to` by list; each index is at or above its place, so going forwards in
+// place is safe.
 void gather_values(const uint8_t *from, uint8_t *to, const int32_t *index, int64_t n) {
     for (int64_t j = 0; j < n; ++j)
         memmove(to + j * 4, from + static_cast<int64_t>(index[j]) * 4, 4);
 }
 
 // Stretches of neighbouring slots move at once.
-void gather_rows(const KvAccess &from, const KvAccess &to, const KvSide &source, const KvSide &target,
-                 int64_t head, const int32_t *index, int64_t n) {
+void gather_rows(const KvAccess &from, const KvAccess &to, const KvSide &source,
+                 const KvSide &target, int64_t head, const int32_t *index, int64_t n) {
     const int32_t *from_blocks = from.blocks_of(head), *to_blocks = to.blocks_of(head);
-    const bool dense = source.row_stride == source.row_bytes && target.row_stride == source.row_bytes;
+    const bool dense =
+        source.row_stride == source.row_bytes && target.row_stride == source.row_bytes;
     for (int64_t j = 0; j < n;) {
         const int64_t first = index[j];
         int64_t most = dense ? from.block_slots - (first & (from.block_slots - 1)) : 1, count = 1;
@@ -38,7 +40,8 @@ keel_status check_gather(keel_ctx *ctx, const keel_kv_gather_args *args) {
     if (status == KEEL_OK) status = check_kv_view(ctx, args->to, "kv_gather");
     if (status != KEEL_OK) return status;
     if (args->from->k->dtype != args->to->k->dtype || args->from->v->dtype != args->to->v->dtype ||
-        args->from->k->shape[2] != args->to->k->shape[2] || args->from->v->shape[2] != args->to->v->shape[2])
+        args->from->k->shape[2] != args->to->k->shape[2] ||
+        args->from->v->shape[2] != args->to->v->shape[2])
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "kv_gather: the two views have different rows");
     return KEEL_OK;
 }
@@ -51,7 +54,8 @@ keel_status check_lists(keel_ctx *ctx, const keel_kv_gather_args *args, const Kv
         const int32_t *index = data_as<const int32_t>(args->index) + h * outer_stride(args->index);
         const int64_t n = counts[h];
         if (n < 0 || n > args->index->shape[1])
-            return fail(ctx->host, KEEL_E_INVALID_ARG, "kv_gather: count %lld of head %lld is not in 0..%lld",
+            return fail(ctx->host, KEEL_E_INVALID_ARG,
+                        "kv_gather: count %lld of head %lld is not in 0..%lld",
                         static_cast<long long>(n), static_cast<long long>(h),
                         static_cast<long long>(args->index->shape[1]));
         for (int64_t j = 0; j < n; ++j)
@@ -60,13 +64,15 @@ keel_status check_lists(keel_ctx *ctx, const keel_kv_gather_args *args, const Kv
                             "kv_gather: the index list of head %lld does not rise at %lld",
                             static_cast<long long>(h), static_cast<long long>(j));
         keel_status status = check_slots(ctx, to, h, n, "kv_gather");
-        if (status == KEEL_OK && n > 0) status = check_slots(ctx, from, h, index[n - 1] + 1LL, "kv_gather");
+        if (status == KEEL_OK && n > 0)
+            status = check_slots(ctx, from, h, index[n - 1] + 1LL, "kv_gather");
         if (status != KEEL_OK) return status;
     }
     return KEEL_OK;
 }
 
-void gather_head(const keel_kv_gather_args *args, const KvAccess &from, const KvAccess &to, int64_t h) {
+void gather_head(const keel_kv_gather_args *args, const KvAccess &from, const KvAccess &to,
+                 int64_t h) {
     const int32_t *index = data_as<const int32_t>(args->index) + h * outer_stride(args->index);
     const int64_t n = data_as<const int32_t>(args->count)[h];
     gather_rows(from, to, from.k, to.k, h, index, n);
@@ -81,7 +87,8 @@ void gather_head(const keel_kv_gather_args *args, const KvAccess &from, const Kv
 
 } // namespace
 
-keel_status plan_kv_append(keel_ctx *ctx, const keel_kv_append_args *args, PlanChoice &choice) noexcept {
+keel_status plan_kv_append(keel_ctx *ctx, const keel_kv_append_args *args,
+                           PlanChoice &choice) noexcept {
     keel_status status = check_features(ctx, args->features, 0, "kv_append");
     if (status == KEEL_OK) status = check_append(ctx, args->k, args->v, args->kv, "kv_append");
     if (status != KEEL_OK) return status;
@@ -98,7 +105,8 @@ keel_status append(keel_ctx *ctx, const keel_kv_append_args *args, const View *k
     keel_status status = check_features(ctx, args->features, 0, "kv_append");
     if (status == KEEL_OK) status = check_append(ctx, args->k, args->v, kv, "kv_append");
     KvWriter w;
-    if (status == KEEL_OK) status = open_writer(ctx, args->k, args->v, args->positions, kv, "kv_append", w);
+    if (status == KEEL_OK)
+        status = open_writer(ctx, args->k, args->v, args->positions, kv, "kv_append", w);
     if (status != KEEL_OK || w.m == 0 || w.kv.heads == 0) return status;
     const uint64_t bytes = static_cast<uint64_t>(w.m * w.heads() * (w.kv.k.dim + w.kv.v.dim)) * 4;
     return parallel(ctx, workers_for(ctx, bytes), [&w](const Team &team) {
@@ -121,7 +129,8 @@ keel_status KEEL_CALL batch_kv_append(keel_ctx *ctx, const keel_kv_append_args *
     return append(ctx, args, kv);
 }
 
-keel_status plan_kv_gather(keel_ctx *ctx, const keel_kv_gather_args *args, PlanChoice &choice) noexcept {
+keel_status plan_kv_gather(keel_ctx *ctx, const keel_kv_gather_args *args,
+                           PlanChoice &choice) noexcept {
     name_kernel(choice, "kv_gather");
     return check_gather(ctx, args);
 }
@@ -163,7 +172,8 @@ struct Rerotation {
         uint8_t *place = kv.row(kv.k, kv.blocks_of(h), j);
         const float *from = key;
         if ((args->features & KEEL_REROTATE_SOURCE) != 0)
-            from = reinterpret_cast<const float *>(data_of(args->source) + h * args->source->stride[0] +
+            from = reinterpret_cast<const float *>(data_of(args->source) +
+                                                   h * args->source->stride[0] +
                                                    (j - args->begin) * args->source->stride[1]);
         else
             kernels->load[kv.k.type](place, kv.k.dim, key);
@@ -179,7 +189,8 @@ struct Rerotation {
 keel_status check_rerotate(keel_ctx *ctx, const keel_kv_rerotate_args *args) {
     keel_status status = check_features(ctx, args->features, KEEL_REROTATE_SOURCE, "kv_rerotate");
     if (status == KEEL_OK) status = check_kv_view(ctx, args->kv, "kv_rerotate");
-    if (status == KEEL_OK) status = check_tables(ctx, args->tables, args->kv->k->shape[2], "kv_rerotate");
+    if (status == KEEL_OK)
+        status = check_tables(ctx, args->tables, args->kv->k->shape[2], "kv_rerotate");
     if (status == KEEL_OK) status = check_range(ctx, args->begin, args->end, "kv_rerotate");
     return status;
 }
@@ -190,11 +201,13 @@ uint64_t rerotate_scratch(const keel_ctx *ctx, const keel_kv_view *kv) {
 
 } // namespace
 
-keel_status plan_kv_rerotate(keel_ctx *ctx, const keel_kv_rerotate_args *args, PlanChoice &choice) noexcept {
+keel_status plan_kv_rerotate(keel_ctx *ctx, const keel_kv_rerotate_args *args,
+                             PlanChoice &choice) noexcept {
     const keel_status status = check_rerotate(ctx, args);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = rerotate_scratch(ctx, args->kv);
-    name_kernel(choice, "kv_rerotate %s %s", keel_dtype_name(args->kv->k->dtype), ctx->attention->isa);
+    name_kernel(choice, "kv_rerotate %s %s", keel_dtype_name(args->kv->k->dtype),
+                ctx->attention->isa);
     return KEEL_OK;
 }
 
@@ -218,7 +231,8 @@ keel_status KEEL_CALL op_kv_rerotate(keel_ctx *ctx, const keel_kv_rerotate_args 
                         for (int64_t h = 0; h < r.kv.heads; ++h) {
                             const Range part = share(r.end(h) - r.args->begin, 1, team);
                             for (int64_t j = part.begin; j < part.end; ++j)
-                                r.slot(h, r.args->begin + j, r.rows + team.worker * padded(r.kv.k.dim));
+                                r.slot(h, r.args->begin + j,
+                                       r.rows + team.worker * padded(r.kv.k.dim));
                         }
                     });
 }

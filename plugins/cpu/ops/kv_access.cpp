@@ -15,7 +15,8 @@ KvSide open_side(const keel_tensor *t) {
     side.block_stride = t->stride[0];
     side.row_stride = t->stride[1];
     side.dim = t->shape[2];
-    side.row_bytes = static_cast<int64_t>(keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(side.dim)));
+    side.row_bytes =
+        static_cast<int64_t>(keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(side.dim)));
     side.type = row_type(t->dtype);
     return side;
 }
@@ -29,17 +30,21 @@ template <class View>
 keel_status check_arenas(keel_ctx *ctx, const View *view, const char *op) noexcept {
     for (const keel_tensor *t : {view->k, view->v}) {
         if (row_type(t->dtype) < 0)
-            return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: no kernel for a cache of dtype %u", op, t->dtype);
+            return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: no kernel for a cache of dtype %u", op,
+                        t->dtype);
         if (t->rank != 3 || t->shape[2] % keel_dtype_block(t->dtype) != 0)
-            return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: a cache in %s needs rows of whole blocks of %u",
-                        op, keel_dtype_name(t->dtype), keel_dtype_block(t->dtype));
+            return fail(ctx->host, KEEL_E_UNSUPPORTED,
+                        "%s: a cache in %s needs rows of whole blocks of %u", op,
+                        keel_dtype_name(t->dtype), keel_dtype_block(t->dtype));
     }
     const uint32_t slots = view->block_slots;
-    if (slots == 0 || (slots & (slots - 1)) != 0 || view->k->shape[1] != slots || view->v->shape[1] != slots)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: block_slots %u is no power of two or not the arenas'",
-                    op, slots);
+    if (slots == 0 || (slots & (slots - 1)) != 0 || view->k->shape[1] != slots ||
+        view->v->shape[1] != slots)
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "%s: block_slots %u is no power of two or not the arenas'", op, slots);
     if (!is_i32(view->block_table) || !is_i32(view->lengths) || !is_i32(view->positions))
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: block table, lengths and positions must be i32", op);
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "%s: block table, lengths and positions must be i32", op);
     return KEEL_OK;
 }
 
@@ -56,7 +61,8 @@ void open_arenas(const View *view, KvAccess &access) {
 }
 
 // Lengths and blocks of all heads.
-keel_status check_lengths(keel_ctx *ctx, const KvAccess &access, int64_t max_length, const char *op) {
+keel_status check_lengths(keel_ctx *ctx, const KvAccess &access, int64_t max_length,
+                          const char *op) {
     for (int64_t h = 0; h < access.heads; ++h) {
         const int64_t length = access.length(h);
         if (length > max_length)
@@ -82,10 +88,12 @@ keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *o
     return check_arenas(ctx, view, op);
 }
 
-keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op) noexcept {
+keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n,
+                           const char *op) noexcept {
     const keel_status status = check_arenas(ctx, kv, op);
     if (status != KEEL_OK) return status;
-    const bool ranks = kv->block_table->rank == 3 && kv->lengths->rank == 2 && kv->positions->rank == 3;
+    const bool ranks =
+        kv->block_table->rank == 3 && kv->lengths->rank == 2 && kv->positions->rank == 3;
     if (!ranks || !is_i32(kv->seats) || kv->seats->rank != 1 || kv->seats->shape[0] < n)
         return fail(ctx->host, KEEL_E_INVALID_ARG,
                     "%s: books that are not by seat and head, or seats that are not i32 [%lld]", op,
@@ -102,15 +110,17 @@ keel_status open_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, con
     access.blocks_per_head = kv->block_table->shape[2];
     access.seats = data_as<const int32_t>(kv->seats);
     access.seat_heads = kv->kv_heads;
-    access.table_seat = kv->block_table->stride[0] / 4, access.table_stride = kv->block_table->stride[1] / 4;
+    access.table_seat = kv->block_table->stride[0] / 4,
+    access.table_stride = kv->block_table->stride[1] / 4;
     access.length_seat = kv->lengths->stride[0] / 4;
     access.position_seat = kv->positions->stride[0] / 4,
     access.position_stride = kv->positions->stride[1] / 4;
     const int64_t places = kv->block_table->shape[0];
     for (int64_t i = 0; i < n; ++i)
         if (access.seats[i] < 0 || access.seats[i] >= places)
-            return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: seat %d of row %lld is not in 0..%lld", op,
-                        access.seats[i], static_cast<long long>(i), static_cast<long long>(places - 1));
+            return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: seat %d of row %lld is not in 0..%lld",
+                        op, access.seats[i], static_cast<long long>(i),
+                        static_cast<long long>(places - 1));
     return check_lengths(ctx, access, kv->max_length, op);
 }
 
@@ -144,7 +154,8 @@ keel_status check_slots(keel_ctx *ctx, const KvAccess &access, int64_t head, int
     return KEEL_OK;
 }
 
-keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept {
+keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op,
+                         KvAccess &access) noexcept {
     const keel_status status = open_kv_slots(ctx, view, op, access);
     return status != KEEL_OK ? status : check_lengths(ctx, access, view->max_length, op);
 }

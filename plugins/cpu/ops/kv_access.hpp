@@ -29,8 +29,8 @@ struct KvAccess {
     int64_t heads = 0, blocks = 0, blocks_per_head = 0;
     uint32_t shift = 0; // slot >> shift is the number of a head's block
     int64_t block_slots = 0;
-    // Of several sequences, each with its own books (keel.batched_decode/1): the heads of all of them, `seat_heads` of each one after the
-    // other. NULL: of one.
+    // Of several sequences, each with its own books (keel.batched_decode/1): the heads of all of
+    // them, `seat_heads` of each one after the other. NULL: of one.
     const int32_t *seats = nullptr;
     int64_t seat_heads = 0;
     int64_t table_seat = 0, length_seat = 0, length_stride = 1,
@@ -41,7 +41,9 @@ struct KvAccess {
         if (seats == nullptr) return head * head_stride;
         return seats[head / seat_heads] * seat_stride + head % seat_heads * head_stride;
     }
-    const int32_t *blocks_of(int64_t head) const { return table + place(head, table_seat, table_stride); }
+    const int32_t *blocks_of(int64_t head) const {
+        return table + place(head, table_seat, table_stride);
+    }
     int64_t length(int64_t head) const { return lengths[place(head, length_seat, length_stride)]; }
     int32_t *positions_of(int64_t head) const {
         return positions + place(head, position_seat, position_stride);
@@ -55,20 +57,24 @@ struct KvAccess {
 // What op_plan can know: dtypes, shapes. KEEL_E_UNSUPPORTED for what no kernel here takes.
 keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op) noexcept;
 
-// Fills `access`, having checked that lengths and block ids of the slots in use lie inside the arenas: a wrong table ends in
-// KEEL_E_INVALID_ARG, before anything was written.
-keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;
+// Fills `access`, having checked that lengths and block ids of the slots in use lie inside the
+// arenas: a wrong table ends in KEEL_E_INVALID_ARG, before anything was written.
+keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op,
+                         KvAccess &access) noexcept;
 
 // Whether begin..end-1 is a range of slots.
 keel_status check_range(keel_ctx *ctx, int64_t begin, int64_t end, const char *op) noexcept;
 
 // check_kv_view and open_kv_view of `n` sequences at once.
-keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op) noexcept;
+keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n,
+                           const char *op) noexcept;
 keel_status open_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op,
                           KvAccess &access) noexcept;
 
-// open_kv_view, when the slots in use are not those below the view's lengths (kv_gather): slots[h] of each head are.
-keel_status open_kv_slots(keel_ctx *ctx, const keel_kv_view *view, const char *op, KvAccess &access) noexcept;
+// open_kv_view, when the slots in use are not those below the view's lengths (kv_gather): slots[h]
+// of each head are.
+keel_status open_kv_slots(keel_ctx *ctx, const keel_kv_view *view, const char *op,
+                          KvAccess &access) noexcept;
 keel_status check_slots(keel_ctx *ctx, const KvAccess &access, int64_t head, int64_t slots,
                         const char *op) noexcept;
 

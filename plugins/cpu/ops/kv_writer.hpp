@@ -1,5 +1,5 @@
-// Appending to the cache: rows of K and V in, converted to its dtypes, with their positions. Shared by kv_append and
-// qkv_prepare.
+// Appending to the cache: rows of K and V in, converted to its dtypes, with their positions. Shared
+// by kv_append and qkv_prepare.
 #pragma once
 
 #include "cpu/ops/kv_access.hpp"
@@ -54,9 +54,12 @@ struct KvWriter {
         kernels->load[x.type](x.at(i, h), n, room);
         return room;
     }
-    // KV heads of a token; and which of kv's heads its h-th is: of several sequences each token has its own.
+    // KV heads of a token; and which of kv's heads its h-th is: of several sequences each token has
+    // its own.
     int64_t heads() const { return kv.seats != nullptr ? kv.seat_heads : kv.heads; }
-    int64_t head(int64_t i, int64_t h) const { return kv.seats != nullptr ? i * kv.seat_heads + h : h; }
+    int64_t head(int64_t i, int64_t h) const {
+        return kv.seats != nullptr ? i * kv.seat_heads + h : h;
+    }
     int64_t slot(int64_t i, int64_t h) const {
         return kv.seats != nullptr ? kv.length(head(i, h)) - 1 : kv.length(h) - m + i;
     }
@@ -78,7 +81,8 @@ uint64_t writer_scratch(const keel_ctx *ctx, const View *kv) {
     return static_cast<uint64_t>(ctx->threads * KvWriter::kRows * padded(dim)) * 4;
 }
 
-inline keel_status check_rows(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v, const char *op) {
+inline keel_status check_rows(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
+                              const char *op) {
     for (const keel_tensor *t : {k, v})
         if (row_type(t->dtype) < 0 || keel_dtype_block(t->dtype) != 1)
             return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: k and v must be f32, f16 or bf16", op);
@@ -108,14 +112,16 @@ inline keel_status open_cache(keel_ctx *ctx, const keel_batch_kv *kv, int64_t m,
 
 template <class View>
 keel_status open_writer(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
-                        const keel_tensor *positions, const View *kv, const char *op, KvWriter &writer) {
+                        const keel_tensor *positions, const View *kv, const char *op,
+                        KvWriter &writer) {
     const keel_status status = open_cache(ctx, kv, k->shape[0], op, writer.kv);
     if (status != KEEL_OK) return status;
     writer.kernels = ctx->attention;
     writer.k = Heads(k), writer.v = Heads(v);
     writer.positions = Positions(positions);
     writer.m = k->shape[0];
-    writer.row_floats = padded(writer.kv.k.dim > writer.kv.v.dim ? writer.kv.k.dim : writer.kv.v.dim);
+    writer.row_floats =
+        padded(writer.kv.k.dim > writer.kv.v.dim ? writer.kv.k.dim : writer.kv.v.dim);
     writer.rows = reinterpret_cast<float *>(scratch(ctx, writer_scratch(ctx, kv)));
     return writer.rows == nullptr ? KEEL_E_OUT_OF_MEMORY : KEEL_OK;
 }

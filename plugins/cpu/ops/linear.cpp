@@ -10,8 +10,10 @@ namespace keel_cpu {
 namespace {
 
 constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while weights go by
-constexpr int64_t dot_rows_max = 8;        // more rows of x than this are worth unpacking panels for
-constexpr int64_t half_rows_max = 6;       // and more than this, in products of 16 bits, tiles of them
+// more rows of x than this are worth unpacking panels for
+constexpr int64_t dot_rows_max = 8;
+// and more than this, in products of 16 bits, tiles of them
+constexpr int64_t half_rows_max = 6;
 constexpr int64_t passing_bytes = 4 << 20; // of out that nobody finds in a second cache again
 
 enum class Path {
@@ -48,19 +50,22 @@ const char *weight_name(WeightType t) {
 
 // Whether products of 16 bits are there for W's type, and wanted.
 bool takes(const keel_ctx *ctx, const WeightView &w, uint32_t types) {
-    return ctx->fast && w.layout == Layout::rows && (types >> static_cast<uint32_t>(w.type) & 1u) != 0;
+    return ctx->fast && w.layout == Layout::rows &&
+           (types >> static_cast<uint32_t>(w.type) & 1u) != 0;
 }
 
 // From how many rows of x on W is unpacked to panels of bf16; 0: never.
 int64_t least_bf16_rows(const keel_ctx *ctx, const WeightView &w) {
     const bool quantized = w.type != WeightType::f16 && w.type != WeightType::bf16;
-    if (!ctx->fast || ctx->matmul_bf16 == nullptr || quantized != (w.layout == Layout::interleaved)) return 0;
+    if (!ctx->fast || ctx->matmul_bf16 == nullptr || quantized != (w.layout == Layout::interleaved))
+        return 0;
     return ctx->matmul_bf16->least_rows[static_cast<int>(w.type)];
 }
 
 // Rows of x, packed; the workers' panels lie behind them.
 int64_t bf16_bytes(const keel_ctx *ctx, const Matmul &job) {
-    return round_up(round_up(job.m, ctx->matmul_bf16->x_rows) * round_up(job.task.w.cols, 32) * 2, 64);
+    return round_up(round_up(job.m, ctx->matmul_bf16->x_rows) * round_up(job.task.w.cols, 32) * 2,
+                    64);
 }
 
 int64_t quantized_bytes(const Matmul &job, int64_t m) {
@@ -151,7 +156,8 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
 uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
     if (is_bf16(job.path)) {
         // least_rows is small: what fewer rows take beside it is mostly less
-        const int64_t few = job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
+        const int64_t few =
+            job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
         const int64_t panels = job.panel_bytes * static_cast<int64_t>(ctx->threads),
                       all = job.bf16_bytes +
                             ctx->matmul_bf16->worker_bytes * static_cast<int64_t>(ctx->threads),
@@ -159,12 +165,15 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
         return static_cast<uint64_t>(all > others ? all : others);
     }
     if (job.path == Path::quant_int8) return static_cast<uint64_t>(job.quantized_bytes);
-    if (job.path == Path::float_f32_few || is_half(job.path)) return static_cast<uint64_t>(job.half_bytes);
+    if (job.path == Path::float_f32_few || is_half(job.path))
+        return static_cast<uint64_t>(job.half_bytes);
     const uint64_t panels = static_cast<uint64_t>(job.panel_bytes) * ctx->threads;
-    return panels > static_cast<uint64_t>(job.half_bytes) ? panels : static_cast<uint64_t>(job.half_bytes);
+    return panels > static_cast<uint64_t>(job.half_bytes) ? panels
+                                                          : static_cast<uint64_t>(job.half_bytes);
 }
 
-// How the product is cut. Neighbouring tasks are neighbours in memory; each worker takes neighbours, while there are any.
+// How the product is cut. Neighbouring tasks are neighbours in memory; each worker takes
+// neighbours, while there are any.
 struct Cut {
     int64_t n_step, m_step, n_tasks, m_tasks;
 };
@@ -178,10 +187,12 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
         const int64_t fit = row == 0 ? job.m : cache_bytes / row / 4 * 4;
         if (job.m > fit) c.m_step = fit < 4 ? 4 : fit;
     } else if (job.path == Path::half_half_many) {
-        const int64_t row = 2 * half_stride(job), fit = row == 0 ? job.m : cache_bytes / row / 8 * 8;
+        const int64_t row = 2 * half_stride(job),
+                      fit = row == 0 ? job.m : cache_bytes / row / 8 * 8;
         if (job.m > fit) c.m_step = fit < 64 ? 64 : fit;
     } else if (job.path == Path::any_bf16 && job.m > ctx->matmul_bf16->rows_most) {
-        const int64_t parts = (job.m + ctx->matmul_bf16->rows_most - 1) / ctx->matmul_bf16->rows_most;
+        const int64_t parts =
+            (job.m + ctx->matmul_bf16->rows_most - 1) / ctx->matmul_bf16->rows_most;
         c.m_step = round_up((job.m + parts - 1) / parts, ctx->matmul_bf16->x_rows);
     } else if (job.path == Path::any_f32 && job.m > 512) {
         c.m_step = 504; // a multiple of every tile's rows
@@ -193,8 +204,8 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     const int64_t least = (1 << 14) / unit_work + 1;
     if (step < least) step = least;
     if (job.path == Path::any_f32 && step > 16) step = 16; // out's slab stays in the second cache
-    if (job.path ==
-        Path::any_bf16) { // as large as they may be: x is read once for each; as many for each worker
+    if (job.path == Path::any_bf16) {
+        // as large as they may be: x is read once for each; as many for each worker
         const int64_t workers = static_cast<int64_t>(ctx->threads),
                       most = ctx->matmul_bf16->block / bf16_unit,
                       tasks = round_up((units + most - 1) / most, workers);
@@ -215,7 +226,8 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     const int64_t n1 = n0 + c.n_step < job.task.w.rows ? n0 + c.n_step : job.task.w.rows;
     switch (job.path) {
     case Path::quant_int8:
-        return kernels.matmul_quant_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit, m0, m1);
+        return kernels.matmul_quant_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit,
+                                         m0, m1);
     case Path::float_f32_few:
         return kernels.matmul_float_f32_few(job.task, n0, n1, m0, m1);
     case Path::half_half_few:
@@ -223,8 +235,8 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     case Path::half_half_many:
         return kernels.matmul_half_half_many(job.task, n0, n1, m0, m1);
     case Path::half_bf16_few:
-        return ctx->matmul_bf16->matmul_half_bf16_few(job.task, reinterpret_cast<const uint16_t *>(memory),
-                                                      n0, n1, job.m);
+        return ctx->matmul_bf16->matmul_half_bf16_few(
+            job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, job.m);
     case Path::any_bf16:
         return ctx->matmul_bf16->matmul_any_bf16(
             job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, m0, m1,
@@ -239,10 +251,11 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
 void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range rows) {
     const int64_t k = job.task.w.cols, stride = half_stride(job);
     for (int64_t m = rows.begin; m < rows.end; ++m) {
-        const float *x = reinterpret_cast<const float *>(reinterpret_cast<const uint8_t *>(job.task.x) +
-                                                         m * job.task.x_stride);
+        const float *x = reinterpret_cast<const float *>(
+            reinterpret_cast<const uint8_t *>(job.task.x) + m * job.task.x_stride);
         if (is_bf16(job.path)) {
-            const int64_t together = job.path == Path::half_bf16_few ? job.m : ctx->matmul_bf16->x_rows,
+            const int64_t together =
+                              job.path == Path::half_bf16_few ? job.m : ctx->matmul_bf16->x_rows,
                           block = together * round_up(k, 32);
             ctx->matmul_bf16->pack_x(x, k, together,
                                      reinterpret_cast<uint16_t *>(memory) + m / together * block +
@@ -267,8 +280,10 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     const keel_status status = settle(ctx, a, job);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
-    // What fewer rows than the plan's would be rounded for says fast, too: the plan is theirs as well.
-    const bool bf16 = is_bf16(job.path), rounds = bf16 || job.path == Path::quant_int8 || job.half_bytes != 0;
+    // What fewer rows than the plan's would be rounded for says fast, too: the plan is theirs as
+    // well.
+    const bool bf16 = is_bf16(job.path),
+               rounds = bf16 || job.path == Path::quant_int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),
                 bf16 ? ctx->matmul_bf16->isa : ctx->matmul->isa, rounds ? "fast" : "exact");
     return KEEL_OK;
@@ -294,8 +309,8 @@ keel_status KEEL_CALL op_matmul(keel_ctx *ctx, const keel_matmul_args *a) noexce
     const bool rounds = job.path == Path::quant_int8 || is_bf16(job.path) || is_half(job.path),
                round_first = rounds && job.m < 4;
     if (round_first) round_rows(ctx, job, memory, {0, job.m});
-    const uint64_t products =
-        static_cast<uint64_t>(job.m) * static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
+    const uint64_t products = static_cast<uint64_t>(job.m) *
+                              static_cast<uint64_t>(job.task.w.rows) * static_cast<uint64_t>(k);
     const uint32_t workers = workers_for(ctx, 0, 2 * products);
     TaskRanges tasks(c.n_tasks * c.m_tasks, workers);
     return parallel(ctx, workers, [&](const Team &team) {
@@ -337,17 +352,18 @@ keel_status KEEL_CALL op_embed(keel_ctx *ctx, const keel_embed_args *a) noexcept
     if (m == 0 || dim == 0) return KEEL_OK;
     const int32_t *ids = data_as<const int32_t>(a->ids);
     uint8_t *out = data_of(a->out);
-    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(m * dim) * 4), [&](const Team &team) {
-        const Range r = share(m, 1, team);
-        for (int64_t i = r.begin; i < r.end; ++i) {
-            float *row = reinterpret_cast<float *>(out + i * a->out->stride[0]);
-            if (ids[i] >= 0 && ids[i] < view.rows)
-                ctx->matmul->unpack_row(view, ids[i], a->scale, row);
-            else
-                for (int64_t j = 0; j < dim; ++j)
-                    row[j] = NAN;
-        }
-    });
+    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(m * dim) * 4),
+                    [&](const Team &team) {
+                        const Range r = share(m, 1, team);
+                        for (int64_t i = r.begin; i < r.end; ++i) {
+                            float *row = reinterpret_cast<float *>(out + i * a->out->stride[0]);
+                            if (ids[i] >= 0 && ids[i] < view.rows)
+                                ctx->matmul->unpack_row(view, ids[i], a->scale, row);
+                            else
+                                for (int64_t j = 0; j < dim; ++j)
+                                    row[j] = NAN;
+                        }
+                    });
 }
 
 } // namespace keel_cpu

@@ -13,8 +13,8 @@ uint64_t row_bytes(const keel_tensor *t) {
     return keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(t->shape[t->rank - 1]));
 }
 
-// The pairs that the header names: f32, f16 and bf16 among each other, f32 to q8_0 and q4_0 and back. Types that only weights have are in
-// none: nothing here writes their blocks of 256.
+// The pairs that the header names: f32, f16 and bf16 among each other, f32 to q8_0 and q4_0 and
+// back. Types that only weights have are in none: nothing here writes their blocks of 256.
 bool cast_types(const keel_move_args *a, WeightType &from, WeightType &to) {
     if (!weight_type_of(a->x->dtype, from) || !weight_type_of(a->out->dtype, to)) return false;
     if (is_k(from) || is_k(to)) return false;
@@ -31,12 +31,14 @@ keel_status each_row(keel_ctx *ctx, int64_t rows, uint64_t bytes, F &&f) {
     });
 }
 
-keel_status plan_bytes(keel_ctx *ctx, const keel_move_args *a, const char *name, PlanChoice &choice) {
+keel_status plan_bytes(keel_ctx *ctx, const keel_move_args *a, const char *name,
+                       PlanChoice &choice) {
     const keel_status status = check_features(ctx, a->features, 0, name);
     if (status != KEEL_OK) return status;
     if (keel_dtype_bytes(a->out->dtype) == 0 || (a->x != nullptr && a->x->dtype != a->out->dtype))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: dtypes %s and %s", name,
-                    a->x != nullptr ? keel_dtype_name(a->x->dtype) : "-", keel_dtype_name(a->out->dtype));
+                    a->x != nullptr ? keel_dtype_name(a->x->dtype) : "-",
+                    keel_dtype_name(a->out->dtype));
     name_kernel(choice, "%s", name);
     return KEEL_OK;
 }
@@ -48,8 +50,8 @@ keel_status plan_cast(keel_ctx *ctx, const keel_move_args *a, PlanChoice &choice
     if (status != KEEL_OK) return status;
     WeightType from, to;
     if (!cast_types(a, from, to))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "cast: from %s to %s", keel_dtype_name(a->x->dtype),
-                    keel_dtype_name(a->out->dtype));
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "cast: from %s to %s",
+                    keel_dtype_name(a->x->dtype), keel_dtype_name(a->out->dtype));
     name_kernel(choice, "cast %s", ctx->matmul->isa);
     return KEEL_OK;
 }

@@ -6,13 +6,14 @@ namespace keel_cpu {
 namespace {
 
 // more: of the op's own tensors, the one that it has beside those of all norms, or NULL.
-keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name, const keel_tensor *more,
-                      PlanChoice &choice) {
+keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name,
+                      const keel_tensor *more, PlanChoice &choice) {
     const keel_status status = check_features(ctx, a->features, 0, name);
     if (status != KEEL_OK) return status;
-    if (!is_f32(a->x) || !is_f32(a->out) || !is_f32(a->weight) || (more != nullptr && !is_f32(more)))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: x, weight, out and residual or bias are not all f32",
-                    name);
+    if (!is_f32(a->x) || !is_f32(a->out) || !is_f32(a->weight) ||
+        (more != nullptr && !is_f32(more)))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED,
+                    "%s: x, weight, out and residual or bias are not all f32", name);
     name_kernel(choice, "%s %s", name, ctx->rows->isa);
     return KEEL_OK;
 }
@@ -23,13 +24,14 @@ keel_status each_row(keel_ctx *ctx, const keel_norm_args *a, F &&f) {
     const Rows x(a->x), out(a->out), residual(a->residual != nullptr ? a->residual : a->x);
     const bool with_residual = a->residual != nullptr;
     if (x.n == 0) return KEEL_OK;
-    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(x.count * x.n) * 4), [&](const Team &team) {
-        const Range r = share(x.count, 1, team);
-        for (int64_t i = r.begin; i < r.end; ++i)
-            f(reinterpret_cast<const float *>(x[i]),
-              with_residual ? reinterpret_cast<float *>(residual[i]) : nullptr,
-              reinterpret_cast<float *>(out[i]));
-    });
+    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(x.count * x.n) * 4),
+                    [&](const Team &team) {
+                        const Range r = share(x.count, 1, team);
+                        for (int64_t i = r.begin; i < r.end; ++i)
+                            f(reinterpret_cast<const float *>(x[i]),
+                              with_residual ? reinterpret_cast<float *>(residual[i]) : nullptr,
+                              reinterpret_cast<float *>(out[i]));
+                    });
 }
 
 keel_status run_rms(keel_ctx *ctx, const keel_norm_args *a) {

@@ -1,4 +1,5 @@
-// The backend's entry points, one file per group: op_<slot> runs, plan_<slot> says whether and how it would.
+// The backend's entry points, one file per group: op_<slot> runs, plan_<slot> says whether and how
+// it would.
 #pragma once
 
 #include "common/backend_plugin.hpp"
@@ -13,17 +14,19 @@ struct PlanChoice {
 };
 
 // Writes choice.kernel, cut to fit.
-void name_kernel(PlanChoice &choice, const char *format, ...) noexcept __attribute__((format(printf, 2, 3)));
+void name_kernel(PlanChoice &choice, const char *format, ...) noexcept
+    __attribute__((format(printf, 2, 3)));
 
 // For op_<slot>: KEEL_E_UNSUPPORTED if args has feature bits beyond `known`, no side effect.
-inline keel_status check_features(keel_ctx *ctx, uint64_t features, uint64_t known, const char *op) {
+inline keel_status check_features(keel_ctx *ctx, uint64_t features, uint64_t known,
+                                  const char *op) {
     if ((features & ~known) == 0) return KEEL_OK;
     return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: unknown feature bits 0x%llx", op,
                 static_cast<unsigned long long>(features & ~known));
 }
 
-#define KEEL_CPU_DECLARE(ID, slot, args_type)                                                                \
-    keel_status KEEL_CALL op_##slot(keel_ctx *, const args_type *) noexcept;                                 \
+#define KEEL_CPU_DECLARE(ID, slot, args_type)                                                      \
+    keel_status KEEL_CALL op_##slot(keel_ctx *, const args_type *) noexcept;                       \
     keel_status plan_##slot(keel_ctx *, const args_type *, PlanChoice &) noexcept;
 KEEL_FOR_EACH_OP(KEEL_CPU_DECLARE)
 #undef KEEL_CPU_DECLARE

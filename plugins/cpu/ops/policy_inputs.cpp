@@ -15,11 +15,12 @@ keel_status check_attention_scores(keel_ctx *ctx, const keel_attention_scores_ar
     if (status == KEEL_OK) status = check_kv_view(ctx, args->kv, "attention_scores");
     if (status == KEEL_OK) status = check_scores(ctx, args->scores, "attention_scores");
     if (status == KEEL_OK && !is_activation(args->q))
-        status = fail(ctx->host, KEEL_E_UNSUPPORTED, "attention_scores: q must be f32, f16 or bf16");
-    if (status == KEEL_OK && args->kv->kv_heads != 0 && args->q->shape[1] % args->kv->kv_heads != 0)
         status =
-            fail(ctx->host, KEEL_E_INVALID_ARG, "attention_scores: %lld heads are no multiple of %u KV heads",
-                 static_cast<long long>(args->q->shape[1]), args->kv->kv_heads);
+            fail(ctx->host, KEEL_E_UNSUPPORTED, "attention_scores: q must be f32, f16 or bf16");
+    if (status == KEEL_OK && args->kv->kv_heads != 0 && args->q->shape[1] % args->kv->kv_heads != 0)
+        status = fail(ctx->host, KEEL_E_INVALID_ARG,
+                      "attention_scores: %lld heads are no multiple of %u KV heads",
+                      static_cast<long long>(args->q->shape[1]), args->kv->kv_heads);
     return status;
 }
 
@@ -51,7 +52,8 @@ struct KeysJob {
     const float *key(int64_t h, int64_t j, float *room) const {
         kernels->load[kv.k.type](kv.row(kv.k, kv.blocks_of(h), j), kv.k.dim, room);
         if (has(KEEL_KEYS_UNROTATED))
-            tables.rotate(*kernels, room, room, kv.k.dim, kv.positions[h * kv.position_stride + j], -1.0f);
+            tables.rotate(*kernels, room, room, kv.k.dim, kv.positions[h * kv.position_stride + j],
+                          -1.0f);
         return room;
     }
 };
@@ -65,7 +67,8 @@ KeysLayout keys_layout(const keel_ctx *ctx, const keel_keys_args *args) {
     const int64_t k = args->kv->k->shape[2], v = args->kv->v->shape[2];
     const int64_t dim = padded(k > v ? k : v),
                   r = args->projection != nullptr ? padded(args->projection->shape[1]) : 0;
-    const int64_t one = kTileSlots * (dim + r), projection = args->projection != nullptr ? padded(k) * r : 0;
+    const int64_t one = kTileSlots * (dim + r),
+                  projection = args->projection != nullptr ? padded(k) * r : 0;
     return {one, projection, static_cast<uint64_t>(ctx->threads * one + projection) * 4};
 }
 
@@ -127,7 +130,8 @@ void pack_projection(KeysJob &job) {
     const int64_t n = p->shape[1], stride = padded(n);
     job.r = stride;
     for (int64_t d = 0; d < job.kv.k.dim; ++d) {
-        memcpy(job.projection + d * stride, data_of(p) + d * p->stride[0], static_cast<size_t>(n) * 4);
+        memcpy(job.projection + d * stride, data_of(p) + d * p->stride[0],
+               static_cast<size_t>(n) * 4);
         memset(job.projection + d * stride + n, 0, static_cast<size_t>(stride - n) * 4);
     }
 }
@@ -140,8 +144,8 @@ void project_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first,
         job.key(h, first + j, keys + j * job.dim());
     for (int64_t d = 0; d < job.kv.k.dim; d += kSumDepth) {
         const int64_t depth = job.kv.k.dim - d < kSumDepth ? job.kv.k.dim - d : kSumDepth;
-        job.kernels->gemm(keys + d, job.dim(), n, job.projection + d * job.r, job.r, depth, job.r, product,
-                          job.r, d != 0);
+        job.kernels->gemm(keys + d, job.dim(), n, job.projection + d * job.r, job.r, depth, job.r,
+                          product, job.r, d != 0);
     }
     for (int64_t j = 0; j < n; ++j)
         memcpy(job.out(h, first + j), product + j * job.r,
@@ -159,7 +163,8 @@ void copy_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first, in
     }
 }
 
-// Tiles are summed in f32, their sums added to the total with what rounding loses kept aside (Kahan).
+// Tiles are summed in f32, their sums added to the total with what rounding loses kept aside
+// (Kahan).
 void sum_head(const KeysJob &job, uint32_t worker, int64_t h) {
     const int64_t dim = job.kv.k.dim;
     float *key = job.keys(worker), *tile = key + job.dim(), *total = tile + job.dim(),
@@ -179,7 +184,8 @@ void sum_head(const KeysJob &job, uint32_t worker, int64_t h) {
             total[d] = sum;
         }
     }
-    memcpy(data_of(job.args->out) + h * job.args->out->stride[0], total, static_cast<size_t>(dim) * 4);
+    memcpy(data_of(job.args->out) + h * job.args->out->stride[0], total,
+           static_cast<size_t>(dim) * 4);
 }
 
 struct StatsLayout {
@@ -195,17 +201,19 @@ StatsLayout stats_layout(const keel_ctx *ctx, const keel_query_stats_args *args)
 keel_status check_stats(keel_ctx *ctx, const keel_query_stats_args *args) {
     const keel_status status = check_features(ctx, args->features, 0, "query_stats");
     if (status != KEEL_OK) return status;
-    if (!is_f32(args->q) || !is_f32(args->sum) || (args->second != nullptr && !is_f32(args->second)))
+    if (!is_f32(args->q) || !is_f32(args->sum) ||
+        (args->second != nullptr && !is_f32(args->second)))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "query_stats: all tensors must be f32");
     return KEEL_OK;
 }
 
-// The sums of one head over all tokens. room: [tile, dim] queries, [dim, tile] transposed, [dim, dim] products, [dim].
-void head_stats(const AttentionKernels &kernels, const keel_query_stats_args *args, int64_t h, int64_t dim,
-                float *room) {
+// The sums of one head over all tokens. room: [tile, dim] queries, [dim, tile] transposed, [dim,
+// dim] products, [dim].
+void head_stats(const AttentionKernels &kernels, const keel_query_stats_args *args, int64_t h,
+                int64_t dim, float *room) {
     const int64_t n = args->q->shape[2], m = args->q->shape[0];
-    float *queries = room, *turned = queries + kTileSlots * dim, *products = turned + kTileSlots * dim,
-          *sum = products + dim * dim;
+    float *queries = room, *turned = queries + kTileSlots * dim,
+          *products = turned + kTileSlots * dim, *sum = products + dim * dim;
     memset(sum, 0, static_cast<size_t>(dim) * 4);
     memset(queries, 0, static_cast<size_t>(kTileSlots * dim) * 4);
     for (int64_t first = 0; first < m; first += kTileSlots) {
@@ -234,15 +242,18 @@ keel_status plan_attention_scores(keel_ctx *ctx, const keel_attention_scores_arg
     const keel_status status = check_attention_scores(ctx, args);
     if (status != KEEL_OK) return status;
     const int64_t heads = args->kv->kv_heads, group = heads == 0 ? 0 : args->q->shape[1] / heads;
-    AttentionSize size = {heads,       group, args->q->shape[0], args->kv->k->shape[2], args->kv->v->shape[2],
-                          ctx->threads};
+    AttentionSize size = {
+        heads,       group, args->q->shape[0], args->kv->k->shape[2], args->kv->v->shape[2],
+        ctx->threads};
     plan_scores(size, *args->scores, scoring_of(args, group), args->kv->max_length);
     choice.scratch_bytes = static_cast<uint64_t>(attention_layout(size).total) * 4;
-    name_kernel(choice, "attention_scores %s %s", keel_dtype_name(args->kv->k->dtype), ctx->attention->isa);
+    name_kernel(choice, "attention_scores %s %s", keel_dtype_name(args->kv->k->dtype),
+                ctx->attention->isa);
     return KEEL_OK;
 }
 
-keel_status KEEL_CALL op_attention_scores(keel_ctx *ctx, const keel_attention_scores_args *args) noexcept {
+keel_status KEEL_CALL op_attention_scores(keel_ctx *ctx,
+                                          const keel_attention_scores_args *args) noexcept {
     keel_status status = check_attention_scores(ctx, args);
     if (status != KEEL_OK) return status;
     if (args->q->shape[0] == 0 || args->q->shape[1] == 0 || args->kv->kv_heads == 0) return KEEL_OK;
@@ -268,7 +279,8 @@ keel_status KEEL_CALL op_attention_scores(keel_ctx *ctx, const keel_attention_sc
     return run_attention(ctx, job);
 }
 
-keel_status plan_key_project(keel_ctx *ctx, const keel_keys_args *args, PlanChoice &choice) noexcept {
+keel_status plan_key_project(keel_ctx *ctx, const keel_keys_args *args,
+                             PlanChoice &choice) noexcept {
     return plan_keys(ctx, args, KEEL_KEYS_UNROTATED | KEEL_KEYS_NORMS, "key_project", choice);
 }
 
@@ -299,7 +311,8 @@ keel_status KEEL_CALL op_key_sum(keel_ctx *ctx, const keel_keys_args *args) noex
     KeysJob job;
     const keel_status status = open_keys(ctx, args, KEEL_KEYS_NORMALIZED, "key_sum", job);
     if (status != KEEL_OK || job.kv.heads == 0) return status;
-    const uint64_t flops = static_cast<uint64_t>((args->end - args->begin) * job.kv.heads * job.kv.k.dim) * 4;
+    const uint64_t flops =
+        static_cast<uint64_t>((args->end - args->begin) * job.kv.heads * job.kv.k.dim) * 4;
     return parallel(ctx, workers_for(ctx, 0, flops), [&job](const Team &team) {
         const Range heads = share(job.kv.heads, 1, team);
         for (int64_t h = heads.begin; h < heads.end; ++h)
@@ -307,7 +320,8 @@ keel_status KEEL_CALL op_key_sum(keel_ctx *ctx, const keel_keys_args *args) noex
     });
 }
 
-keel_status plan_value_norms(keel_ctx *ctx, const keel_keys_args *args, PlanChoice &choice) noexcept {
+keel_status plan_value_norms(keel_ctx *ctx, const keel_keys_args *args,
+                             PlanChoice &choice) noexcept {
     return plan_keys(ctx, args, KEEL_KEYS_L1, "value_norms", choice);
 }
 
@@ -315,19 +329,21 @@ keel_status KEEL_CALL op_value_norms(keel_ctx *ctx, const keel_keys_args *args) 
     KeysJob job;
     const keel_status status = open_keys(ctx, args, KEEL_KEYS_L1, "value_norms", job);
     if (status != KEEL_OK) return status;
-    return each_tile(ctx, job, static_cast<uint64_t>(job.kv.v.dim) * 4,
-                     [&job](uint32_t worker, int64_t h, int64_t first, int64_t n) {
-                         const KvSide &v = job.kv.v;
-                         float *row = job.keys(worker);
-                         for (int64_t j = first; j < first + n; ++j) {
-                             job.kernels->load[v.type](job.kv.row(v, job.kv.blocks_of(h), j), v.dim, row);
-                             *job.out(h, j) = job.has(KEEL_KEYS_L1) ? job.kernels->norm1(row, v.dim)
-                                                                    : job.kernels->norm2(row, v.dim);
-                         }
-                     });
+    return each_tile(
+        ctx, job, static_cast<uint64_t>(job.kv.v.dim) * 4,
+        [&job](uint32_t worker, int64_t h, int64_t first, int64_t n) {
+            const KvSide &v = job.kv.v;
+            float *row = job.keys(worker);
+            for (int64_t j = first; j < first + n; ++j) {
+                job.kernels->load[v.type](job.kv.row(v, job.kv.blocks_of(h), j), v.dim, row);
+                *job.out(h, j) = job.has(KEEL_KEYS_L1) ? job.kernels->norm1(row, v.dim)
+                                                       : job.kernels->norm2(row, v.dim);
+            }
+        });
 }
 
-keel_status plan_query_stats(keel_ctx *ctx, const keel_query_stats_args *args, PlanChoice &choice) noexcept {
+keel_status plan_query_stats(keel_ctx *ctx, const keel_query_stats_args *args,
+                             PlanChoice &choice) noexcept {
     const keel_status status = check_stats(ctx, args);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = stats_layout(ctx, args).bytes;
@@ -343,11 +359,13 @@ keel_status KEEL_CALL op_query_stats(keel_ctx *ctx, const keel_query_stats_args 
     const StatsLayout layout = stats_layout(ctx, args);
     float *base = reinterpret_cast<float *>(scratch(ctx, layout.bytes));
     if (base == nullptr) return KEEL_E_OUT_OF_MEMORY;
-    const uint64_t flops = static_cast<uint64_t>(m * heads * n * (args->second != nullptr ? 2 * n : 1));
+    const uint64_t flops =
+        static_cast<uint64_t>(m * heads * n * (args->second != nullptr ? 2 * n : 1));
     return parallel(ctx, workers_for(ctx, 0, flops), [&](const Team &team) {
         const Range mine = share(heads, 1, team);
         for (int64_t h = mine.begin; h < mine.end; ++h)
-            head_stats(*ctx->attention, args, h, layout.dim, base + team.worker * layout.worker_floats);
+            head_stats(*ctx->attention, args, h, layout.dim,
+                       base + team.worker * layout.worker_floats);
     });
 }
 

@@ -31,7 +31,8 @@ keel_status check_qkv(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) 
     if (status == KEEL_OK) status = check_append(ctx, args->k, args->v, kv, "qkv_prepare");
     if (status == KEEL_OK) status = check_tables(ctx, args->tables, kv->k->shape[2], "qkv_prepare");
     if (status == KEEL_OK && (!plain(args->q) || !plain(args->q_out)))
-        status = fail(ctx->host, KEEL_E_UNSUPPORTED, "qkv_prepare: q and q_out must be f32, f16 or bf16");
+        status = fail(ctx->host, KEEL_E_UNSUPPORTED,
+                      "qkv_prepare: q and q_out must be f32, f16 or bf16");
     return status;
 }
 
@@ -60,7 +61,8 @@ struct Prepare {
         const int64_t dim = writer.kv.k.dim;
         const float *x = writer.f32(q, i, h, dim, room);
         if (q_out.type == kRowF32) {
-            head(x, q_norm, q_unrotated, i, h, position, room, reinterpret_cast<float *>(q_out.at(i, h)));
+            head(x, q_norm, q_unrotated, i, h, position, room,
+                 reinterpret_cast<float *>(q_out.at(i, h)));
             return;
         }
         head(x, q_norm, q_unrotated, i, h, position, room, room);
@@ -75,7 +77,8 @@ struct Prepare {
                 query(i, h * group + g, position, room);
             const float *key = writer.f32(writer.k, i, h, writer.kv.k.dim, room);
             head(key, k_norm, k_unrotated, i, h, position, room, room);
-            writer.append(i, h, room, writer.f32(writer.v, i, h, writer.kv.v.dim, writer.second_row(worker)));
+            writer.append(i, h, room,
+                          writer.f32(writer.v, i, h, writer.kv.v.dim, writer.second_row(worker)));
         }
     }
 };
@@ -102,35 +105,40 @@ keel_status KEEL_CALL op_rope(keel_ctx *ctx, const keel_rope_args *args) noexcep
     const RopeTables tables(args->tables);
     const int64_t kv_heads = args->positions->rank == 2 ? args->positions->shape[1] : 1;
     if (kv_heads == 0 || heads % kv_heads != 0)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "rope: %lld heads are no multiple of the positions' %lld",
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "rope: %lld heads are no multiple of the positions' %lld",
                     static_cast<long long>(heads), static_cast<long long>(kv_heads));
     const int64_t group = heads / kv_heads;
     const float sign = (args->features & KEEL_ROPE_INVERSE) != 0 ? -1.0f : 1.0f;
     const AttentionKernels &kernels = *ctx->attention;
-    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(m * heads * dim) * 8), [&](const Team &team) {
-        float *room = rooms + team.worker * padded(dim);
-        const Range mine = share(m * heads, 1, team);
-        for (int64_t r = mine.begin; r < mine.end; ++r) {
-            const int64_t i = r / heads, h = r % heads;
-            const float *from = reinterpret_cast<const float *>(x.at(i, h));
-            float *to = reinterpret_cast<float *>(out.at(i, h));
-            if (x.type != kRowF32) kernels.load[x.type](x.at(i, h), dim, room), from = room;
-            if (out.type != kRowF32) to = room;
-            tables.rotate(kernels, from, to, dim, positions.at(i, h / group), sign);
-            if (out.type != kRowF32) kernels.store[out.type](room, dim, out.at(i, h));
-        }
-    });
+    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(m * heads * dim) * 8),
+                    [&](const Team &team) {
+                        float *room = rooms + team.worker * padded(dim);
+                        const Range mine = share(m * heads, 1, team);
+                        for (int64_t r = mine.begin; r < mine.end; ++r) {
+                            const int64_t i = r / heads, h = r % heads;
+                            const float *from = reinterpret_cast<const float *>(x.at(i, h));
+                            float *to = reinterpret_cast<float *>(out.at(i, h));
+                            if (x.type != kRowF32)
+                                kernels.load[x.type](x.at(i, h), dim, room), from = room;
+                            if (out.type != kRowF32) to = room;
+                            tables.rotate(kernels, from, to, dim, positions.at(i, h / group), sign);
+                            if (out.type != kRowF32)
+                                kernels.store[out.type](room, dim, out.at(i, h));
+                        }
+                    });
 }
 
 namespace {
 
 template <class View>
-keel_status plan_prepare(keel_ctx *ctx, const keel_qkv_args *args, const View *kv, PlanChoice &choice) {
+keel_status plan_prepare(keel_ctx *ctx, const keel_qkv_args *args, const View *kv,
+                         PlanChoice &choice) {
     const keel_status status = check_qkv(ctx, args, kv);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = writer_scratch(ctx, kv);
-    name_kernel(choice, "qkv_prepare %s/%s %s", keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype),
-                ctx->attention->isa);
+    name_kernel(choice, "qkv_prepare %s/%s %s", keel_dtype_name(kv->k->dtype),
+                keel_dtype_name(kv->v->dtype), ctx->attention->isa);
     return KEEL_OK;
 }
 
@@ -146,11 +154,13 @@ keel_status prepare(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) {
     p.group = args->q->shape[1] / p.writer.heads();
     p.eps = args->eps;
     if ((args->features & KEEL_QKV_NORM) != 0)
-        p.q_norm = data_as<const float>(args->q_norm), p.k_norm = data_as<const float>(args->k_norm);
+        p.q_norm = data_as<const float>(args->q_norm),
+        p.k_norm = data_as<const float>(args->k_norm);
     if ((args->features & KEEL_QKV_UNROTATED) != 0)
         p.q_unrotated = Heads(args->q_unrotated), p.k_unrotated = Heads(args->k_unrotated);
     const uint64_t bytes =
-        static_cast<uint64_t>(p.writer.m * (args->q->shape[1] + 2 * p.writer.heads()) * p.writer.kv.k.dim) *
+        static_cast<uint64_t>(p.writer.m * (args->q->shape[1] + 2 * p.writer.heads()) *
+                              p.writer.kv.k.dim) *
         8;
     return parallel(ctx, workers_for(ctx, bytes), [&p](const Team &team) {
         const Range tokens = share(p.writer.m, 1, team);
@@ -161,7 +171,8 @@ keel_status prepare(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) {
 
 } // namespace
 
-keel_status plan_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *args, PlanChoice &choice) noexcept {
+keel_status plan_qkv_prepare(keel_ctx *ctx, const keel_qkv_args *args,
+                             PlanChoice &choice) noexcept {
     return plan_prepare(ctx, args, args->kv, choice);
 }
 

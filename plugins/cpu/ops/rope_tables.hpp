@@ -6,10 +6,12 @@
 namespace keel_cpu {
 
 // What op_plan can know.
-inline keel_status check_tables(keel_ctx *ctx, const keel_rope_tables *t, int64_t head_dim, const char *op) {
+inline keel_status check_tables(keel_ctx *ctx, const keel_rope_tables *t, int64_t head_dim,
+                                const char *op) {
     if (!is_f32(t->cos) || !is_f32(t->sin) || t->rot > head_dim || t->rot % 2 != 0)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: tables must be f32, with an even rot of at most %lld",
-                    op, static_cast<long long>(head_dim));
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "%s: tables must be f32, with an even rot of at most %lld", op,
+                    static_cast<long long>(head_dim));
     if (t->mode != KEEL_ROPE_HALF_SPLIT && t->mode != KEEL_ROPE_INTERLEAVED)
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: unknown rope mode %u", op, t->mode);
     return KEEL_OK;
@@ -27,8 +29,8 @@ struct RopeTables {
         rows = t->cos->shape[0], rot = rows == 0 ? 0 : t->rot, mode = t->mode;
     }
     // Rotates one head by the row of a position; out may be x.
-    void rotate(const AttentionKernels &kernels, const float *x, float *out, int64_t dim, int64_t position,
-                float sign) const {
+    void rotate(const AttentionKernels &kernels, const float *x, float *out, int64_t dim,
+                int64_t position, float sign) const {
         int64_t row = rows == 0 ? 0 : position % rows;
         if (row < 0) row += rows;
         kernels.rope(x, out, dim, rot, cos + row * cos_stride, sin + row * sin_stride, sign, mode);

@@ -7,7 +7,8 @@
 namespace keel_cpu {
 namespace {
 
-keel_status plan_rows(keel_ctx *ctx, const keel_rows_args *a, const char *name, PlanChoice &choice) {
+keel_status plan_rows(keel_ctx *ctx, const keel_rows_args *a, const char *name,
+                      PlanChoice &choice) {
     const keel_status status = check_features(ctx, a->features, 0, name);
     if (status != KEEL_OK) return status;
     if (!is_f32(a->x) || a->index->dtype != KEEL_DTYPE_I32)
@@ -76,16 +77,18 @@ keel_status KEEL_CALL op_argmax_rows(keel_ctx *ctx, const keel_rows_args *a) noe
     if (status != KEEL_OK) return status;
     const Rows x(a->x);
     int32_t *index = data_as<int32_t>(a->index);
-    return parallel(ctx, workers_for(ctx, x.count > 1 ? static_cast<uint64_t>(x.count * x.n) * 4 : 0),
-                    [&](const Team &team) {
-                        const Range r = share(x.count, 1, team);
-                        for (int64_t i = r.begin; i < r.end; ++i)
-                            index[i] = ctx->rows->argmax(reinterpret_cast<const float *>(x[i]), x.n);
-                    });
+    return parallel(
+        ctx, workers_for(ctx, x.count > 1 ? static_cast<uint64_t>(x.count * x.n) * 4 : 0),
+        [&](const Team &team) {
+            const Range r = share(x.count, 1, team);
+            for (int64_t i = r.begin; i < r.end; ++i)
+                index[i] = ctx->rows->argmax(reinterpret_cast<const float *>(x[i]), x.n);
+        });
 }
 
 keel_status plan_top_k_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept {
-    if (!is_f32(a->values)) return fail(ctx->host, KEEL_E_UNSUPPORTED, "top_k_rows: values is not f32");
+    if (!is_f32(a->values))
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "top_k_rows: values is not f32");
     return plan_rows(ctx, a, "top_k_rows", c);
 }
 
@@ -96,22 +99,23 @@ keel_status KEEL_CALL op_top_k_rows(keel_ctx *ctx, const keel_rows_args *a) noex
     const Rows x(a->x), values(a->values), index(a->index);
     const int64_t k = index.n;
     if (k > x.n)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "top_k_rows: k %lld is above the row's %lld", (long long)k,
-                    (long long)x.n);
-    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(x.count * x.n) * 4), [&](const Team &team) {
-        const Range r = share(x.count, 1, team);
-        for (int64_t i = r.begin; i < r.end; ++i) {
-            const float *row = reinterpret_cast<const float *>(x[i]);
-            float *value = reinterpret_cast<float *>(values[i]);
-            int32_t *place = reinterpret_cast<int32_t *>(index[i]);
-            const bool sound = !has_nan(row, x.n);
-            if (sound) top_k(row, x.n, k, place);
-            for (int64_t j = 0; j < k; ++j) {
-                if (!sound) place[j] = -1;
-                value[j] = sound ? row[place[j]] : NAN;
-            }
-        }
-    });
+        return fail(ctx->host, KEEL_E_INVALID_ARG, "top_k_rows: k %lld is above the row's %lld",
+                    (long long)k, (long long)x.n);
+    return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(x.count * x.n) * 4),
+                    [&](const Team &team) {
+                        const Range r = share(x.count, 1, team);
+                        for (int64_t i = r.begin; i < r.end; ++i) {
+                            const float *row = reinterpret_cast<const float *>(x[i]);
+                            float *value = reinterpret_cast<float *>(values[i]);
+                            int32_t *place = reinterpret_cast<int32_t *>(index[i]);
+                            const bool sound = !has_nan(row, x.n);
+                            if (sound) top_k(row, x.n, k, place);
+                            for (int64_t j = 0; j < k; ++j) {
+                                if (!sound) place[j] = -1;
+                                value[j] = sound ? row[place[j]] : NAN;
+                            }
+                        }
+                    });
 }
 
 } // namespace keel_cpu

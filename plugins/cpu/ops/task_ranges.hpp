@@ -5,10 +5,11 @@
 
 namespace keel_cpu {
 
-// The tasks 0..n-1, each taken once. A worker takes those of its own range from the front, one after the other, so that what it reads is one
-// stream for as long as it can be; a worker that is done takes the last ones of whoever has most left, so that no core is idle while
-// another was held up. With one counter for all, neighbouring tasks go to different workers and each task is a stream of its own:
-// weights of 16 bits then reached 46 to 50 GB/s where the memory gives 57.
+// The tasks 0..n-1, each taken once. A worker takes those of its own range from the front, one
+// after the other, so that what it reads is one stream for as long as it can be; a worker that is
+// done takes the last ones of whoever has most left, so that no core is idle while another was held
+// up. With one counter for all, neighbouring tasks go to different workers and each task is a
+// stream of its own: weights of 16 bits then reached 46 to 50 GB/s where the memory gives 57.
 class TaskRanges {
   public:
     // workers: how many take; more than `most` share ranges. n < 2^32.
@@ -29,7 +30,8 @@ class TaskRanges {
   private:
     static constexpr uint32_t most = 64;
     struct alignas(64) Slot { // a cache line each: owners do not disturb each other
-        uint64_t both;        // begin, end: 32 bits each, so that one exchange takes from either end
+        // begin, end: 32 bits each, so that one exchange takes from either end
+        uint64_t both;
     };
 
     static uint64_t pack(int64_t begin, int64_t end) {

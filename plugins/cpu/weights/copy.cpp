@@ -23,14 +23,17 @@ const char *hindrance(uint64_t bytes) {
     case Room::unknown:
         break;
     }
-    return "how much memory there is and is free cannot be found out (copy: on copies all the same)";
+    return "how much memory there is and is free cannot be found out (copy: on copies all the "
+           "same)";
 }
 
-// From here on weights are read from the file: the rest of a model is not to be copied here and there.
+// From here on weights are read from the file: the rest of a model is not to be copied here and
+// there.
 keel_status stop_copying(keel_ctx *ctx, const char *why) {
     char text[300];
     snprintf(text, sizeof text,
-             "copy: auto: no more 16-bit weights are copied into large pages, %s; they are read from the "
+             "copy: auto: no more 16-bit weights are copied into large pages, %s; they are read "
+             "from the "
              "mapped file, decoding is slower",
              why);
     ctx->host->log(ctx->host, KEEL_LOG_WARN, text);
@@ -45,7 +48,8 @@ keel_status copy_rows(keel_ctx *ctx, keel_weight *w) noexcept {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < w->view.n_sources; ++i)
         bytes += static_cast<uint64_t>(list[i].stride * list[i].rows);
-    if (ctx->copy == Copy::off || (ctx->copy == Copy::automatic && bytes < least_bytes)) return KEEL_OK;
+    if (ctx->copy == Copy::off || (ctx->copy == Copy::automatic && bytes < least_bytes))
+        return KEEL_OK;
     const char *why = ctx->copy == Copy::automatic ? hindrance(bytes) : nullptr;
     if (why != nullptr) return stop_copying(ctx, why);
     w->packed = weight_alloc(ctx, bytes, w->slab);

@@ -17,7 +17,8 @@ float extreme(const float *x) {
     return best;
 }
 
-// The scale as stored, and 1 / d to multiply by: 0 where it is not finite, so that all codes are that of 0.
+// The scale as stored, and 1 / d to multiply by: 0 where it is not finite, so that all codes are
+// that of 0.
 struct Scale {
     uint16_t bits;
     float inverse;
@@ -53,7 +54,8 @@ void quantize_q4_0(const float *x, int64_t n, uint8_t *out) {
         const Scale s = make_scale(extreme(x) / -8.0f);
         memcpy(out, &s.bits, 2);
         for (int i = 0; i < 16; ++i)
-            out[2 + i] = static_cast<uint8_t>(code(x[i], s.inverse) | code(x[i + 16], s.inverse) << 4);
+            out[2 + i] =
+                static_cast<uint8_t>(code(x[i], s.inverse) | code(x[i + 16], s.inverse) << 4);
     }
 }
 

@@ -5,7 +5,8 @@
 
 namespace keel_cpu {
 
-// n is a multiple of 32; out as in GGML's files. A block with a NaN, an infinity or a scale beyond f16 gets a scale of NaN.
+// n is a multiple of 32; out as in GGML's files. A block with a NaN, an infinity or a scale beyond
+// f16 gets a scale of NaN.
 void quantize_q8_0(const float *x, int64_t n, uint8_t *out);
 void quantize_q4_0(const float *x, int64_t n, uint8_t *out);
 

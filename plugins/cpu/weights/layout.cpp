@@ -21,8 +21,8 @@ void store_words(uint8_t *p, Words4 v) {
 
 // Four rows' words 0..3 as four words of rows 0..3 each.
 void transpose_words(const uint8_t *const (&rows)[4], int64_t at, uint8_t *out, int64_t stride) {
-    const Words4 a = load_words(rows[0] + at), b = load_words(rows[1] + at), c = load_words(rows[2] + at),
-                 d = load_words(rows[3] + at);
+    const Words4 a = load_words(rows[0] + at), b = load_words(rows[1] + at),
+                 c = load_words(rows[2] + at), d = load_words(rows[3] + at);
     const Words4 ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5),
                  ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     const Words4 cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5),
@@ -40,7 +40,8 @@ struct Share {
 
 alignas(16) constexpr uint8_t no_row[sizeof(KBlock)] = {}; // beyond the last
 
-// The shares of four rows, from `row` on, in block `b`: where they are stored, or arranged in `place`.
+// The shares of four rows, from `row` on, in block `b`: where they are stored, or arranged in
+// `place`.
 void shares_of(const WeightView &from, const uint8_t *const *rows, int64_t b, int64_t bytes,
                KBlock (&place)[4], Share (&out)[4]) {
     for (int i = 0; i < 4; ++i) {
@@ -56,12 +57,14 @@ void shares_of(const WeightView &from, const uint8_t *const *rows, int64_t b, in
     }
 }
 
-void put_shares(const Share (&shares)[4], const BlockForm &form, int64_t group, int64_t r, uint8_t *out) {
+void put_shares(const Share (&shares)[4], const BlockForm &form, int64_t group, int64_t r,
+                uint8_t *out) {
     for (int64_t h = 0; h < form.halves; ++h)
         for (int i = 0; i < 4; ++i)
             memcpy(out + (h * group + r + i) * 2, shares[i].halves + 2 * h, 2);
     uint8_t *words = out + 2 * form.halves * group + 4 * r;
-    const uint8_t *const from[4] = {shares[0].words, shares[1].words, shares[2].words, shares[3].words};
+    const uint8_t *const from[4] = {shares[0].words, shares[1].words, shares[2].words,
+                                    shares[3].words};
     int64_t w = 0;
     for (; w + 4 <= form.words; w += 4)
         transpose_words(from, 4 * w, words + w * group * 4, 4 * group);

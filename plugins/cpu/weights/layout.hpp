@@ -6,8 +6,8 @@
 
 namespace keel_cpu {
 
-// What a block of a quantized type is made of: halves (scales), then words. Of a group's rows come the first halves, the second ones, ...,
-// word 0 of each row, word 1, ...
+// What a block of a quantized type is made of: halves (scales), then words. Of a group's rows come
+// the first halves, the second ones, ..., word 0 of each row, word 1, ...
 struct BlockForm {
     int64_t columns, halves, words;
     constexpr int64_t bytes() const {

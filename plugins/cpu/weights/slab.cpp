@@ -7,7 +7,8 @@
 namespace keel_cpu {
 namespace {
 
-constexpr uint64_t slab_bytes = uint64_t{256} << 20; // of address space: only what weights fill is memory
+// of address space: only what weights fill is memory
+constexpr uint64_t slab_bytes = uint64_t{256} << 20;
 constexpr uint64_t least = 64 << 10, most = slab_bytes / 4;
 
 WeightSlab *make_slab(keel_ctx *ctx) noexcept {
@@ -27,7 +28,8 @@ Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept {
     if (bytes < least || bytes > most) return memory_alloc(ctx->host, bytes);
     if (ctx->slab == nullptr || bytes > slab_bytes - ctx->slab->used) {
         WeightSlab *fresh = make_slab(ctx);
-        if (fresh == nullptr) return memory_alloc(ctx->host, bytes); // a smaller block may still be there
+        // a smaller block may still be there
+        if (fresh == nullptr) return memory_alloc(ctx->host, bytes);
         ctx->slab = fresh;
     }
     slab = ctx->slab;
@@ -48,7 +50,8 @@ void weight_free(keel_ctx *ctx, Memory &memory, WeightSlab *&slab) noexcept {
     } else {
         // Others stay: the pages that are wholly this one's go back now.
         const uint64_t page = page_bytes(), at = reinterpret_cast<uintptr_t>(memory.data);
-        const uint64_t begin = (at + page - 1) / page * page, end = (at + memory.bytes) / page * page;
+        const uint64_t begin = (at + page - 1) / page * page,
+                       end = (at + memory.bytes) / page * page;
         if (begin < end) memory_release(memory.data + (begin - at), end - begin);
     }
     memory = {};

@@ -1,4 +1,5 @@
-// Memory of weights, cut from large pieces: whole huge pages, of which no weight has an end of its own in small ones.
+// Memory of weights, cut from large pieces: whole huge pages, of which no weight has an end of its
+// own in small ones.
 #pragma once
 
 #include "cpu/memory/memory.hpp"
@@ -14,7 +15,8 @@ struct WeightSlab {
     uint32_t weights;
 };
 
-// Memory for a weight, aligned to 64 bytes; `slab` is what it was cut from, NULL: it is a block of its own. data is NULL without memory.
+// Memory for a weight, aligned to 64 bytes; `slab` is what it was cut from, NULL: it is a block of
+// its own. data is NULL without memory.
 Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept;
 // Leaves an empty block; an empty one is fine.
 void weight_free(keel_ctx *ctx, Memory &memory, WeightSlab *&slab) noexcept;

@@ -26,7 +26,8 @@ keel_dtype dtype_of(WeightType t) {
 // Fills view.sources.
 keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weight *w) {
     w->sources = memory_alloc(ctx->host, desc->n_sources * sizeof(RowSource));
-    if (w->sources.data == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
+    if (w->sources.data == nullptr)
+        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
     RowSource *list = reinterpret_cast<RowSource *>(w->sources.data);
     for (uint32_t i = 0; i < desc->n_sources; ++i) {
         const keel_weight_source *s = desc->sources[i];
@@ -55,8 +56,8 @@ Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
     if (group_bytes == 0) return {groups, 1, 1, 0, 1};
     const auto bytes = static_cast<int64_t>(packed.bytes);
     const int64_t piece = bytes >= 2 * huge_page ? huge_page : bytes / 16 + group_bytes;
-    const auto shift =
-        static_cast<int64_t>(reinterpret_cast<uintptr_t>(packed.data) % static_cast<uint64_t>(huge_page));
+    const auto shift = static_cast<int64_t>(reinterpret_cast<uintptr_t>(packed.data) %
+                                            static_cast<uint64_t>(huge_page));
     return {groups, group_bytes, piece, piece == huge_page ? shift : 0,
             (bytes + (piece == huge_page ? shift : 0) + piece - 1) / piece};
 }
@@ -78,12 +79,15 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType
             return fail(host, KEEL_E_INVALID_ARG,
                         "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]", i,
                         keel_dtype_name(s->dtype), (long long)s->rows, (long long)s->cols,
-                        keel_dtype_name(first->dtype), (long long)first->rows, (long long)first->cols);
+                        keel_dtype_name(first->dtype), (long long)first->rows,
+                        (long long)first->cols);
         if (desc->join == KEEL_JOIN_INTERLEAVE && s->rows != first->rows)
-            return fail(host, KEEL_E_INVALID_ARG, "weight: interleaved sources have %lld and %lld rows",
+            return fail(host, KEEL_E_INVALID_ARG,
+                        "weight: interleaved sources have %lld and %lld rows",
                         (long long)first->rows, (long long)s->rows);
         if (s->cols % keel_dtype_block(s->dtype) != 0)
-            return fail(host, KEEL_E_INVALID_ARG, "weight: %lld columns are no multiple of %s's block of %u",
+            return fail(host, KEEL_E_INVALID_ARG,
+                        "weight: %lld columns are no multiple of %s's block of %u",
                         (long long)s->cols, keel_dtype_name(s->dtype), keel_dtype_block(s->dtype));
         const uint64_t row_bytes = keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
         const uint64_t room = s->offset <= s->mapping_bytes ? s->mapping_bytes - s->offset : 0;
@@ -145,7 +149,8 @@ keel_status interleave(keel_ctx *ctx, keel_weight *w) {
         for (;;) {
             const int64_t piece = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
             if (piece >= pieces.count || __atomic_load_n(&stopped, __ATOMIC_RELAXED) != 0) return;
-            if (ctx->host->cancelled(ctx->host) != 0) __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
+            if (ctx->host->cancelled(ctx->host) != 0)
+                __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
             for (int64_t g = pieces.begin(piece); g < pieces.begin(piece + 1); ++g)
                 make_group(w->view, group, g, w->packed.data + g * packed.group_bytes);
         }
@@ -238,16 +243,18 @@ void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     ctx->host->free(ctx->host, w);
 }
 
-keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w, keel_weight_info *out) noexcept {
+keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w,
+                                  keel_weight_info *out) noexcept {
     keel_weight_info info = make_out<keel_weight_info>();
     info.rows = w->view.rows;
     info.cols = w->view.cols;
     info.dtype = dtype_of(w->view.type);
     info.source_needed = w->packed.data == nullptr;
     if (w->view.layout == Layout::interleaved) {
-        info.bytes = static_cast<uint64_t>(groups_of(w->view, ctx->matmul->group) * w->view.group_bytes);
-        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved", type_name(w->view.type),
-                 (long long)ctx->matmul->group);
+        info.bytes =
+            static_cast<uint64_t>(groups_of(w->view, ctx->matmul->group) * w->view.group_bytes);
+        snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved",
+                 type_name(w->view.type), (long long)ctx->matmul->group);
     } else {
         info.bytes = static_cast<uint64_t>(info.rows) *
                      keel_dtype_row_bytes(info.dtype, static_cast<uint64_t>(info.cols));

@@ -5,13 +5,16 @@
 #include "cpu/kernels/matmul_types.hpp"
 #include "cpu/weights/slab.hpp"
 
-// Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors. 16-bit types: copied into large pages where
-// parameter `copy` has it so. Others: read where they lie.
+// Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors.
+// 16-bit types: copied into large pages where parameter `copy` has it so. Others: read where they
+// lie.
 struct keel_weight {
     keel_cpu::WeightView view;
-    keel_cpu::Memory packed; // interleaved groups, or copied rows; empty where the host's mapping is used
+    // interleaved groups, or copied rows; empty where the host's mapping is used
+    keel_cpu::Memory packed;
     keel_cpu::WeightSlab *slab;
-    keel_cpu::Memory sources; // rows: the RowSource array, which leads into `packed` where they were copied
+    // rows: the RowSource array, which leads into `packed` where they were copied
+    keel_cpu::Memory sources;
     uint32_t use;
 };
 

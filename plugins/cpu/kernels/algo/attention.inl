@@ -15,8 +15,8 @@ KEEL_SIMD void prefetch_rows(const Ahead &ahead, int64_t first, int64_t n) {
 
 // s[r][j] for R queries and J keys: J is 4 or 1.
 template <class Row, int R, int J>
-KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int64_t k_stride, int64_t dim,
-                         float *s, int64_t s_stride) {
+KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int64_t k_stride,
+                         int64_t dim, float *s, int64_t s_stride) {
     F sum[R][J];
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
@@ -65,13 +65,14 @@ KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int
     }
 }
 
-// Rows of queries that share a key's conversion to f32, and rows of sums that share a value's: what the registers hold.
+// Rows of queries that share a key's conversion to f32, and rows of sums that share a value's: what
+// the registers hold.
 constexpr int dots_step = W == 16 ? 4 : 3, mix_step = W == 16 ? 8 : 3;
 
 // The last rows, R of them at most.
 template <class Row, int R, int J>
-KEEL_SIMD void dots_rest(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k, int64_t k_stride,
-                         int64_t dim, float *s, int64_t s_stride) {
+KEEL_SIMD void dots_rest(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k,
+                         int64_t k_stride, int64_t dim, float *s, int64_t s_stride) {
     if constexpr (R > 0) {
         if (rows == R)
             dots_part<Row, R, J>(q, q_stride, k, k_stride, dim, s, s_stride);
@@ -81,19 +82,19 @@ KEEL_SIMD void dots_rest(const float *q, int64_t q_stride, int64_t rows, const u
 }
 
 template <class Row, int J>
-KEEL_SIMD void dots_rows(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k, int64_t k_stride,
-                         int64_t dim, float *s, int64_t s_stride) {
+KEEL_SIMD void dots_rows(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k,
+                         int64_t k_stride, int64_t dim, float *s, int64_t s_stride) {
     int64_t r = 0;
     for (; r + dots_step <= rows; r += dots_step)
         dots_part<Row, dots_step, J>(q + r * q_stride, q_stride, k, k_stride, dim, s + r * s_stride,
                                      s_stride);
-    dots_rest<Row, dots_step - 1, J>(q + r * q_stride, q_stride, rows - r, k, k_stride, dim, s + r * s_stride,
-                                     s_stride);
+    dots_rest<Row, dots_step - 1, J>(q + r * q_stride, q_stride, rows - r, k, k_stride, dim,
+                                     s + r * s_stride, s_stride);
 }
 
 template <class Row>
-void dots(const float *q, int64_t q_stride, int64_t rows, const void *keys, int64_t k_stride, int64_t n,
-          int64_t dim, float *s, int64_t s_stride, const Ahead &ahead) {
+void dots(const float *q, int64_t q_stride, int64_t rows, const void *keys, int64_t k_stride,
+          int64_t n, int64_t dim, float *s, int64_t s_stride, const Ahead &ahead) {
     const uint8_t *k = static_cast<const uint8_t *>(keys);
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
@@ -104,10 +105,12 @@ void dots(const float *q, int64_t q_stride, int64_t rows, const void *keys, int6
         dots_rows<Row, 1>(q, q_stride, rows, k + j * k_stride, k_stride, dim, s + j, s_stride);
 }
 
-// acc[r][c..c+P*W) += sum_j p[r][j] * v[j][c..], for R rows; P vectors of the 32 elements from c on, beginning with `first`.
+// acc[r][c..c+P*W) += sum_j p[r][j] * v[j][c..], for R rows; P vectors of the 32 elements from c
+// on, beginning with `first`.
 template <class Row, int R, int P>
-KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride, int64_t n,
-                        int64_t c, int first, float *acc, int64_t acc_stride, const Ahead &ahead) {
+KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride,
+                        int64_t n, int64_t c, int first, float *acc, int64_t acc_stride,
+                        const Ahead &ahead) {
     F sum[R][P];
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
@@ -138,8 +141,9 @@ KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int6
 }
 
 template <class Row, int R>
-KEEL_SIMD void mix_rows(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride, int64_t n,
-                        int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
+KEEL_SIMD void mix_rows(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride,
+                        int64_t n, int64_t dim, float *acc, int64_t acc_stride,
+                        const Ahead &ahead) {
     constexpr int part = kSteps < 4 ? kSteps : 4;
     const int64_t whole = dim / kBlock * kBlock;
     for (int64_t c = 0; c < whole; c += kBlock)
@@ -158,8 +162,9 @@ KEEL_SIMD void mix_rows(const float *p, int64_t p_stride, const uint8_t *v, int6
 }
 
 template <class Row, int R>
-KEEL_SIMD void mix_rest(const float *p, int64_t p_stride, int64_t rows, const uint8_t *v, int64_t v_stride,
-                        int64_t n, int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
+KEEL_SIMD void mix_rest(const float *p, int64_t p_stride, int64_t rows, const uint8_t *v,
+                        int64_t v_stride, int64_t n, int64_t dim, float *acc, int64_t acc_stride,
+                        const Ahead &ahead) {
     if constexpr (R > 0) {
         if (rows == R)
             mix_rows<Row, R>(p, p_stride, v, v_stride, n, dim, acc, acc_stride, ahead);
@@ -169,22 +174,22 @@ KEEL_SIMD void mix_rest(const float *p, int64_t p_stride, int64_t rows, const ui
 }
 
 template <class Row>
-void mix(const float *p, int64_t p_stride, int64_t rows, const void *values, int64_t v_stride, int64_t n,
-         int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
+void mix(const float *p, int64_t p_stride, int64_t rows, const void *values, int64_t v_stride,
+         int64_t n, int64_t dim, float *acc, int64_t acc_stride, const Ahead &ahead) {
     const uint8_t *v = static_cast<const uint8_t *>(values);
     const Ahead nothing = {nullptr, 0};
     int64_t r = 0;
     for (; r + mix_step <= rows; r += mix_step)
-        mix_rows<Row, mix_step>(p + r * p_stride, p_stride, v, v_stride, n, dim, acc + r * acc_stride,
-                                acc_stride, r == 0 ? ahead : nothing);
+        mix_rows<Row, mix_step>(p + r * p_stride, p_stride, v, v_stride, n, dim,
+                                acc + r * acc_stride, acc_stride, r == 0 ? ahead : nothing);
     mix_rest<Row, mix_step - 1>(p + r * p_stride, p_stride, rows - r, v, v_stride, n, dim,
                                 acc + r * acc_stride, acc_stride, r == 0 ? ahead : nothing);
 }
 
 // c[R][P vectors] = or += a[R][depth] * b[depth][P vectors].
 template <int R, int P>
-KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t depth,
-                         float *c, int64_t c_stride, bool accumulate) {
+KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64_t b_stride,
+                         int64_t depth, float *c, int64_t c_stride, bool accumulate) {
     F sum[R][P];
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
@@ -214,8 +219,9 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
 }
 
 template <int P>
-KEEL_SIMD void gemm_panel(const float *a, int64_t a_stride, int64_t rows, const float *b, int64_t b_stride,
-                          int64_t depth, float *c, int64_t c_stride, bool accumulate) {
+KEEL_SIMD void gemm_panel(const float *a, int64_t a_stride, int64_t rows, const float *b,
+                          int64_t b_stride, int64_t depth, float *c, int64_t c_stride,
+                          bool accumulate) {
     int64_t r = 0;
     for (; r + 6 <= rows; r += 6)
         gemm_part<6, P>(a + r * a_stride, a_stride, b, b_stride, depth, c + r * c_stride, c_stride,
@@ -228,11 +234,10 @@ KEEL_SIMD void gemm_panel(const float *a, int64_t a_stride, int64_t rows, const 
                         accumulate);
 }
 
-void gemm(const float *a, int64_t a_stride, int64_t rows, const float *b, int64_t b_stride, int64_t depth,
-          int64_t cols, float *c, int64_t c_stride, bool accumulate) {
-    constexpr int wide = W == 16  ? 4
-                         : W == 8 ? 2
-                                  : 4; // vectors of a panel: fills the registers with six rows
+void gemm(const float *a, int64_t a_stride, int64_t rows, const float *b, int64_t b_stride,
+          int64_t depth, int64_t cols, float *c, int64_t c_stride, bool accumulate) {
+    // vectors of a panel: with six rows they fill the registers
+    constexpr int wide = W == 16 ? 4 : W == 8 ? 2 : 4;
     int64_t i = 0;
     for (; i + wide * W <= cols; i += wide * W)
         gemm_panel<wide>(a, a_stride, rows, b + i, b_stride, depth, c + i, c_stride, accumulate);
@@ -262,7 +267,8 @@ KEEL_SIMD float first_lane(F x) {
     return lanes[0];
 }
 
-KEEL_SIMD void softmax_row(float *s, int64_t n, float &row_max, float &row_sum, float *acc, int64_t dim) {
+KEEL_SIMD void softmax_row(float *s, int64_t n, float &row_max, float &row_sum, float *acc,
+                           int64_t dim) {
     const float none = -__builtin_inff();
     const int64_t whole = (n + W - 1) / W * W;
     for (int64_t j = n; j < whole; ++j)

@@ -1,4 +1,5 @@
-// Packing and softmax of bf16 attention. The including file has bf16_pairs.hpp's primitives, x_rows, and gives multiply().
+// Packing and softmax of bf16 attention. The including file has bf16_pairs.hpp's primitives,
+// x_rows, and gives multiply().
 #include "cpu/kernels/tables.hpp"
 
 #include <math.h>
@@ -74,7 +75,8 @@ template <class Row>
 KEEL_SIMD void load_pair(const uint8_t *even, const uint8_t *odd, int64_t dim, uint16_t *out) {
     const int64_t whole = dim / 32 * 32;
     for (int64_t c = 0; c < whole; c += 32) {
-        const auto d = Row::scale(even, c / 32), e = Row::scale(odd != nullptr ? odd : even, c / 32);
+        const auto d = Row::scale(even, c / 32),
+                   e = Row::scale(odd != nullptr ? odd : even, c / 32);
         KEEL_UNROLL
         for (int i = 0; i < 2; ++i) {
             const int64_t at = Row::blocks ? c : c + 16 * i;
@@ -91,8 +93,8 @@ KEEL_SIMD void load_pair(const uint8_t *even, const uint8_t *odd, int64_t dim, u
 }
 
 template <class Row>
-void load_values(const void *values, int64_t v_stride, int64_t first, int64_t n, int64_t dim, bool last,
-                 uint16_t *panels, const Ahead &ahead) {
+void load_values(const void *values, int64_t v_stride, int64_t first, int64_t n, int64_t dim,
+                 bool last, uint16_t *panels, const Ahead &ahead) {
     const uint8_t *v = static_cast<const uint8_t *>(values);
     uint16_t *out = panels + first * 16;
     int64_t j = 0;
@@ -113,7 +115,8 @@ bool finite16(const uint16_t *x, int64_t n) {
     const I exponent = _mm512_set1_epi16(0x7f80);
     __mmask32 any = 0;
     for (int64_t i = 0; i < n; i += 32)
-        any |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(_mm512_loadu_si512(x + i), exponent), exponent);
+        any |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(_mm512_loadu_si512(x + i), exponent),
+                                       exponent);
     return any == 0;
 #else
     bool all = true;
@@ -162,8 +165,8 @@ KEEL_SIMD float largest_of(const float *s, int64_t whole) {
     return reduce_max(high);
 }
 
-// Brings what came before of a row to the largest logit of a tile that exceeds its max: seldom but at the beginning. Returns what it was
-// multiplied with.
+// Brings what came before of a row to the largest logit of a tile that exceeds its max: seldom but
+// at the beginning. Returns what it was multiplied with.
 __attribute__((noinline, cold)) float raise_max(const float *s, int64_t whole, int64_t r,
                                                 const SoftmaxState &state, float *lanes) {
     const float none = -__builtin_inff(), old = state.max[r], largest = largest_of(s, whole);
@@ -205,9 +208,10 @@ KEEL_SIMD void shrink_row(uint16_t *p, int64_t tiles, int64_t r, float by) {
         }
 }
 
-// Rows whose `whole` logits, a multiple of 32, are all there. Looking for the largest of each tile would cost as much as raising e: a row's
-// max is of its first tile, until sums exceed what leaves f32 and bf16 all the room that they need. before: tiles in front of p
-// that are still to be multiplied.
+// Rows whose `whole` logits, a multiple of 32, are all there. Looking for the largest of each tile
+// would cost as much as raising e: a row's max is of its first tile, until sums exceed what leaves
+// f32 and bf16 all the room that they need. before: tiles in front of p that are still to be
+// multiplied.
 template <bool Keep>
 KEEL_SIMD void softmax_rows(float *s, int64_t s_stride, int64_t from, int64_t rows, int64_t whole,
                             const SoftmaxState &state, float *lanes, uint16_t *p, int64_t before) {
@@ -225,8 +229,8 @@ KEEL_SIMD void softmax_rows(float *s, int64_t s_stride, int64_t from, int64_t ro
     }
 }
 
-void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state, float *lanes,
-               bool keep, uint16_t *p) {
+void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
+               float *lanes, bool keep, uint16_t *p) {
     const int64_t whole = bf16_padded(n);
     for (int64_t r = 0; n != whole && r < rows; ++r)
         for (int64_t j = n; j < whole; ++j)
@@ -259,8 +263,8 @@ KEEL_SIMD void add_columns_part(const uint16_t *p, int64_t first, int64_t every,
         store(sums + 16 * v, sum[v]);
 }
 
-void add_columns(const uint16_t *p, int64_t first, int64_t every, int64_t count, const float *by, int64_t n,
-                 float *sums) {
+void add_columns(const uint16_t *p, int64_t first, int64_t every, int64_t count, const float *by,
+                 int64_t n, float *sums) {
     if (n == kTileSlots)
         add_columns_part<kTileSlots / 16>(p, first, every, count, by, sums);
     else

@@ -1,5 +1,6 @@
-// Attention with AMX: two by two tiles of 16 x 16 sums, as in matmul_any_bf16_amx.inl. Its processors multiply pairs of bf16 in vectors at half
-// the rate of f32, so that few queries take tiles as well.
+// Attention with AMX: two by two tiles of 16 x 16 sums, as in matmul_any_bf16_amx.inl. Its
+// processors multiply pairs of bf16 in vectors at half the rate of f32, so that few queries take
+// tiles as well.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
@@ -59,11 +60,13 @@ void end() {
 
 // ---- whole tiles ----
 
-constexpr int64_t tile_p = bf16_rows * kTileSlots; // of logits and probabilities; bf16_rows are rows_at_once
+// of logits and probabilities; bf16_rows are rows_at_once
+constexpr int64_t tile_p = bf16_rows * kTileSlots;
 
 // The values of some tiles, whose probabilities are in p, to two panels of sums or one.
 template <int N>
-void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, int64_t tiles, int64_t column) {
+void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, int64_t tiles,
+                int64_t column) {
     constexpr int64_t panel = 16 * kTileSlots, block = x_rows * kTileSlots;
     const int64_t stride = t.state.acc_stride * 4;
     float *c0 = t.state.acc + column, *c1 = c0 + x_rows * t.state.acc_stride;
@@ -82,22 +85,25 @@ void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, in
     KEEL_TILES_FENCE();
 }
 
-// Products and softmax take turns: TDPBF16PS occupies one of the two ports that have vectors of 512 bits, so that both at once gain nothing.
-// Sums of values leave the tiles for memory and come back but once in some tiles of slots, since a store of a tile takes as long as a product;
-// more than two, and probabilities would leave the first cache before they are multiplied.
+// Products and softmax take turns: TDPBF16PS occupies one of the two ports that have vectors of 512
+// bits, so that both at once gain nothing. Sums of values leave the tiles for memory and come back
+// but once in some tiles of slots, since a store of a tile takes as long as a product; more than
+// two, and probabilities would leave the first cache before they are multiplied.
 void walk(const Bf16Walk &t) {
     const int64_t depth = bf16_padded(t.head_dim);
     for (int64_t from = 0; from < t.tiles; from += bf16_walk_tiles) {
         const int64_t n = t.tiles - from < bf16_walk_tiles ? t.tiles - from : bf16_walk_tiles;
         uint16_t *p = t.kept_max != nullptr ? t.p + from * tile_p : t.p;
         for (int64_t i = 0; i < n; ++i) {
-            multiply({t.q, t.rows, depth, depth, t.keys + (from + i) * kTileSlots * depth, 16 * depth,
-                      kTileSlots, t.s, kTileSlots, false});
-            softmax_rows<false>(t.s, kTileSlots, 0, t.rows, kTileSlots, t.state, t.lanes, p + i * tile_p, i);
+            multiply({t.q, t.rows, depth, depth, t.keys + (from + i) * kTileSlots * depth,
+                      16 * depth, kTileSlots, t.s, kTileSlots, false});
+            softmax_rows<false>(t.s, kTileSlots, 0, t.rows, kTileSlots, t.state, t.lanes,
+                                p + i * tile_p, i);
         }
         for (int64_t i = 0; t.kept_max != nullptr && i < n;
              ++i) // a max that rose was made up for in all of them
-            memcpy(t.kept_max + (from + i) * bf16_rows, t.state.max, static_cast<size_t>(t.rows) * 4);
+            memcpy(t.kept_max + (from + i) * bf16_rows, t.state.max,
+                   static_cast<size_t>(t.rows) * 4);
         const uint16_t *values = t.values + from * kTileSlots * t.v_dim;
         int64_t column = 0;
         for (; column + 32 <= t.v_dim; column += 32)
@@ -113,7 +119,8 @@ const Bf16AttentionKernels table = {
     .x_rows = x_rows,
     .rows_at_once = bf16_rows,
     .pack_rows = pack_rows,
-    .load_keys = {nullptr, load_keys<F16Row>, load_keys<Bf16Row>, load_keys<Q8Row>, load_keys<Q4Row>},
+    .load_keys = {nullptr, load_keys<F16Row>, load_keys<Bf16Row>, load_keys<Q8Row>,
+                  load_keys<Q4Row>},
     .turn_keys = turn_keys,
     .load_values = {nullptr, load_values<F16Row>, load_values<Bf16Row>, load_values<Q8Row>,
                     load_values<Q4Row>},

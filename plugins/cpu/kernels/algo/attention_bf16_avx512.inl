@@ -2,7 +2,8 @@
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-constexpr int64_t x_rows = 12; // times two panels: 24 chains of sums, the rest of the registers for operands
+// times two panels: 24 chains of sums, the rest of the registers for operands
+constexpr int64_t x_rows = 12;
 } // namespace keel_cpu::avx512bf16
 
 #include "cpu/kernels/algo/attention_bf16.inl"
@@ -79,7 +80,8 @@ void nothing_to_end() {}
 // A vector of queries holds U pairs of each of 16 / U: lane l is pair l % U of query l / U.
 
 template <int U>
-KEEL_SIMD void pack_units(const float *q, int64_t q_stride, int64_t rows, int64_t dim, uint16_t *out) {
+KEEL_SIMD void pack_units(const float *q, int64_t q_stride, int64_t rows, int64_t dim,
+                          uint16_t *out) {
     const int64_t depth = bf16_padded(dim);
     for (int64_t d = 0; d < depth; d += 2 * U)
         for (int64_t lane = 0; lane < 16; ++lane)
@@ -124,8 +126,8 @@ KEEL_SIMD void store_lanes(float *s, int64_t s_stride, int64_t rows, const F *x)
 
 // Logits of 16 slots. Depth: of a key's row, 0: in the argument.
 template <int U, int Depth>
-KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t any_depth, float *s,
-                       int64_t s_stride) {
+KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t any_depth,
+                       float *s, int64_t s_stride) {
     const int64_t depth = Depth != 0 ? Depth : any_depth;
     F sum[16];
     KEEL_UNROLL
@@ -157,8 +159,8 @@ KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64
 }
 
 template <int U, int Depth>
-void dots_all(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int64_t depth, float *s,
-              int64_t s_stride) {
+void dots_all(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t n, int64_t depth,
+              float *s, int64_t s_stride) {
     for (int64_t j = 0; j < n; j += 16)
         dots_16<U, Depth>(q, rows, k + j * depth, depth, s + j, s_stride);
 }
@@ -182,7 +184,8 @@ const Bf16AttentionKernels table = {
     .x_rows = x_rows,
     .rows_at_once = 24,
     .pack_rows = pack_rows,
-    .load_keys = {nullptr, load_keys<F16Row>, load_keys<Bf16Row>, load_keys<Q8Row>, load_keys<Q4Row>},
+    .load_keys = {nullptr, load_keys<F16Row>, load_keys<Bf16Row>, load_keys<Q8Row>,
+                  load_keys<Q4Row>},
     .turn_keys = turn_keys,
     .load_values = {nullptr, load_values<F16Row>, load_values<Bf16Row>, load_values<Q8Row>,
                     load_values<Q4Row>},

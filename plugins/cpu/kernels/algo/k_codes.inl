@@ -1,4 +1,5 @@
-// Scales and codes of interleaved q4_k, q5_k and q6_k blocks, R rows at a time; the order of a block's words stands in k_blocks.hpp.
+// Scales and codes of interleaved q4_k, q5_k and q6_k blocks, R rows at a time; the order of a
+// block's words stands in k_blocks.hpp.
 #include "cpu/weights/k_blocks.hpp"
 #include "cpu/kernels/isa/k_bits.hpp"
 
@@ -7,8 +8,8 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 // What a block's integers are multiplied by, for each lane.
 struct KScales {
     float scale[16][R]; // of chunks of 32 columns; of q6_k of halves of them
-    float least[8]
-               [R]; // q4_k, q5_k: added to a chunk's values; here times 1/8, since ActBlock::shift is 8 sums
+    // q4_k, q5_k: added to a chunk's values; here times 1/8, since ActBlock::shift is 8 sums
+    float least[8][R];
 };
 
 template <WeightType T>
@@ -32,17 +33,17 @@ KEEL_SIMD void read_scales(const uint8_t *block, KScales &s) {
         for (int i = 0; i < 4; ++i)
             four_scales(d, load_bytes(words + 4 * R * i), s.scale + 4 * i);
     } else {
-        const G least =
-            group_mul(group_load_f16(reinterpret_cast<const uint16_t *>(block) + R), group_set1(-0.125f));
+        const G least = group_mul(group_load_f16(reinterpret_cast<const uint16_t *>(block) + R),
+                                  group_set1(-0.125f));
         const I a = load_bytes(words), b = load_bytes(words + 4 * R), c = load_bytes(words + 8 * R);
         four_scales(d, and_bits(a, 0x3f3f3f3fu), s.scale);
         four_scales(d, or_bits(and_bits(c, 0x0f0f0f0fu), and_bits(shift_bits<-2>(a), 0x30303030u)),
                     s.scale + 4);
         four_scales(least, and_bits(b, 0x3f3f3f3fu), s.least);
-        four_scales(
-            least,
-            or_bits(and_bits(shift_bits<-4>(c), 0x0f0f0f0fu), and_bits(shift_bits<-2>(b), 0x30303030u)),
-            s.least + 4);
+        four_scales(least,
+                    or_bits(and_bits(shift_bits<-4>(c), 0x0f0f0f0fu),
+                            and_bits(shift_bits<-2>(b), 0x30303030u)),
+                    s.least + 4);
     }
 }
 

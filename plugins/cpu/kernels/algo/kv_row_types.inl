@@ -1,11 +1,14 @@
-// How rows of the cache are read as vectors of f32. Included once per kernel file, after the primitives of simd_*.hpp.
+// How rows of the cache are read as vectors of f32. Included once per kernel file, after the
+// primitives of simd_*.hpp.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlock = 32; // elements of a block of q8_0 and q4_0, and of a step through any row
+// elements of a block of q8_0 and q4_0, and of a step through any row
+constexpr int64_t kBlock = 32;
 constexpr int kSteps = static_cast<int>(kBlock / W);
 
-// How a dtype's row is read: `scale` once per 32 elements, `vec` gives vector i of those 32, `one` a single element.
+// How a dtype's row is read: `scale` once per 32 elements, `vec` gives vector i of those 32, `one`
+// a single element.
 struct F32Row {
     static constexpr bool blocks = false;
     struct Scale {};
@@ -51,7 +54,9 @@ KEEL_SIMD float block_scale(const uint8_t *block) {
 struct Q8Row {
     static constexpr bool blocks = true;
     using Scale = F;
-    KEEL_SIMD Scale scale(const uint8_t *row, int64_t block) { return set1(block_scale(row + block * 34)); }
+    KEEL_SIMD Scale scale(const uint8_t *row, int64_t block) {
+        return set1(block_scale(row + block * 34));
+    }
     KEEL_SIMD F vec(const uint8_t *row, int64_t element, int i, Scale d) {
         const uint8_t *codes = row + element / kBlock * 34 + 2 + i * W;
         return mul(load_i8(reinterpret_cast<const int8_t *>(codes)), d);
@@ -62,7 +67,9 @@ struct Q8Row {
 struct Q4Row {
     static constexpr bool blocks = true;
     using Scale = F;
-    KEEL_SIMD Scale scale(const uint8_t *row, int64_t block) { return set1(block_scale(row + block * 18)); }
+    KEEL_SIMD Scale scale(const uint8_t *row, int64_t block) {
+        return set1(block_scale(row + block * 18));
+    }
     KEEL_SIMD F vec(const uint8_t *row, int64_t element, int i, Scale d) {
         const int first = i * W;
         return mul(load_nibbles(row + element / kBlock * 18 + 2 + first % 16, first >= 16), d);

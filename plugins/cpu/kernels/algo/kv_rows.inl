@@ -1,5 +1,5 @@
-// Rows of the cache: reading them as vectors, converting them to and from f32, rotating and normalizing heads. Included
-// once per instruction set, by attention.inl.
+// Rows of the cache: reading them as vectors, converting them to and from f32, rotating and
+// normalizing heads. Included once per instruction set, by attention.inl.
 #include "cpu/kernels/algo/kv_row_types.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -54,7 +54,8 @@ KEEL_SIMD float magnitude(const float *x) {
     return nan ? __builtin_nanf("") : largest;
 }
 
-// The scale of a block, or which special block it is: `inverse` 0 for one of zeros; a d that f16 cannot hold is NaN.
+// The scale of a block, or which special block it is: `inverse` 0 for one of zeros; a d that f16
+// cannot hold is NaN.
 struct BlockScale {
     uint16_t d;
     float inverse;
@@ -108,7 +109,8 @@ void store_row_q4(const float *src, int64_t n, void *dst) {
     }
 }
 
-void rotate_pairs(const float *x, float *out, int64_t half, const float *c, const float *s, float sign) {
+void rotate_pairs(const float *x, float *out, int64_t half, const float *c, const float *s,
+                  float sign) {
     for (int64_t i = 0; i < half; ++i) {
         const float a = x[2 * i], b = x[2 * i + 1], sine = s[i] * sign;
         out[2 * i] = a * c[i] - b * sine;
@@ -116,7 +118,8 @@ void rotate_pairs(const float *x, float *out, int64_t half, const float *c, cons
     }
 }
 
-void rotate_halves(const float *x, float *out, int64_t half, const float *c, const float *s, float sign) {
+void rotate_halves(const float *x, float *out, int64_t half, const float *c, const float *s,
+                   float sign) {
     const F direction = set1(sign);
     int64_t i = 0;
     for (; i + W <= half; i += W) {

@@ -1,5 +1,5 @@
-// Blocking of the bf16 products of vectors. The including file has x_rows, block_rows (rows of W in a call), depth (columns unpacked
-// at a time) and multiply_block().
+// Blocking of the bf16 products of vectors. The including file has x_rows, block_rows (rows of W in
+// a call), depth (columns unpacked at a time) and multiply_block().
 #include "cpu/kernels/algo/pack_bf16.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -11,12 +11,13 @@ struct Slab {
     const uint16_t *x; // of row 0 of x, at the slab's first column
     int64_t x_stride;  // elements from one block of x_rows rows to the next
     int64_t tiles;     // of 32 columns
-    bool first;        // sums begin with the bias, and with out if it is accumulated to; else with out
+    // sums begin with the bias, and with out if it is accumulated to; else with out
+    bool first;
 };
 
 // Rows m0..m1-1 of x with the unpacked rows n0..n1-1.
-static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1, int64_t m0,
-                           int64_t m1, const uint16_t *panels);
+static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1,
+                           int64_t m0, int64_t m1, const uint16_t *panels);
 
 // What the sums of 1 to 16 columns from n on begin with.
 KEEL_SIMD F start_of(const MatmulTask &t, const Slab &slab, int64_t m, int64_t n, int64_t count) {
@@ -25,15 +26,16 @@ KEEL_SIMD F start_of(const MatmulTask &t, const Slab &slab, int64_t m, int64_t n
     return start;
 }
 
-static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0,
-                        int64_t m1, uint8_t *memory) {
+static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1,
+                            int64_t m0, int64_t m1, uint8_t *memory) {
     uint16_t *panels = reinterpret_cast<uint16_t *>(memory);
     const int64_t cols = t.w.cols;
     int64_t k0 = 0;
     do { // once even if there are no columns: bias and zeros are due
         const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
-            pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
+            pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k,
+                       panels + (n - n0) / 16 * panel_stride);
         const Slab slab = {x + k0 * x_rows, (cols + 31) / 32 * 32 * x_rows, (k + 31) / 32, k0 == 0};
         multiply_block(t, slab, n0, n1, m0, m1, panels);
         k0 += k;

@@ -1,9 +1,12 @@
-// AMX: two by two tiles of 16 x 16 sums. An instruction multiplies 16 rows of x by 16 rows of W over 32 columns. Weights of 4 and of 8
-// bits are unpacked to bf16 as well: their scales change every 32 columns, half of what a tile of bytes multiplies at once, so integer
-// sums would have to leave the tiles and be scaled after every instruction, which costs more than the faster products save.
+// AMX: two by two tiles of 16 x 16 sums. An instruction multiplies 16 rows of x by 16 rows of W
+// over 32 columns. Weights of 4 and of 8 bits are unpacked to bf16 as well: their scales change
+// every 32 columns, half of what a tile of bytes multiplies at once, so integer sums would have to
+// leave the tiles and be scaled after every instruction, which costs more than the faster products
+// save.
 //
-// Where operands lie decides the speed (docs/cpu.md): two rows of blocks of x stay in the first cache while the unpacked rows of W pass
-// by it from the second one, where the sums of all rows of x wait for the next depth of columns.
+// Where operands lie decides the speed (docs/cpu.md): two rows of blocks of x stay in the first
+// cache while the unpacked rows of W pass by it from the second one, where the sums of all rows of
+// x wait for the next depth of columns.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
@@ -29,8 +32,9 @@ struct Depth {
     const uint16_t *panels;
 };
 
-// 32 rows of x at most, and those that come next: they are asked for while these are multiplied, a few lines with each product, because more
-// at once would keep the unpacked weights from the cache's line buffers.
+// 32 rows of x at most, and those that come next: they are asked for while these are multiplied, a
+// few lines with each product, because more at once would keep the unpacked weights from the
+// cache's line buffers.
 struct Rows {
     int64_t m, count;
     const uint16_t *x0, *x1; // blocks
@@ -48,25 +52,28 @@ KEEL_SIMD void ask_for_lines(const uint16_t *x, int64_t lines) {
 #endif
 }
 
-// The products of M blocks of x with N panels, in the tiles of sums; `lines` of each next block are asked for with each 32 columns.
+// The products of M blocks of x with N panels, in the tiles of sums; `lines` of each next block are
+// asked for with each 32 columns.
 template <int M, int N>
-KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w, int64_t square_index,
-                              int64_t lines) {
+KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w,
+                              int64_t square_index, int64_t lines) {
     KEEL_TILE_ZERO(0);
     if constexpr (N == 2) KEEL_TILE_ZERO(1);
     if constexpr (M == 2) KEEL_TILE_ZERO(2);
     if constexpr (M == 2 && N == 2) KEEL_TILE_ZERO(3);
     const int64_t ahead = square_index * tiles;
     add_tile_products<M, N, true>(
-        rows.x0, rows.x1, w, w + panel_stride, tiles, [&](int64_t i) __attribute__((always_inline)) {
+        rows.x0, rows.x1, w, w + panel_stride,
+        tiles, [&](int64_t i) __attribute__((always_inline)) {
             ask_for_lines(rows.next_x0 + (ahead + i) * lines * 32, lines);
             ask_for_lines(rows.next_x1 + (ahead + i) * lines * 32, lines);
         });
 }
 
-// A square of complete sums to out: `added` is what the last depth adds to those that waited, if there are any.
-static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t columns, const float *waiting,
-                      const float *added) {
+// A square of complete sums to out: `added` is what the last depth adds to those that waited, if
+// there are any.
+static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t columns,
+                      const float *waiting, const float *added) {
     for (int64_t r = 0; r < rows.count; ++r)
         for (int64_t c = 0; c < columns; c += 16) {
             const int64_t from = (r / 16 * 2 + c / 16) * 256 + r % 16 * 16,
@@ -83,7 +90,8 @@ static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t 
         }
 }
 
-// Sums leave the tiles before those that wait are added to them: tiles begin with zeros, for which they need not wait.
+// Sums leave the tiles before those that wait are added to them: tiles begin with zeros, for which
+// they need not wait.
 template <int M, int N>
 static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int64_t square_index,
                      int64_t lines) {
@@ -91,7 +99,8 @@ static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int6
     const int64_t n = d.n0 + 32 * square_index, columns = d.n1 - n < 32 ? d.n1 - n : 32;
     float *sums = rows.sums + square_index * square, *to = d.first && !d.last ? sums : copy;
     KEEL_TILES_FENCE();
-    multiply_tiles<M, N>(rows, d.tiles, d.panels + 2 * square_index * panel_stride, square_index, lines);
+    multiply_tiles<M, N>(rows, d.tiles, d.panels + 2 * square_index * panel_stride, square_index,
+                         lines);
     KEEL_TILE_STORE(0, to, 64);
     if constexpr (N == 2) KEEL_TILE_STORE(1, to + 256, 64);
     if constexpr (M == 2) KEEL_TILE_STORE(2, to + 512, 64);
@@ -114,14 +123,16 @@ static void multiply_rows(const MatmulTask &t, const Depth &d, const Rows &rows)
             multiply<M, 1>(t, d, rows, i, lines);
 }
 
-static void multiply_depth(const MatmulTask &t, const Depth &d, const uint16_t *x, const uint16_t *next_x,
-                           int64_t x_stride, int64_t m0, int64_t m1, float *sums) {
+static void multiply_depth(const MatmulTask &t, const Depth &d, const uint16_t *x,
+                           const uint16_t *next_x, int64_t x_stride, int64_t m0, int64_t m1,
+                           float *sums) {
     Rows rows = {m0, 0, x, nullptr, nullptr, nullptr, sums};
     for (; rows.m < m1; rows.m += 32, rows.x0 += 2 * x_stride) {
         rows.count = m1 - rows.m < 32 ? m1 - rows.m : 32;
         rows.x1 = rows.x0 + x_stride;
         rows.next_x0 = m1 - rows.m > 32 ? rows.x0 + 2 * x_stride : next_x;
-        rows.next_x1 = m1 - rows.m > 48 || m1 - rows.m <= 32 ? rows.next_x0 + x_stride : rows.next_x0;
+        rows.next_x1 =
+            m1 - rows.m > 48 || m1 - rows.m <= 32 ? rows.next_x0 + x_stride : rows.next_x0;
         if (rows.count == 32) {
             if (rows.m == m0) configure_products(16, 16);
             multiply_rows<2>(t, d, rows);
@@ -136,8 +147,8 @@ static void multiply_depth(const MatmulTask &t, const Depth &d, const uint16_t *
     }
 }
 
-static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
-                   uint8_t *memory) {
+static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1,
+                            int64_t m0, int64_t m1, uint8_t *memory) {
     uint16_t *panels = reinterpret_cast<uint16_t *>(memory);
     float *sums = reinterpret_cast<float *>(memory + panels_bytes);
     const int64_t cols = t.w.cols, x_stride = (cols + 31) / 32 * 32 * x_rows;
@@ -146,7 +157,8 @@ static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, 
     do { // once even if there are no columns: bias and zeros are due
         const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
-            pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k, panels + (n - n0) / 16 * panel_stride);
+            pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k,
+                       panels + (n - n0) / 16 * panel_stride);
         const Depth d = {n0, n1, (k + 31) / 32, k0 == 0, k0 + k >= cols, panels};
         const uint16_t *next_x = first_x + (d.last ? 0 : (k0 + k) * x_rows);
         multiply_depth(t, d, first_x + k0 * x_rows, next_x, x_stride, m0, m1, sums);

@@ -2,7 +2,8 @@
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-constexpr int64_t x_rows = 12; // times two vectors of W's rows: 24 chains of sums, 3 registers for operands
+// times two vectors of W's rows: 24 chains of sums, 3 registers for operands
+constexpr int64_t x_rows = 12;
 constexpr int64_t block_rows = 64; // small: the last tasks of an op end at about the same time
 constexpr int64_t depth = 1024;    // long runs: a tile of out is touched once for so many columns
 } // namespace keel_cpu::avx512bf16
@@ -36,8 +37,9 @@ static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n
     for (int p = 0; p < P; ++p)
         sum[i][p] = zero();
     const bool from_zero = slab.first && !t.accumulate && t.bias == nullptr;
+    // rows of out lie far apart: let them come while products are summed
     if (!from_zero)
-        for (int i = 0; i < M; ++i) // rows of out lie far apart: let them come while products are summed
+        for (int i = 0; i < M; ++i)
             for (int p = 0; p < P; ++p)
                 prefetch(out_at(t, m + i, n + 16 * p));
     const uint16_t *x = slab.x + m / x_rows * slab.x_stride;
@@ -73,7 +75,8 @@ static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n
     for (int i = 0; i < M; ++i)
         for (int p = 0; p < P; ++p) {
             const int64_t at = n + 16 * p, count = n1 - at < 16 ? n1 - at : 16;
-            store_n(out_at(t, m + i, at), add(start_of(t, slab, m + i, at, count), copy[i][p]), count);
+            store_n(out_at(t, m + i, at), add(start_of(t, slab, m + i, at, count), copy[i][p]),
+                    count);
         }
 }
 
@@ -89,8 +92,8 @@ static void multiply_rows(const MatmulTask &t, const Slab &slab, int64_t n0, int
     }
 }
 
-static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1, int64_t m0,
-                           int64_t m1, const uint16_t *panels) {
+static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1,
+                           int64_t m0, int64_t m1, const uint16_t *panels) {
     for (int64_t m = m0; m < m1; m += x_rows) // a slab of these rows stays in the first cache
         multiply_rows<x_rows>(t, slab, n0, n1, m, m1 - m < x_rows ? m1 - m : x_rows, panels);
 }

@@ -1,8 +1,10 @@
-// The f32 matrix product for many rows of x: a panel of W is unpacked once and used for all of them, a tile of sums at a time in
-// registers. Columns are cut so that a panel stays in the first cache and x's slab in the second.
+// The f32 matrix product for many rows of x: a panel of W is unpacked once and used for all of
+// them, a tile of sums at a time in registers. Columns are cut so that a panel stays in the first
+// cache and x's slab in the second.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-constexpr int tile_rows = W == 1 ? 2 : W == 8 ? 6 : 12; // sums fill the registers: rows times panel_vectors
+// sums fill the registers: rows times panel_vectors
+constexpr int tile_rows = W == 1 ? 2 : W == 8 ? 6 : 12;
 constexpr int64_t panel_k = 256;
 
 // What a tile's sums begin with: `first` is the first slab of columns.
@@ -60,8 +62,8 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
 
 // The 1 to tile_rows - 1 rows that are left.
 template <int M>
-static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t count, int64_t m0, int64_t k0,
-                      int64_t k, const float *panel) {
+static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t count, int64_t m0,
+                      int64_t k0, int64_t k, const float *panel) {
     if constexpr (M > 0) {
         if (rest == M)
             tile<M>(t, n0, count, m0, k0, k, panel);
@@ -70,7 +72,8 @@ static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t cou
     }
 }
 
-static void matmul_any_f32(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1, float *panel) {
+static void matmul_any_f32(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
+                           float *panel) {
     int64_t k0 = 0;
     do { // once even if there are no columns: bias and zeros are due
         const int64_t k = t.w.cols - k0 < panel_k ? t.w.cols - k0 : panel_k;

@@ -1,4 +1,5 @@
-// Row-major weights of f32, f16, bf16 for few rows of x: each row of W is read once, front to back, where it lies in the file.
+// Row-major weights of f32, f16, bf16 for few rows of x: each row of W is read once, front to back,
+// where it lies in the file.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 template <WeightType T>
@@ -56,10 +57,11 @@ KEEL_SIMD float one_x(const uint16_t *x) {
 #endif
 
 template <WeightType T, int M, class X>
-KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x, int64_t k, float *y) {
+KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x, int64_t k,
+                       float *y) {
     constexpr int64_t size = element_bytes<T>;
-    // Independent sums hide the latency of a multiply-add. One cache line a turn: the hardware's prefetching follows a row read front to
-    // back better than it follows several lines at once.
+    // Independent sums hide the latency of a multiply-add. One cache line a turn: the hardware's
+    // prefetching follows a row read front to back better than it follows several lines at once.
     constexpr int line = static_cast<int>(64 / (W * size));
     constexpr int chains = M > 4 ? 1 : W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
     constexpr int64_t step = chains * W;
@@ -101,9 +103,10 @@ KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x,
 }
 
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
-// Rows of W that share the reading of some rows of x, which no longer fit the first cache: as many as the registers hold sums for. Two rows
-// of x fit. All divide dot_unit, so that the rows that are left over, whose sums may be in another order, are the matrix's last ones,
-// whatever the number of threads. On ARM64 it was not tried.
+// Rows of W that share the reading of some rows of x, which no longer fit the first cache: as many
+// as the registers hold sums for. Two rows of x fit. All divide dot_unit, so that the rows that are
+// left over, whose sums may be in another order, are the matrix's last ones, whatever the number of
+// threads. On ARM64 it was not tried.
 template <int M>
 #if defined(KEEL_ARM_LEVEL)
 constexpr int rows_together = 1;
@@ -117,7 +120,8 @@ template <int M>
 constexpr bool rows_divide_unit = dot_unit % rows_together<M> == 0;
 static_assert(rows_divide_unit<3> && rows_divide_unit<4> && rows_divide_unit<8>);
 
-// y[M][N] of N rows of W. In 512-bit vectors up to four rows of x are summed as dot_row does, to the bit as one row alone.
+// y[M][N] of N rows of W. In 512-bit vectors up to four rows of x are summed as dot_row does, to
+// the bit as one row alone.
 template <WeightType T, int M, int N, class X>
 KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *const *x, int64_t k,
                          float (*y)[N]) {
@@ -209,8 +213,8 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
                 finish(m, n, y[m], N);
         }
 #endif
-    // Rows that alternate between sources (gate and up) source by source: taken in turns, each row would be a stream of its own, which cost
-    // weights of 16 bits up to half of the memory's speed.
+    // Rows that alternate between sources (gate and up) source by source: taken in turns, each row
+    // would be a stream of its own, which cost weights of 16 bits up to half of the memory's speed.
     const int64_t sources = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < sources; ++source)
         for (int64_t i = n + source; i < n1; i += sources) {
@@ -240,7 +244,8 @@ static void dot_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int
     dot_rest<T, most - 1, X>(t, n0, n1, m, m1 - m);
 }
 
-static void matmul_float_f32_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+static void matmul_float_f32_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0,
+                                 int64_t m1) {
     if (t.w.type == WeightType::f32)
         dot_all<WeightType::f32, 8, float>(t, n0, n1, m0, m1);
     else if (t.w.type == WeightType::f16)

@@ -1,5 +1,6 @@
-// Row-major weights of 16 bits for a few rows of x, those of sequences decoded together: rows of W are multiplied where they lie, some
-// together, so that both they and x are read little; unpacking panels would take longer than the products. Needs matmul_any_bf16.inl.
+// Row-major weights of 16 bits for a few rows of x, those of sequences decoded together: rows of W
+// are multiplied where they lie, some together, so that both they and x are read little; unpacking
+// panels would take longer than the products. Needs matmul_any_bf16.inl.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t few_rows = 12; // more are worth unpacking panels for
@@ -10,10 +11,11 @@ constexpr int few_together = M > 6   ? 3
                              : M > 4 ? 4
                                      : 6;
 
-// Rows n, n + step .. of W with M rows of x, whose first columns are at `x`, the next ones x_step further on.
+// Rows n, n + step .. of W with M rows of x, whose first columns are at `x`, the next ones x_step
+// further on.
 template <WeightType T, int M, int N>
-static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t m0, int64_t n,
-                         int64_t step) {
+static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t m0,
+                         int64_t n, int64_t step) {
     const uint8_t *w[N];
     F sum[M][N];
     KEEL_WHOLE
@@ -24,7 +26,8 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step,
         KEEL_WHOLE
     for (int j = 0; j < N; ++j)
         sum[i][j] = zero();
-    const auto add_products = [&](const uint8_t *const *rows, int64_t offset) __attribute__((always_inline)) {
+    const auto add_products = [&](const uint8_t *const *rows, int64_t offset)
+        __attribute__((always_inline)) {
         I v[N];
         KEEL_WHOLE
         for (int j = 0; j < N; ++j)
@@ -69,17 +72,19 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step,
     for (int i = 0; i < M; ++i)
         for (int j = 0; j < N; ++j) {
             float *out = out_at(t, m0 + i, n + j * step);
-            *out = y[i][j] + (t.bias != nullptr ? t.bias[n + j * step] : 0.0f) + (t.accumulate ? *out : 0.0f);
+            *out = y[i][j] + (t.bias != nullptr ? t.bias[n + j * step] : 0.0f) +
+                   (t.accumulate ? *out : 0.0f);
         }
 }
 
 template <WeightType T, int M>
-static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t n0, int64_t n1, int64_t m0,
-                   int64_t rows) {
+static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t n0, int64_t n1,
+                   int64_t m0, int64_t rows) {
     if constexpr (M > 1) {
         if (rows != M) return few_of<T, M - 1>(t, x, x_step, n0, n1, m0, rows);
     }
-    // Rows that alternate between sources: source by source, so that those together are neighbours in memory.
+    // Rows that alternate between sources: source by source, so that those together are neighbours
+    // in memory.
     const int64_t step = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < step; ++source) {
         constexpr int N = few_together<M>;
@@ -91,8 +96,10 @@ static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64
     }
 }
 
-// Rows n0..n1-1 with all of x's m rows, in parts of equal size: a block of W stays near for the second one.
-static void matmul_half_bf16_few(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1, int64_t m) {
+// Rows n0..n1-1 with all of x's m rows, in parts of equal size: a block of W stays near for the
+// second one.
+static void matmul_half_bf16_few(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1,
+                                 int64_t m) {
     const int64_t parts = (m + 7) / 8;
     for (int64_t n = n0; n < n1; n += few_unit)
         for (int64_t i = 0; i < parts; ++i) {

@@ -1,5 +1,6 @@
-// Products of 16-bit weights with activations rounded to 16 bits, summed in f32. Few rows of x: f16 with f16 (fp16), bf16 with bf16
-// (i8mm), each row of W read once where it lies. Many rows: tiles of bf16 matrices (i8mm), f16 weights being rounded once more.
+// Products of 16-bit weights with activations rounded to 16 bits, summed in f32. Few rows of x: f16
+// with f16 (fp16), bf16 with bf16 (i8mm), each row of W read once where it lies. Many rows: tiles
+// of bf16 matrices (i8mm), f16 weights being rounded once more.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // Types as bits of MatmulKernels::half_few_types and half_many_types.
@@ -17,7 +18,8 @@ constexpr auto matmul_half_half_many = nullptr;
 
 #else
 
-constexpr int64_t half_few_cols = 0; // twice the products of f32 in an instruction, however short the row
+// twice the products of f32 in an instruction, however short the row
+constexpr int64_t half_few_cols = 0;
 constexpr uint32_t half_few_types =
     type_bit(WeightType::f16) | (KEEL_ARM_LEVEL >= KEEL_ARM_I8MM ? type_bit(WeightType::bf16) : 0);
 
@@ -53,7 +55,8 @@ KEEL_SIMD uint16x8_t load_rest(const uint8_t *p, int64_t n) {
 }
 
 template <WeightType T, int M>
-static void half_row(const MatmulTask &t, const uint8_t *w, const uint16_t *const *x, int64_t k, float *y) {
+static void half_row(const MatmulTask &t, const uint8_t *w, const uint16_t *const *x, int64_t k,
+                     float *y) {
     constexpr int chains = M == 1 ? 4 : 2;
     float32x4_t sum[M][chains];
     KEEL_UNROLL
@@ -93,7 +96,8 @@ static void half_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     const uint16_t *x[M];
     for (int m = 0; m < M; ++m)
         x[m] = t.half.data + (m0 + m) * t.half.stride;
-    // Rows that alternate between sources source by source, as dot_rows takes them: each source is one stream.
+    // Rows that alternate between sources source by source, as dot_rows takes them: each source is
+    // one stream.
     const int64_t sources = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < sources; ++source)
         for (int64_t n = n0 + source; n < n1; n += sources) {
@@ -117,7 +121,8 @@ static void half_all(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, in
     if (m1 - m == 1) half_rows<T, 1>(t, n0, n1, m);
 }
 
-static void matmul_half_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+static void matmul_half_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0,
+                                 int64_t m1) {
 #if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
     if (t.w.type == WeightType::bf16) return half_all<WeightType::bf16>(t, n0, n1, m0, m1);
 #endif
@@ -137,11 +142,12 @@ constexpr int64_t half_k = 512; // columns packed at a time: eight rows of W sta
 // Eight weights of a row as bf16; fewer at the end of a row, zeros behind them.
 template <WeightType T>
 KEEL_SIMD uint16x8_t eight_bf16(const uint8_t *p, int64_t n) {
-    const uint16x8_t v = n >= 8 ? vld1q_u16(reinterpret_cast<const uint16_t *>(p)) : load_rest(p, n);
+    const uint16x8_t v =
+        n >= 8 ? vld1q_u16(reinterpret_cast<const uint16_t *>(p)) : load_rest(p, n);
     if constexpr (T == WeightType::bf16) return v;
     const float16x8_t h = vreinterpretq_f16_u16(v);
-    return vreinterpretq_u16_bf16(
-        vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(vcvt_f32_f16(vget_low_f16(h))), vcvt_high_f32_f16(h)));
+    return vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(
+        vcvtq_low_bf16_f32(vcvt_f32_f16(vget_low_f16(h))), vcvt_high_f32_f16(h)));
 }
 
 // Four columns of two rows: the first four (low) or the last of eight.
@@ -152,7 +158,8 @@ KEEL_SIMD uint16x8_t join_high(uint16x8_t a, uint16x8_t b) {
     return vreinterpretq_u16_u64(vzip2q_u64(vreinterpretq_u64_u16(a), vreinterpretq_u64_u16(b)));
 }
 
-// Rows n..n+7, columns k0..k0+k-1, to packed[k / 8][half of the eight][pair of rows][2][4]. Rows beyond `count` repeat the first.
+// Rows n..n+7, columns k0..k0+k-1, to packed[k / 8][half of the eight][pair of rows][2][4]. Rows
+// beyond `count` repeat the first.
 template <WeightType T>
 static void pack_bf16(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k,
                       uint16_t *packed) {
@@ -181,8 +188,8 @@ KEEL_SIMD void add_tile(const uint16x8_t *x, const uint16_t *w, float32x4_t (*su
 
 // Up to 2 P rows of x from m0 on with eight rows of W; `rows` of them are there.
 template <int P>
-static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0, int64_t rows, int64_t k0,
-                      int64_t k, const uint16_t *packed) {
+static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0, int64_t rows,
+                      int64_t k0, int64_t k, const uint16_t *packed) {
     const uint16_t *x[2 * P];
     float32x4_t sum[P][4];
     for (int64_t m = 0; m < 2 * P; ++m)
@@ -208,12 +215,13 @@ static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0,
         KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             vst1_f32(values + 2 * r, m % 2 == 0 ? vget_low_f32(s[r]) : vget_high_f32(s[r]));
-        finish_group(values, k0 == 0 && t.bias != nullptr ? t.bias + n : nullptr, t.accumulate || k0 != 0,
-                     out_at(t, m0 + m, n), count);
+        finish_group(values, k0 == 0 && t.bias != nullptr ? t.bias + n : nullptr,
+                     t.accumulate || k0 != 0, out_at(t, m0 + m, n), count);
     }
 }
 
-static void matmul_half_half_many(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+static void matmul_half_half_many(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0,
+                                  int64_t m1) {
     alignas(64) uint16_t packed[8 * half_k];
     int64_t k0 = 0;
     do { // once even if there are no columns: bias and zeros are due

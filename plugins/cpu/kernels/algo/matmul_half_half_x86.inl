@@ -1,5 +1,6 @@
-// Long rows of 16-bit weights with activations rounded to f16: x of f32 takes most of the nearest cache (22 of 32 KiB for 5632 columns), weights
-// that stream through it throw it out, and a row that read 34 GB/s at 2048 columns read 29. With f16 it stays.
+// Long rows of 16-bit weights with activations rounded to f16: x of f32 takes most of the nearest
+// cache (22 of 32 KiB for 5632 columns), weights that stream through it throw it out, and a row
+// that read 34 GB/s at 2048 columns read 29. With f16 it stays.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr uint32_t half_few_types =
@@ -8,11 +9,13 @@ constexpr int64_t half_few_cols = 4096; // 16 KiB of f32
 constexpr uint32_t half_many_types = 0;
 constexpr auto matmul_half_half_many = nullptr;
 
-static void round_half(WeightType, const float *x, int64_t n, int64_t padded, uint16_t *out, float *scale) {
+static void round_half(WeightType, const float *x, int64_t n, int64_t padded, uint16_t *out,
+                       float *scale) {
     round_f16(x, n, padded, out, scale);
 }
 
-static void matmul_half_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1) {
+static void matmul_half_half_few(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0,
+                                 int64_t m1) {
     if (t.w.type == WeightType::f16)
         dot_all<WeightType::f16, 6, uint16_t>(t, n0, n1, m0, m1);
     else

@@ -1,5 +1,6 @@
-// Products of interleaved q4_k, q5_k and q6_k weights with activations rounded to 8 bits; the order of a block's words stands in
-// k_blocks.hpp. A lane is a row of W. A block's small scales become floats once, for all rows of x that go by.
+// Products of interleaved q4_k, q5_k and q6_k weights with activations rounded to 8 bits; the order
+// of a block's words stands in k_blocks.hpp. A lane is a row of W. A block's small scales become
+// floats once, for all rows of x that go by.
 #include "cpu/kernels/algo/k_codes.inl"
 #if defined(KEEL_INT8_PAIRS)
 #include "cpu/kernels/algo/matmul_k_int8_arm.inl"
@@ -9,8 +10,8 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // dot += the products of columns 4 P .. of a chunk, to 4 End.
 template <int M, WeightType T, bool High, int P, int End>
-KEEL_SIMD void add_codes(const uint8_t *nibbles, const I *upper, const ActBlock *const *q, int chunk,
-                         I *dot) {
+KEEL_SIMD void add_codes(const uint8_t *nibbles, const I *upper, const ActBlock *const *q,
+                         int chunk, I *dot) {
     if constexpr (P < End) {
         const I u = codes<T, High, P>(nibbles, upper);
         KEEL_UNROLL
@@ -34,8 +35,8 @@ constexpr int k_run = T == WeightType::q4_k   ? 8
                                               : 2;
 
 template <int M, WeightType T, bool High, int P, int End>
-KEEL_SIMD void add_products(const uint8_t *nibbles, const I *upper, const ActBlock *const *q, int chunk,
-                            I *dot) {
+KEEL_SIMD void add_products(const uint8_t *nibbles, const I *upper, const ActBlock *const *q,
+                            int chunk, I *dot) {
     if constexpr (P < End) {
         I part[M];
         for (int m = 0; m < M; ++m)
@@ -48,16 +49,16 @@ KEEL_SIMD void add_products(const uint8_t *nibbles, const I *upper, const ActBlo
 }
 #else
 template <int M, WeightType T, bool High, int P, int End>
-KEEL_SIMD void add_products(const uint8_t *nibbles, const I *upper, const ActBlock *const *q, int chunk,
-                            I *dot) {
+KEEL_SIMD void add_products(const uint8_t *nibbles, const I *upper, const ActBlock *const *q,
+                            int chunk, I *dot) {
     add_codes<M, T, High, P, End>(nibbles, upper, q, chunk, dot);
 }
 #endif
 
 // 32 columns of R rows, times M rows of x.
 template <int M, WeightType T, bool High>
-KEEL_SIMD void add_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s, int chunk,
-                         const ActBlock *const *q, G *sums) {
+KEEL_SIMD void add_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s,
+                         int chunk, const ActBlock *const *q, G *sums) {
     I upper[2], dot[M];
     for (int i = 0; i < k_form(T).upper_words; ++i)
         upper[i] = load_bytes(upper_words + 4 * R * i);
@@ -85,8 +86,8 @@ KEEL_SIMD void add_chunk(const uint8_t *upper_words, const uint8_t *nibbles, con
         const G scale = group_load(s.scale[chunk]), least = group_load(s.least[chunk]);
         KEEL_UNROLL
         for (int m = 0; m < M; ++m)
-            part[m] =
-                group_fma(scale, to_float(dot[m]), group_mul(least, to_float(set32(q[m][chunk].shift))));
+            part[m] = group_fma(scale, to_float(dot[m]),
+                                group_mul(least, to_float(set32(q[m][chunk].shift))));
     }
     KEEL_UNROLL
     for (int m = 0; m < M; ++m)

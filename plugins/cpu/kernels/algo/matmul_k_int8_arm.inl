@@ -1,16 +1,18 @@
-// Interleaved q4_k, q5_k and q6_k by products of matrices on ARM64, for several rows of x. Codes are taken out of their words and zipped
-// into pairs of rows once for all rows of x, a few blocks at a time, which the nearest cache keeps; the scales go along. Each sum is made
-// in k_group's order, so a row of x comes to the same alone as beside others.
+// Interleaved q4_k, q5_k and q6_k by products of matrices on ARM64, for several rows of x. Codes
+// are taken out of their words and zipped into pairs of rows once for all rows of x, a few blocks
+// at a time, which the nearest cache keeps; the scales go along. Each sum is made in k_group's
+// order, so a row of x comes to the same alone as beside others.
 #include <stddef.h>
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t k_panel_blocks = 4; // 12 KiB
 constexpr int64_t k_panel_rows = 64;  // of x, for which a panel is unpacked once
-constexpr int64_t k_panel_from = 4;   // rows of x: for fewer unpacking takes more instructions than it saves
+// rows of x: for fewer unpacking takes more instructions than it saves
+constexpr int64_t k_panel_from = 4;
 
-// One block of a group: registers of rows 0 1, 2 3, 4 5, 6 7. Factors are KScales::scale, of q4_k and q5_k eight of them and then
-// KScales::least; each row's stands twice, for two rows of x.
+// One block of a group: registers of rows 0 1, 2 3, 4 5, 6 7. Factors are KScales::scale, of q4_k
+// and q5_k eight of them and then KScales::least; each row's stands twice, for two rows of x.
 struct KPairs {
     float32x4_t factors[16][4];
     int8_t codes[8][4][4 * 16]; // of each chunk, eight columns at a time; q6_k's with their sign
@@ -21,17 +23,18 @@ KEEL_SIMD RowPairs zip_words(const uint8_t *words, int p, int p2) {
     return zip(piece_at(words, p), piece_at(words, p2));
 }
 
-// Columns 8 i .. 8 i + 7 of a chunk, of two rows: nibbles are of words 2 i and 2 i + 1, beside each other; `upper` is twice the word that
-// has their upper bits.
+// Columns 8 i .. 8 i + 7 of a chunk, of two rows: nibbles are of words 2 i and 2 i + 1, beside each
+// other; `upper` is twice the word that has their upper bits.
 template <WeightType T>
 KEEL_SIMD int8x16_t whole_codes(int8x16_t nibbles, int8x16_t upper, int i) {
     if constexpr (T == WeightType::q4_k) return nibbles;
     constexpr int bits = T == WeightType::q5_k ? 1 : 2;
     const int first = T == WeightType::q5_k ? 4 - 2 * i : i % 2 == 0 ? 4 : 0;
     const int32_t by[4] = {first, first - bits, first, first - bits};
-    const uint8x16_t moved = vreinterpretq_u8_u32(vshlq_u32(vreinterpretq_u32_s8(upper), vld1q_s32(by)));
-    const int8x16_t code = vreinterpretq_s8_u8(
-        vbslq_u8(vdupq_n_u8(T == WeightType::q5_k ? 0x10 : 0x30), moved, vreinterpretq_u8_s8(nibbles)));
+    const uint8x16_t moved =
+        vreinterpretq_u8_u32(vshlq_u32(vreinterpretq_u32_s8(upper), vld1q_s32(by)));
+    const int8x16_t code = vreinterpretq_s8_u8(vbslq_u8(
+        vdupq_n_u8(T == WeightType::q5_k ? 0x10 : 0x30), moved, vreinterpretq_u8_s8(nibbles)));
     return T == WeightType::q6_k ? vsubq_s8(code, vdupq_n_s8(32)) : code;
 }
 
@@ -39,7 +42,8 @@ template <WeightType T>
 static void unpack_k_pairs(const uint8_t *w, KPairs &out) {
     constexpr int64_t upper_bytes = 4 * R * k_form(T).upper_words,
                       pair_bytes = 4 * R * k_form(T).pair_words();
-    constexpr int steps = T == WeightType::q6_k ? 2 : 4; // of eight columns, whose upper bits a word has
+    // of eight columns, whose upper bits a word has
+    constexpr int steps = T == WeightType::q6_k ? 2 : 4;
     KScales s;
     read_scales<T>(w, s);
     KEEL_UNROLL
@@ -60,7 +64,8 @@ static void unpack_k_pairs(const uint8_t *w, KPairs &out) {
             const RowPairs both = zip_words(nibbles, 2 * i, 2 * i + 1);
             KEEL_UNROLL
             for (int r = 0; r < 4; ++r)
-                vst1q_s8(out.codes[c][i] + 16 * r, whole_codes<T>(low_half(both.pair[r]), first.pair[r], i));
+                vst1q_s8(out.codes[c][i] + 16 * r,
+                         whole_codes<T>(low_half(both.pair[r]), first.pair[r], i));
             KEEL_UNROLL
             for (int r = 0; r < 4; ++r)
                 vst1q_s8(out.codes[c + 1][i] + 16 * r,
@@ -74,7 +79,8 @@ KEEL_SIMD void two_rows32(const ActBlock &first, const ActBlock &second, int8x16
     const int8x16x2_t a = vld1q_s8_x2(first.q), b = vld1q_s8_x2(second.q);
     KEEL_UNROLL
     for (int half = 0; half < 2; ++half) {
-        const int64x2_t c = vreinterpretq_s64_s8(a.val[half]), d = vreinterpretq_s64_s8(b.val[half]);
+        const int64x2_t c = vreinterpretq_s64_s8(a.val[half]),
+                        d = vreinterpretq_s64_s8(b.val[half]);
         x[2 * half] = vreinterpretq_s8_s64(vzip1q_s64(c, d));
         x[2 * half + 1] = vreinterpretq_s8_s64(vzip2q_s64(c, d));
     }
@@ -114,7 +120,8 @@ KEEL_SIMD void k_dots(const int8_t (*codes)[4 * 16], const int8x16_t (*x)[4], in
 
 // 32 columns of R rows, times P pairs of x's rows.
 template <int P, WeightType T>
-KEEL_SIMD void add_k_chunk(const KPairs &w, int chunk, const ActBlock *const *q, float32x4_t (*sums)[4]) {
+KEEL_SIMD void add_k_chunk(const KPairs &w, int chunk, const ActBlock *const *q,
+                           float32x4_t (*sums)[4]) {
     int8x16_t x[P][4];
     int32x4_t dot[P][4];
     float32x4_t part[P][4], d[P];
@@ -146,7 +153,8 @@ KEEL_SIMD void add_k_chunk(const KPairs &w, int chunk, const ActBlock *const *q,
             d[p] = of_x.d;
             KEEL_UNROLL
             for (int r = 0; r < 4; ++r)
-                part[p][r] = vfmaq_f32(vmulq_f32(least[r], of_x.shift), scale[r], vcvtq_f32_s32(dot[p][r]));
+                part[p][r] =
+                    vfmaq_f32(vmulq_f32(least[r], of_x.shift), scale[r], vcvtq_f32_s32(dot[p][r]));
         }
     }
     KEEL_UNROLL
@@ -184,8 +192,8 @@ static void add_k_panel(const KPairs *panel, int64_t blocks, const ActBlock *con
         sums[p][r] = s[p][r];
 }
 
-// Group g times x's rows m0..m1-1, k_panel_rows at most; the last of an odd number is its own partner. Sums wait in memory while the
-// group's panels go by.
+// Group g times x's rows m0..m1-1, k_panel_rows at most; the last of an odd number is its own
+// partner. Sums wait in memory while the group's panels go by.
 template <WeightType T>
 static void k_panel_group(const MatmulTask &t, int64_t g, int64_t m0, int64_t m1) {
     const int64_t blocks = t.w.cols / k_columns, x_blocks = 8 * blocks, pairs = (m1 - m0 + 1) / 2;

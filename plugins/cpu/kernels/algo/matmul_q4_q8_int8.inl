@@ -1,5 +1,6 @@
-// Products of interleaved q8_0 and q4_0 weights with activations rounded to 8 bits. A lane is a row of W, so nothing is summed
-// across lanes; four columns are multiplied at a time. One group of R rows is one contiguous stream.
+// Products of interleaved q8_0 and q4_0 weights with activations rounded to 8 bits. A lane is a row
+// of W, so nothing is summed across lanes; four columns are multiplied at a time. One group of R
+// rows is one contiguous stream.
 #include "cpu/kernels/algo/matmul_task.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -28,10 +29,11 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_INT8_DOT4)
 
-constexpr int rows_at_once =
-    8; // of x: weights are unpacked once for all of them, and sums have the registers that they take
+// of x: weights are unpacked once for all of them, and sums have the registers that they take
+constexpr int rows_at_once = 8;
 
-// 32 columns of R rows of q4_0, times up to eight rows of x; few of them have two chains of sums each.
+// 32 columns of R rows of q4_0, times up to eight rows of x; few of them have two chains of sums
+// each.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     constexpr int chains = M < 4 ? 2 : 1;
@@ -79,7 +81,8 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 
 constexpr int rows_at_once = 4;
 
-// 32 columns of R rows of q4_0, times one to four rows of x. 16-bit sums hold: 8 * (2 * 15 * 127) < 2^15.
+// 32 columns of R rows of q4_0, times one to four rows of x. 16-bit sums hold: 8 * (2 * 15 * 127) <
+// 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     KEEL_UNROLL

@@ -1,6 +1,7 @@
-// Sums of a block of interleaved weights on ARM64, for matmul_q4_q8_int8.inl. A register holds four bytes of four rows, so with dotprod each
-// lane of a sum is a row, and four activations are one lane of theirs. Products of matrices take eight bytes of two rows: two pieces
-// of the same layout, zipped.
+// Sums of a block of interleaved weights on ARM64, for matmul_q4_q8_int8.inl. A register holds four
+// bytes of four rows, so with dotprod each lane of a sum is a row, and four activations are one
+// lane of theirs. Products of matrices take eight bytes of two rows: two pieces of the same layout,
+// zipped.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // Piece number P of a block: 4 columns of rows 0..3 (a) and 4..7 (b).
@@ -28,7 +29,8 @@ KEEL_SIMD void add_piece(int8x16_t a, int8x16_t b, const int8x16_t *x, I *dot) {
 }
 
 template <int P, int M>
-KEEL_SIMD void add_nibbles(const uint8_t *bytes, const int8x16_t *low, const int8x16_t *high, I *dot) {
+KEEL_SIMD void add_nibbles(const uint8_t *bytes, const int8x16_t *low, const int8x16_t *high,
+                           I *dot) {
     const Piece w = piece_at(bytes, P);
     add_piece<P, M>(low_half(w.a), low_half(w.b), low, dot);
     add_piece<P, M>(high_half(w.a), high_half(w.b), high, dot);
@@ -128,8 +130,9 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
         KEEL_UNROLL
         for (int m = 0; m < M; ++m) {
             const int8x16_t x = spread4(q[m]->q + 4 * p);
-            int16x8_t two[4] = {vmull_s8(vget_low_s8(first.a), vget_low_s8(x)), vmull_high_s8(first.a, x),
-                                vmull_s8(vget_low_s8(first.b), vget_low_s8(x)), vmull_high_s8(first.b, x)};
+            int16x8_t two[4] = {
+                vmull_s8(vget_low_s8(first.a), vget_low_s8(x)), vmull_high_s8(first.a, x),
+                vmull_s8(vget_low_s8(first.b), vget_low_s8(x)), vmull_high_s8(first.b, x)};
             add_products(second.a, second.b, spread4(q[m]->q + 4 * p + 4), two);
             KEEL_UNROLL
             for (int i = 0; i < 4; ++i)
@@ -157,7 +160,8 @@ KEEL_SIMD RowPairs zip(Piece first, Piece second) {
              vreinterpretq_s8_s32(vzip1q_s32(b, b2)), vreinterpretq_s8_s32(vzip2q_s32(b, b2))}};
 }
 
-// Sums of P pairs of x's rows with four pairs of W's: lanes are (row, m), (row, m + 1), (row + 1, m), (row + 1, m + 1).
+// Sums of P pairs of x's rows with four pairs of W's: lanes are (row, m), (row, m + 1), (row + 1,
+// m), (row + 1, m + 1).
 template <int P>
 KEEL_SIMD void add_pairs(const RowPairs &w, const int8x16_t *x, int32x4_t (*dot)[4]) {
     KEEL_UNROLL
@@ -176,7 +180,8 @@ template <int P, bool Q4>
 KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32x4_t (*dot)[4]) {
     KEEL_UNROLL
     for (int p = 0; p < P; ++p) {
-        const int32_t s[4] = {-q[2 * p]->shift, -q[2 * p + 1]->shift, -q[2 * p]->shift, -q[2 * p + 1]->shift};
+        const int32_t s[4] = {-q[2 * p]->shift, -q[2 * p + 1]->shift, -q[2 * p]->shift,
+                              -q[2 * p + 1]->shift};
         KEEL_UNROLL
         for (int r = 0; r < 4; ++r)
             dot[p][r] = Q4 ? vld1q_s32(s) : vdupq_n_s32(0);
@@ -204,8 +209,10 @@ KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32
     }
 }
 
-// Adds a group's finished sums, of rows `row`.. of W, to the outputs of x's row m and, where there is one, of m + 1.
-KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool second, const float32x4_t *s) {
+// Adds a group's finished sums, of rows `row`.. of W, to the outputs of x's row m and, where there
+// is one, of m + 1.
+KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool second,
+                           const float32x4_t *s) {
     const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
     const float *bias = t.bias != nullptr ? t.bias + row : nullptr;
     const F of_rows[2] = {{vuzp1q_f32(s[0], s[1]), vuzp1q_f32(s[2], s[3])},
@@ -219,7 +226,8 @@ KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool sec
     }
 }
 
-// As q4_q8_group, for two to four rows of x, which go in pairs; the last of three is its own partner.
+// As q4_q8_group, for two to four rows of x, which go in pairs; the last of three is its own
+// partner.
 template <int M, bool Q4>
 static void q4_q8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
     constexpr int P = (M + 1) / 2;
@@ -241,15 +249,17 @@ static void q4_q8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
         int32x4_t dot[P][4];
         block_pairs<P, Q4>(w + 2 * R, q, dot);
         const F scales = load_f16(reinterpret_cast<const uint16_t *>(w));
-        const float32x4_t of_rows[4] = {vzip1q_f32(scales.a, scales.a), vzip2q_f32(scales.a, scales.a),
-                                        vzip1q_f32(scales.b, scales.b), vzip2q_f32(scales.b, scales.b)};
+        const float32x4_t of_rows[4] = {
+            vzip1q_f32(scales.a, scales.a), vzip2q_f32(scales.a, scales.a),
+            vzip1q_f32(scales.b, scales.b), vzip2q_f32(scales.b, scales.b)};
         KEEL_UNROLL
         for (int p = 0; p < P; ++p) {
             const float32x2_t two = vld1_lane_f32(&q[2 * p + 1]->d, vld1_dup_f32(&q[2 * p]->d), 1);
             const float32x4_t of_x = vcombine_f32(two, two);
             KEEL_UNROLL
             for (int r = 0; r < 4; ++r)
-                sums[p][r] = vfmaq_f32(sums[p][r], vmulq_f32(of_rows[r], of_x), vcvtq_f32_s32(dot[p][r]));
+                sums[p][r] =
+                    vfmaq_f32(sums[p][r], vmulq_f32(of_rows[r], of_x), vcvtq_f32_s32(dot[p][r]));
         }
         KEEL_UNROLL
         for (int m = 0; m < 2 * P; ++m)

@@ -15,7 +15,8 @@ static void matmul_quant_int8(const MatmulTask &t, int64_t g0, int64_t g1, int64
         q4_q8_groups<false>(t, g0, g1, m0, m1);
 }
 
-// A block with a NaN or an infinity gets a scale of NaN, which reaches every sum that it is part of.
+// A block with a NaN or an infinity gets a scale of NaN, which reaches every sum that it is part
+// of.
 static void quantize(const float *x, int64_t n, ActBlock *out) {
     for (int64_t b = 0; b < n / 32; ++b, x += 32) {
         F largest = zero(), spoilt = zero();

@@ -1,4 +1,5 @@
-// What kernels of all types do with a MatmulTask: where rows of x lie and a result goes, and asking for weights ahead of reading them.
+// What kernels of all types do with a MatmulTask: where rows of x lie and a result goes, and asking
+// for weights ahead of reading them.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 KEEL_SIMD const float *x_at(const MatmulTask &t, int64_t m) {
@@ -18,8 +19,9 @@ KEEL_SIMD void prefetch_ahead(const MatmulTask &t, const uint8_t *p, int64_t byt
         prefetch(p + prefetch_bytes + line);
 }
 
-// Where a line must be asked for while N neighbouring rows of row_bytes are read together, all of them at byte `at`: as far ahead in all as in
-// a single stream, and behind a row's end in the row that is N further on (further still where rows of two sources alternate).
+// Where a line must be asked for while N neighbouring rows of row_bytes are read together, all of
+// them at byte `at`: as far ahead in all as in a single stream, and behind a row's end in the row
+// that is N further on (further still where rows of two sources alternate).
 template <int N>
 KEEL_SIMD int64_t ahead_in_rows(int64_t at, int64_t row_bytes) {
     const int64_t to = at + prefetch_bytes / N;

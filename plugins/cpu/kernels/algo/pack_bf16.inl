@@ -1,4 +1,5 @@
-// Rounding x and unpacking W for products of bf16. The including file has depth: columns unpacked at a time, whole blocks of the K types.
+// Rounding x and unpacking W for products of bf16. The including file has depth: columns unpacked
+// at a time, whole blocks of the K types.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/kernels/algo/matmul_task.inl"
 #include "cpu/kernels/algo/pack_k.inl"
@@ -18,9 +19,11 @@ static void pack_x(const float *x, int64_t k, int64_t together, uint16_t *out) {
     store_row(out, load(rest), load(rest + 16));
 }
 
-// Rows n..n+15 of a row-major weight, columns k0..k0+k-1. Rows beyond `count` repeat the first: nobody looks at their products.
+// Rows n..n+15 of a row-major weight, columns k0..k0+k-1. Rows beyond `count` repeat the first:
+// nobody looks at their products.
 template <WeightType T>
-static void pack_rows(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k, uint16_t *out) {
+static void pack_rows(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k,
+                      uint16_t *out) {
     const uint8_t *row[16], *copy[16];
     for (int64_t r = 0; r < 16; ++r)
         row[r] = row_of(w, n + (r < count ? r : 0)) + 2 * k0;
@@ -65,7 +68,8 @@ static void pack_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, ui
 }
 
 // What lies row by row is read as 16 streams: nothing is asked for there.
-static void pack_panel(const MatmulTask &t, int64_t n, int64_t count, int64_t k0, int64_t k, uint16_t *out) {
+static void pack_panel(const MatmulTask &t, int64_t n, int64_t count, int64_t k0, int64_t k,
+                       uint16_t *out) {
     switch (t.w.type) {
     case WeightType::f16:
         return pack_rows<WeightType::f16>(t.w, n, count, k0, k, out);

@@ -16,8 +16,8 @@ KEEL_SIMD void pack_codes(const uint8_t *nibbles, const I *upper, const KScales 
 }
 
 template <WeightType T, bool High>
-KEEL_SIMD void pack_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s, int chunk,
-                          uint16_t *tile) {
+KEEL_SIMD void pack_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s,
+                          int chunk, uint16_t *tile) {
     I upper[2];
     for (int i = 0; i < k_form(T).upper_words; ++i)
         upper[i] = load_bytes(upper_words + 4 * R * i);

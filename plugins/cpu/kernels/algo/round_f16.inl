@@ -1,8 +1,9 @@
 // Activations rounded to f16 for products with 16-bit weights.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// A power of two that brings the largest of x to 2^14 or a little less than twice that: f16 holds it, and what is 2^28 times smaller still has
-// all its bits. Sums are f32, so products may be large. A NaN or an infinity stays one whatever the scale.
+// A power of two that brings the largest of x to 2^14 or a little less than twice that: f16 holds
+// it, and what is 2^28 times smaller still has all its bits. Sums are f32, so products may be
+// large. A NaN or an infinity stays one whatever the scale.
 KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
     F largest = zero();
     int64_t i = 0;

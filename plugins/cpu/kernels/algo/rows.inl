@@ -1,4 +1,5 @@
-// Norms, activations, elementwise and row kernels: one contiguous row at a time. `out` may be an input.
+// Norms, activations, elementwise and row kernels: one contiguous row at a time. `out` may be an
+// input.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // Calls f(i, n) for vectors of n = W lanes and one of fewer at the end.
@@ -24,7 +25,8 @@ KEEL_SIMD float inverse_root(double x) {
     return static_cast<float>(1.0 / __builtin_sqrt(x));
 }
 
-// Sum of squares. f32 over short pieces, then double; all in double where squares leave f32's range.
+// Sum of squares. f32 over short pieces, then double; all in double where squares leave f32's
+// range.
 static double sum_of_squares(const float *x, int64_t n) {
     constexpr int64_t piece = 64 * W;
     double total = 0;
@@ -43,17 +45,20 @@ static double sum_of_squares(const float *x, int64_t n) {
     return total;
 }
 
-static void rms_norm(const float *x, float *residual, const float *weight, float eps, int64_t n, float *out) {
+static void rms_norm(const float *x, float *residual, const float *weight, float eps, int64_t n,
+                     float *out) {
     if (residual != nullptr) {
         each_vector(n, [&](int64_t i, int64_t part) {
-            store_part(residual + i, add(load_part(residual + i, part), load_part(x + i, part)), part);
+            store_part(residual + i, add(load_part(residual + i, part), load_part(x + i, part)),
+                       part);
         });
         x = residual;
     }
-    const F factor =
-        set1(inverse_root(sum_of_squares(x, n) / static_cast<double>(n) + static_cast<double>(eps)));
+    const F factor = set1(
+        inverse_root(sum_of_squares(x, n) / static_cast<double>(n) + static_cast<double>(eps)));
     each_vector(n, [&](int64_t i, int64_t part) {
-        store_part(out + i, mul(mul(load_part(x + i, part), factor), load_part(weight + i, part)), part);
+        store_part(out + i, mul(mul(load_part(x + i, part), factor), load_part(weight + i, part)),
+                   part);
     });
 }
 
@@ -68,9 +73,11 @@ static void layer_norm(const float *x, const float *weight, const float *bias, f
         const double centred = static_cast<double>(x[i]) - mean;
         squares += centred * centred;
     }
-    const double factor = 1.0 / __builtin_sqrt(squares / static_cast<double>(n) + static_cast<double>(eps));
+    const double factor =
+        1.0 / __builtin_sqrt(squares / static_cast<double>(n) + static_cast<double>(eps));
     for (int64_t i = 0; i < n; ++i) {
-        const double y = (static_cast<double>(x[i]) - mean) * factor * static_cast<double>(weight[i]);
+        const double y =
+            (static_cast<double>(x[i]) - mean) * factor * static_cast<double>(weight[i]);
         out[i] = static_cast<float>(bias != nullptr ? y + static_cast<double>(bias[i]) : y);
     }
 }
@@ -99,9 +106,11 @@ KEEL_SIMD F gelu_erf(F g) {
     return sub(max(g, zero()), mul(abs(g), half_tail));
 }
 
-// Every second float of n pairs, from a row that is not worth vector shuffles: an eighth of a cache line per element either way.
+// Every second float of n pairs, from a row that is not worth vector shuffles: an eighth of a cache
+// line per element either way.
 template <class Fn>
-KEEL_SIMD void gated(const float *gate, const float *up, int64_t n, bool pairs, float *out, Fn &&f) {
+KEEL_SIMD void gated(const float *gate, const float *up, int64_t n, bool pairs, float *out,
+                     Fn &&f) {
     each_vector(n, [&](int64_t i, int64_t part) {
         F g, u;
         if (pairs) {
@@ -124,7 +133,8 @@ static void silu_mul(const float *gate, const float *up, int64_t n, float *out) 
     gated(gate, up, n, up == nullptr, out, [](F g) { return silu(g); });
 }
 
-static void gelu_mul(const float *gate, const float *up, int64_t n, bool pairs, bool tanh, float *out) {
+static void gelu_mul(const float *gate, const float *up, int64_t n, bool pairs, bool tanh,
+                     float *out) {
     if (tanh)
         gated(gate, up, n, pairs, out, [](F g) { return gelu_tanh(g); });
     else
@@ -139,8 +149,9 @@ static void add_rows(const float *a, const float *b, int64_t n, float *out) {
 
 static void scale_row(const float *a, float factor, int64_t n, float *out) {
     const F f = set1(factor);
-    each_vector(n,
-                [&](int64_t i, int64_t part) { store_part(out + i, mul(load_part(a + i, part), f), part); });
+    each_vector(n, [&](int64_t i, int64_t part) {
+        store_part(out + i, mul(load_part(a + i, part), f), part);
+    });
 }
 
 static void scaled_add(const float *a, float factor, int64_t n, float *out) {

@@ -86,7 +86,8 @@ constexpr int64_t panel_rows = panel_vectors * W;
 
 // Columns k0..k0+n-1 of the group at panel column `at`.
 template <bool Q4>
-static void unpack_group(const WeightView &w, int64_t g, int64_t k0, int64_t n, float *panel, int64_t at) {
+static void unpack_group(const WeightView &w, int64_t g, int64_t k0, int64_t n, float *panel,
+                         int64_t at) {
     constexpr int64_t data = (Q4 ? 16 : 32) * R, block = 2 * R + data;
     const uint8_t *p = w.packed + g * w.group_bytes + k0 / 32 * block;
     float *out = panel + at;
@@ -97,7 +98,8 @@ static void unpack_group(const WeightView &w, int64_t g, int64_t k0, int64_t n, 
             for (int byte = 0; byte < 4; ++byte) {
                 const int k = 4 * piece + byte;
                 if constexpr (Q4) {
-                    group_store(out + k * panel_rows, group_mul(d, extract_nibble_f32(bytes, byte, 0)));
+                    group_store(out + k * panel_rows,
+                                group_mul(d, extract_nibble_f32(bytes, byte, 0)));
                     group_store(out + (k + 16) * panel_rows,
                                 group_mul(d, extract_nibble_f32(bytes, byte, 1)));
                 } else {
@@ -120,8 +122,8 @@ static void unpack_squares(const uint8_t *const *rows, int64_t k0, int64_t n, fl
         unpack_floats<T>(rows[r], k0 + i, n - i, panel + i * panel_rows + r, panel_rows);
 }
 
-// Rows n0..n0+count-1 of W, columns k0..k0+n-1. The columns of rows that W does not have hold whatever another row does: nobody
-// looks at their products.
+// Rows n0..n0+count-1 of W, columns k0..k0+n-1. The columns of rows that W does not have hold
+// whatever another row does: nobody looks at their products.
 static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t k0, int64_t n,
                          float *panel) {
     if (w.layout == Layout::interleaved) {
@@ -161,7 +163,8 @@ static void convert(WeightType from, const uint8_t *x, WeightType to, uint8_t *o
             if (to == WeightType::f32) {
                 memcpy(out + 4 * (i + j), piece + j, 4);
             } else {
-                const uint16_t h = to == WeightType::f16 ? f32_to_f16(piece[j]) : f32_to_bf16(piece[j]);
+                const uint16_t h =
+                    to == WeightType::f16 ? f32_to_f16(piece[j]) : f32_to_bf16(piece[j]);
                 memcpy(out + 2 * (i + j), &h, 2);
             }
         }

@@ -16,12 +16,14 @@ struct KWords {
 
 // 256 values, `stride` floats apart.
 template <WeightType T>
-static void decode_k_block(uint16_t d_bits, uint16_t least_bits, KWords words, float *out, int64_t stride) {
+static void decode_k_block(uint16_t d_bits, uint16_t least_bits, KWords words, float *out,
+                           int64_t stride) {
     constexpr KForm form = k_form(T);
     const float d = f16_to_f32(d_bits), least = f16_to_f32(least_bits);
     for (int chunk = 0; chunk < 8; ++chunk, out += 32 * stride) {
         const int pair = form.scale_words + chunk / 2 * form.pair_words();
-        const int upper_at = pair + chunk % 2 * form.upper_words, nibbles_at = pair + 2 * form.upper_words;
+        const int upper_at = pair + chunk % 2 * form.upper_words,
+                  nibbles_at = pair + 2 * form.upper_words;
         float scale[2], add = 0.0f;
         if (T == WeightType::q6_k) {
             for (int h = 0; h < 2; ++h)
@@ -50,7 +52,8 @@ static void decode_k_block(uint16_t d_bits, uint16_t least_bits, KWords words, f
     }
 }
 
-static void decode_k(WeightType type, uint16_t d, uint16_t least, KWords words, float *out, int64_t stride) {
+static void decode_k(WeightType type, uint16_t d, uint16_t least, KWords words, float *out,
+                     int64_t stride) {
     if (type == WeightType::q4_k)
         decode_k_block<WeightType::q4_k>(d, least, words, out, stride);
     else if (type == WeightType::q5_k)
@@ -65,8 +68,8 @@ static void unpack_k_stored(WeightType type, const uint8_t *row, int64_t i, int6
     for (int64_t b = i / k_columns; b < (i + n) / k_columns; ++b, out += k_columns * stride) {
         KBlock block = {};
         arrange_k_block(type, row + b * k_form(type).bytes(), block);
-        decode_k(type, block.halves[0], block.halves[1], {reinterpret_cast<const uint8_t *>(block.words), 4},
-                 out, stride);
+        decode_k(type, block.halves[0], block.halves[1],
+                 {reinterpret_cast<const uint8_t *>(block.words), 4}, out, stride);
     }
 }
 
@@ -84,8 +87,8 @@ static void unpack_k_row(const WeightView &w, int64_t row, float *out) {
 }
 
 template <WeightType T, bool High, int P>
-KEEL_SIMD void store_codes(const uint8_t *nibbles, const I *upper, const KScales &s, int chunk, float *out,
-                           int64_t stride) {
+KEEL_SIMD void store_codes(const uint8_t *nibbles, const I *upper, const KScales &s, int chunk,
+                           float *out, int64_t stride) {
     if constexpr (P < 8) {
         const I u = codes<T, High, P>(nibbles, upper);
         for (int byte = 0; byte < 4; ++byte)
@@ -95,15 +98,16 @@ KEEL_SIMD void store_codes(const uint8_t *nibbles, const I *upper, const KScales
 }
 
 template <WeightType T, bool High>
-static void unpack_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s, int chunk,
-                         float *out, int64_t stride) {
+static void unpack_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s,
+                         int chunk, float *out, int64_t stride) {
     I upper[2];
     for (int i = 0; i < k_form(T).upper_words; ++i)
         upper[i] = load_bytes(upper_words + 4 * R * i);
     store_codes<T, High, 0>(nibbles, upper, s, chunk, out, stride);
 }
 
-// Columns k0..k0+n-1, whole blocks, of a group: out[column][row], `stride` floats from column to column.
+// Columns k0..k0+n-1, whole blocks, of a group: out[column][row], `stride` floats from column to
+// column.
 template <WeightType T>
 static void unpack_k_columns(const WeightView &w, int64_t g, int64_t k0, int64_t n, float *out,
                              int64_t stride) {
@@ -117,7 +121,8 @@ static void unpack_k_columns(const WeightView &w, int64_t g, int64_t k0, int64_t
         for (int i = 0; i < 4; ++i, pair += pair_bytes, out += 64 * stride) {
             const uint8_t *nibbles = pair + 2 * upper_bytes;
             unpack_chunk<T, false>(pair, nibbles, s, 2 * i, out, stride);
-            unpack_chunk<T, true>(pair + upper_bytes, nibbles, s, 2 * i + 1, out + 32 * stride, stride);
+            unpack_chunk<T, true>(pair + upper_bytes, nibbles, s, 2 * i + 1, out + 32 * stride,
+                                  stride);
         }
     }
 }

@@ -1,5 +1,6 @@
-// Rounding to bf16 and turning rows into pairs, for algo/matmul_any_bf16.inl: AVX512_BF16's conversions, or plain loops in the test
-// build. A "tile" is 16 rows of 32 columns of W as products want it: [16 pairs of columns][16 rows][2].
+// Rounding to bf16 and turning rows into pairs, for algo/matmul_any_bf16.inl: AVX512_BF16's
+// conversions, or plain loops in the test build. A "tile" is 16 rows of 32 columns of W as products
+// want it: [16 pairs of columns][16 rows][2].
 #pragma once
 
 #include "cpu/kernels/isa/int8_avx512.hpp"
@@ -36,7 +37,8 @@ KEEL_SIMD void pack_tile(const uint8_t *const *rows, int64_t offset, uint16_t *o
         for (int i = 0; i < 32; ++i) {
             uint16_t h;
             memcpy(&h, rows[r] + offset + 2 * i, 2);
-            out[i / 2 * 32 + 2 * r + i % 2] = T == WeightType::bf16 ? h : f32_to_bf16(f16_to_f32(h));
+            out[i / 2 * 32 + 2 * r + i % 2] =
+                T == WeightType::bf16 ? h : f32_to_bf16(f16_to_f32(h));
         }
 }
 
@@ -47,7 +49,8 @@ KEEL_SIMD void finish_passing() {}
 
 #else
 
-// Sixteen floats at a multiple of 64 bytes, past the caches; finish_passing() before another thread may read them.
+// Sixteen floats at a multiple of 64 bytes, past the caches; finish_passing() before another thread
+// may read them.
 KEEL_SIMD void store_passing(float *p, F x) {
     _mm512_stream_ps(p, x);
 }
@@ -62,8 +65,8 @@ KEEL_SIMD void store_row(uint16_t *out, F low, F high) {
     _mm512_storeu_si512(out, to_bf16(low, high));
 }
 KEEL_SIMD void store_pairs(uint16_t *out, F even, F odd) {
-    const I turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
-                                    6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const I turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+                                    23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     _mm512_storeu_si512(out, _mm512_permutexvar_epi16(turn, to_bf16(even, odd)));
 }
 KEEL_SIMD F nibble_at(I x, int bit) { // the lowest four bits of a lane choose: nothing to mask

@@ -35,7 +35,8 @@ KEEL_SIMD I dot2(I sum, I u, I s) {
 KEEL_SIMD I pairs16(I x) {
     return _mm256_madd_epi16(x, _mm256_set1_epi16(1));
 }
-// Per 32 bits: sum + four products of w (given with its magnitudes) and a, both signed; a is not -128.
+// Per 32 bits: sum + four products of w (given with its magnitudes) and a, both signed; a is not
+// -128.
 KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I two = _mm256_maddubs_epi16(w_abs, _mm256_sign_epi8(a, w));
     return _mm256_add_epi32(sum, pairs16(two));
@@ -51,7 +52,8 @@ KEEL_SIMD F to_float(I x) {
 }
 KEEL_SIMD F extract_nibble_f32(I bytes, int byte,
                                int high) { // the byte of each row's four, one nibble of it, less 8
-    const I x = _mm256_and_si256(_mm256_srli_epi32(bytes, 8 * byte + 4 * high), _mm256_set1_epi32(15));
+    const I x =
+        _mm256_and_si256(_mm256_srli_epi32(bytes, 8 * byte + 4 * high), _mm256_set1_epi32(15));
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(x, _mm256_set1_epi32(8)));
 }
 KEEL_SIMD F extract_byte_f32(I bytes, int byte) {

@@ -61,8 +61,9 @@ KEEL_SIMD F to_float(I x) {
     return _mm512_cvtepi32_ps(x);
 }
 KEEL_SIMD F extract_nibble_f32(I bytes, int byte, int high) {
-    const I x = _mm512_and_si512(_mm512_srli_epi32(bytes, static_cast<unsigned>(8 * byte + 4 * high)),
-                                 _mm512_set1_epi32(15));
+    const I x =
+        _mm512_and_si512(_mm512_srli_epi32(bytes, static_cast<unsigned>(8 * byte + 4 * high)),
+                         _mm512_set1_epi32(15));
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(x, _mm512_set1_epi32(8)));
 }
 KEEL_SIMD F extract_byte_f32(I bytes, int byte) {

@@ -1,4 +1,5 @@
-// 8-bit integer primitives over 32 bytes: 8 rows of 4 columns, two registers. The sums of blocks are in algo/matmul_q4_q8_int8_arm.inl.
+// 8-bit integer primitives over 32 bytes: 8 rows of 4 columns, two registers. The sums of blocks
+// are in algo/matmul_q4_q8_int8_arm.inl.
 #pragma once
 
 #include "cpu/kernels/isa/simd_neon.hpp"

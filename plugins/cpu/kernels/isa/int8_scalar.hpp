@@ -1,5 +1,6 @@
-// 8-bit integer primitives over 32 bytes in plain C++: 8 rows of 4 columns. See algo/matmul_q4_q8_int8.inl. The loops are of a kind
-// that compilers turn into the baseline's vector instructions.
+// 8-bit integer primitives over 32 bytes in plain C++: 8 rows of 4 columns. See
+// algo/matmul_q4_q8_int8.inl. The loops are of a kind that compilers turn into the baseline's
+// vector instructions.
 #pragma once
 
 #include "cpu/kernels/isa/simd_scalar.hpp"

@@ -1,5 +1,5 @@
-// What the kernels of K types need beyond int8_*.hpp: bits of 32-bit lanes, wide integer sums, R floats from memory. Included once per
-// instruction set, behind its int8_*.hpp.
+// What the kernels of K types need beyond int8_*.hpp: bits of 32-bit lanes, wide integer sums, R
+// floats from memory. Included once per instruction set, behind its int8_*.hpp.
 #pragma once
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -29,8 +29,8 @@ KEEL_SIMD I add_lanes(I x, I y) {
         x.lane[i] += y.lane[i];
     return x;
 }
-KEEL_SIMD I dot_bytes(I sum, I u,
-                      I s) { // per lane: sum + the products of four bytes, u from 0 to 63 and s signed
+KEEL_SIMD I dot_bytes(I sum, I u, I s) {
+    // per lane: sum + the products of four bytes, u from 0 to 63 and s signed
     return dot2(sum, u, s);
 }
 KEEL_SIMD G group_load(const float *p) {
@@ -82,7 +82,8 @@ KEEL_SIMD G group_load(const float *p) {
 
 #else
 
-// 1 in the file of AVX2's kernels: the flags do not tell, AVX-512's may be made of AVX2 instructions.
+// 1 in the file of AVX2's kernels: the flags do not tell, AVX-512's may be made of AVX2
+// instructions.
 #define KEEL_IS_avx2 1
 #define KEEL_JOIN_WORDS_(a, b) a##b
 #define KEEL_JOIN_WORDS(a, b) KEEL_JOIN_WORDS_(a, b)

@@ -1,5 +1,5 @@
-// Primitives of sixteen floats: AVX-512 F, BW, VL, DQ. See simd_scalar.hpp for the contract. With KEEL_CPU_EMULATED_AVX512 (a
-// test build) the same code is compiled from narrower instructions.
+// Primitives of sixteen floats: AVX-512 F, BW, VL, DQ. See simd_scalar.hpp for the contract. With
+// KEEL_CPU_EMULATED_AVX512 (a test build) the same code is compiled from narrower instructions.
 #pragma once
 
 #if defined(KEEL_CPU_EMULATED_AVX512)
@@ -103,8 +103,8 @@ KEEL_SIMD float f16_to_f32(uint16_t h) {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
 }
 KEEL_SIMD uint16_t f32_to_f16(float f) {
-    return static_cast<uint16_t>(
-        _mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(f), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)));
+    return static_cast<uint16_t>(_mm_cvtsi128_si32(
+        _mm_cvtps_ph(_mm_set_ss(f), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)));
 }
 KEEL_SIMD float bf16_to_f32(uint16_t h) {
     const uint32_t bits = static_cast<uint32_t>(h) << 16;
@@ -123,11 +123,13 @@ KEEL_SIMD F load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
 }
 KEEL_SIMD F load_bf16(const uint16_t *p) {
-    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+    const __m512i wide =
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 KEEL_SIMD F load_i8(const int8_t *p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))));
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))));
 }
 KEEL_SIMD void store_f16(uint16_t *p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p),
@@ -136,10 +138,11 @@ KEEL_SIMD void store_f16(uint16_t *p, F x) {
 KEEL_SIMD void store_bf16(uint16_t *p, F x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded =
-        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    const __m512i rounded = _mm512_srli_epi32(
+        _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
     const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
-    const __m512i picked = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), rounded, quiet);
+    const __m512i picked =
+        _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), rounded, quiet);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtepi32_epi16(picked));
 }
 
@@ -153,12 +156,14 @@ KEEL_SIMD __m256 fold(F a) {
     return _mm256_add_ps(_mm512_castps512_ps256(a), _mm256_castpd_ps(_mm512_extractf64x4_pd(d, 1)));
 }
 KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
-    const __m256 x = _mm256_hadd_ps(_mm256_hadd_ps(fold(a), fold(b)), _mm256_hadd_ps(fold(c), fold(d)));
+    const __m256 x =
+        _mm256_hadd_ps(_mm256_hadd_ps(fold(a), fold(b)), _mm256_hadd_ps(fold(c), fold(d)));
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
 }
 #if !defined(KEEL_CPU_EMULATED_AVX512)
 #define KEEL_REDUCE_ADD_4X4 // there is:
-// out[r * stride + j] = the sum of x[r][j]'s lanes. Halves, quarters and so on of two vectors are added at once.
+// out[r * stride + j] = the sum of x[r][j]'s lanes. Halves, quarters and so on of two vectors are
+// added at once.
 KEEL_SIMD void reduce_add4x4(float *out, int64_t stride, const F (*x)[4]) {
     F lanes[4]; // of key j: in 128-bit lane r four partial sums of row r
     for (int j = 0; j < 4; ++j) {
@@ -166,10 +171,13 @@ KEEL_SIMD void reduce_add4x4(float *out, int64_t stride, const F (*x)[4]) {
                                   _mm512_shuffle_f32x4(x[0][j], x[1][j], 0xee));
         const F b = _mm512_add_ps(_mm512_shuffle_f32x4(x[2][j], x[3][j], 0x44),
                                   _mm512_shuffle_f32x4(x[2][j], x[3][j], 0xee));
-        lanes[j] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+        lanes[j] =
+            _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
     }
-    const F c = _mm512_add_ps(_mm512_unpacklo_ps(lanes[0], lanes[1]), _mm512_unpackhi_ps(lanes[0], lanes[1]));
-    const F d = _mm512_add_ps(_mm512_unpacklo_ps(lanes[2], lanes[3]), _mm512_unpackhi_ps(lanes[2], lanes[3]));
+    const F c = _mm512_add_ps(_mm512_unpacklo_ps(lanes[0], lanes[1]),
+                              _mm512_unpackhi_ps(lanes[0], lanes[1]));
+    const F d = _mm512_add_ps(_mm512_unpacklo_ps(lanes[2], lanes[3]),
+                              _mm512_unpackhi_ps(lanes[2], lanes[3]));
     const F all = _mm512_add_ps(_mm512_shuffle_ps(c, d, 0x44), _mm512_shuffle_ps(c, d, 0xee));
     _mm_storeu_ps(out, _mm512_castps512_ps128(all));
     _mm_storeu_ps(out + stride, _mm512_extractf32x4_ps(all, 1));
@@ -223,8 +231,8 @@ KEEL_SIMD F exp(F x) {
     const __m512i whole = _mm512_cvtps_epi32(n), half = _mm512_srai_epi32(whole, 1);
     const __m512i bias = _mm512_set1_epi32(127);
     const F first = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(half, bias), 23));
-    const F second =
-        _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_sub_epi32(whole, half), bias), 23));
+    const F second = _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_add_epi32(_mm512_sub_epi32(whole, half), bias), 23));
     return mul(mul(p, first), second);
 #endif
 }

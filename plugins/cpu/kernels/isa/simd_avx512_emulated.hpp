@@ -1,5 +1,5 @@
-// AVX-512 intrinsics out of narrower ones, for tests on machines without: SIMDe, and what its 0.7.4 lacks. Never part of the
-// shipped plugin.
+// AVX-512 intrinsics out of narrower ones, for tests on machines without: SIMDe, and what its 0.7.4
+// lacks. Never part of the shipped plugin.
 #pragma once
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
@@ -104,7 +104,8 @@ KEEL_EMULATED simde__m512 cvtepi32_ps(simde__m512i x) {
 }
 KEEL_EMULATED simde__m512i cvtps_epi32(simde__m512 x) {
     const Halves h = split(x);
-    return join<simde__m512i>(_mm256_cvtps_epi32(floats(h.low)), _mm256_cvtps_epi32(floats(h.high)));
+    return join<simde__m512i>(_mm256_cvtps_epi32(floats(h.low)),
+                              _mm256_cvtps_epi32(floats(h.high)));
 }
 KEEL_EMULATED simde__m512i srai_epi32(simde__m512i x, unsigned n) {
     const Halves h = split(x);

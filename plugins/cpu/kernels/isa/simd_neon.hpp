@@ -1,5 +1,6 @@
-// Primitives of eight floats, two NEON registers: what every ARM64 processor has. See simd_scalar.hpp for the contract. A kernel file
-// defines KEEL_ARM_LEVEL, the highest set that it is compiled for; each has its own namespace.
+// Primitives of eight floats, two NEON registers: what every ARM64 processor has. See
+// simd_scalar.hpp for the contract. A kernel file defines KEEL_ARM_LEVEL, the highest set that it
+// is compiled for; each has its own namespace.
 #pragma once
 
 #include <arm_neon.h>
@@ -7,8 +8,9 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-// Before every loop over the registers of a tile, the innermost ones too: left to itself GCC unrolls some of them so late that the sums
-// are kept in memory as well as in registers, and are written there on each turn.
+// Before every loop over the registers of a tile, the innermost ones too: left to itself GCC
+// unrolls some of them so late that the sums are kept in memory as well as in registers, and are
+// written there on each turn.
 #if defined(__clang__)
 #define KEEL_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -150,7 +152,8 @@ KEEL_SIMD void store_f16(uint16_t *p, F x) {
 KEEL_SIMD uint16x4_t bf16_of(float32x4_t x) {
     const uint32x4_t bits = vreinterpretq_u32_f32(x);
     const uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
-    const uint16x4_t rounded = vaddhn_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff))); // the upper halves
+    // the upper halves
+    const uint16x4_t rounded = vaddhn_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
     const uint16x4_t quiet = vorr_u16(vshrn_n_u32(bits, 16), vdup_n_u16(0x40));
     return vbsl_u16(vmovn_u32(vceqq_f32(x, x)), rounded, quiet);
 }
@@ -183,7 +186,8 @@ KEEL_SIMD void transpose4(float32x4_t (&x)[4]) {
 KEEL_SIMD void store_turned(const F *rows, float *dst, int64_t dst_stride) { // eight of them
     for (int half = 0; half < 2; ++half) {
         const F *r = rows + 4 * half;
-        float32x4_t low[4] = {r[0].a, r[1].a, r[2].a, r[3].a}, high[4] = {r[0].b, r[1].b, r[2].b, r[3].b};
+        float32x4_t low[4] = {r[0].a, r[1].a, r[2].a, r[3].a},
+                    high[4] = {r[0].b, r[1].b, r[2].b, r[3].b};
         transpose4(low);
         transpose4(high);
         for (int c = 0; c < 4; ++c) {

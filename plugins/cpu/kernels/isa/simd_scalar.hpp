@@ -1,13 +1,15 @@
-// Primitives of one float, plain C++: what every processor runs, and what the wider sets must agree with. Same names in each
-// simd_*.hpp; included once per kernel file, inside no namespace. Every function is internal to its file, so that code of one
-// instruction set cannot be linked into another's.
+// Primitives of one float, plain C++: what every processor runs, and what the wider sets must agree
+// with. Same names in each simd_*.hpp; included once per kernel file, inside no namespace. Every
+// function is internal to its file, so that code of one instruction set cannot be linked into
+// another's.
 #pragma once
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-// Not always_inline as in the wider sets: loops over the lanes of an I, in the place of every call, took compilers minutes.
+// Not always_inline as in the wider sets: loops over the lanes of an I, in the place of every call,
+// took compilers minutes.
 #define KEEL_SIMD static inline __attribute__((unused))
 #define KEEL_UNROLL // see simd_neon.hpp
 #define KEEL_ISA_NAMESPACE scalar
@@ -96,10 +98,12 @@ KEEL_SIMD uint16_t f32_to_f16(float f) { // to nearest even
     uint32_t bits;
     memcpy(&bits, &f, 4);
     const uint32_t sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-    if (rest > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | (rest >> 13 & 0x3ffu)); // NaN
+    // NaN
+    if (rest > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
     if (rest >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u); // beyond 65504
     if (rest >= 0x38800000u)
-        return static_cast<uint16_t>(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13));
+        return static_cast<uint16_t>(sign |
+                                     ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13));
     float magnitude; // subnormal: adding 0.5 lets the FPU round at 2^-24
     memcpy(&magnitude, &rest, 4);
     magnitude += 0.5f;

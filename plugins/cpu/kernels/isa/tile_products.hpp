@@ -1,5 +1,6 @@
-// Products of two by two tiles, of which matmul and attention consist alike: one or two blocks of 16 rows of x with one or two panels of 16
-// columns, 32 deep an instruction. Tiles 0 to 3: sums, [block of x][panel]. 4, 5: x. 6, 7: panels.
+// Products of two by two tiles, of which matmul and attention consist alike: one or two blocks of
+// 16 rows of x with one or two panels of 16 columns, 32 deep an instruction. Tiles 0 to 3: sums,
+// [block of x][panel]. 4, 5: x. 6, 7: panels.
 #pragma once
 
 #include "cpu/kernels/isa/bf16_pairs.hpp"
@@ -22,16 +23,17 @@ static inline void configure_products(int64_t rows_0, int64_t rows_1) {
 }
 
 // What a tile of sums begins with: what lies at `at`, `stride` bytes from row to row, or zeros.
-#define KEEL_BEGIN_SUMS(tile, from_memory, at, stride)                                                       \
-    do {                                                                                                     \
-        if (from_memory)                                                                                     \
-            KEEL_TILE_LOAD(tile, at, stride);                                                                \
-        else                                                                                                 \
-            KEEL_TILE_ZERO(tile);                                                                            \
+#define KEEL_BEGIN_SUMS(tile, from_memory, at, stride)                                             \
+    do {                                                                                           \
+        if (from_memory)                                                                           \
+            KEEL_TILE_LOAD(tile, at, stride);                                                      \
+        else                                                                                       \
+            KEEL_TILE_ZERO(tile);                                                                  \
     } while (false)
 
-// Adds the products of M blocks of x with N panels over n times 32 columns to the sums in the tiles. Passing: the panels come from the
-// second cache, and x is to stay in the first. meanwhile(i) runs beside the products of the 32 columns i.
+// Adds the products of M blocks of x with N panels over n times 32 columns to the sums in the
+// tiles. Passing: the panels come from the second cache, and x is to stay in the first.
+// meanwhile(i) runs beside the products of the 32 columns i.
 template <int M, int N, bool Passing, class Meanwhile>
 KEEL_SIMD void add_tile_products(const uint16_t *x0, const uint16_t *x1, const uint16_t *w0,
                                  const uint16_t *w1, int64_t n, const Meanwhile &meanwhile) {

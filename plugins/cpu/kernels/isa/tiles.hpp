@@ -1,6 +1,6 @@
-// The tile registers of AMX, or in the test build their emulation: eight of at most 16 rows of 64 bytes. Tiles are named by
-// literals: they are part of the instruction. Between tiles_configure() and tiles_release() a thread uses them; nothing else of
-// this plugin runs on it meanwhile.
+// The tile registers of AMX, or in the test build their emulation: eight of at most 16 rows of 64
+// bytes. Tiles are named by literals: they are part of the instruction. Between tiles_configure()
+// and tiles_release() a thread uses them; nothing else of this plugin runs on it meanwhile.
 #pragma once
 
 #include <stdint.h>
@@ -20,11 +20,13 @@
 #include <immintrin.h>
 #define KEEL_TILE_ZERO(t) _tile_zero(t)
 #define KEEL_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
-// What passes by once does not drive from the first cache what is read again and again: a quarter faster where it comes from the second.
+// What passes by once does not drive from the first cache what is read again and again: a quarter
+// faster where it comes from the second.
 #define KEEL_TILE_LOAD_PASSING(t, p, stride) _tile_stream_loadd(t, p, stride)
 #define KEEL_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
 #define KEEL_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b) // c += a * b, b in pairs of rows
-// GCC 12's loads and stores of tiles do not say that they touch memory: nothing may be moved past these.
+// GCC 12's loads and stores of tiles do not say that they touch memory: nothing may be moved past
+// these.
 #define KEEL_TILES_FENCE() __asm__ volatile("" ::: "memory")
 
 #endif

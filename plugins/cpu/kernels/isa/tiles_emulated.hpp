@@ -1,5 +1,5 @@
-// AMX's tiles in plain C++, for tests on machines without: shapes as configured, bf16 products as TDPBF16PS makes them. Never part
-// of the shipped plugin.
+// AMX's tiles in plain C++, for tests on machines without: shapes as configured, bf16 products as
+// TDPBF16PS makes them. Never part of the shipped plugin.
 #pragma once
 
 #include <math.h>
@@ -75,8 +75,8 @@ inline float bf16_value(const uint8_t *p) {
     return without_denormals(f);
 }
 
-// c += a * b: the even and the odd columns of a have sums of their own, each product added with one rounding to nearest even, and
-// what is too small for a normal number is zero on both sides.
+// c += a * b: the even and the odd columns of a have sums of their own, each product added with one
+// rounding to nearest even, and what is too small for a normal number is zero on both sides.
 inline void dot_bf16(int c, int a, int b) {
     Tile &sums = tile_of(c);
     const Tile &left = tile_of(a), &right = tile_of(b);
@@ -88,11 +88,12 @@ inline void dot_bf16(int c, int a, int b) {
             float apart[2] = {0, 0}, sum;
             for (uint32_t k = 0; k < right.rows; ++k)
                 for (uint32_t odd = 0; odd < 2; ++odd)
-                    apart[odd] =
-                        without_denormals(fmaf(bf16_value(left.data[m] + 4 * k + 2 * odd),
-                                               bf16_value(right.data[k] + 4 * n + 2 * odd), apart[odd]));
+                    apart[odd] = without_denormals(fmaf(bf16_value(left.data[m] + 4 * k + 2 * odd),
+                                                        bf16_value(right.data[k] + 4 * n + 2 * odd),
+                                                        apart[odd]));
             memcpy(&sum, sums.data[m] + 4 * n, 4);
-            sum = without_denormals(without_denormals(sum) + without_denormals(apart[0] + apart[1]));
+            sum =
+                without_denormals(without_denormals(sum) + without_denormals(apart[0] + apart[1]));
             memcpy(sums.data[m] + 4 * n, &sum, 4);
         }
 }
