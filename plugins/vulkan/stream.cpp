@@ -9,7 +9,7 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint64_t kRingBytes = 8u << 20, kDownloadBytes = 4u << 20;
+constexpr uint64_t kDownloadBytes = 4u << 20;
 
 } // namespace
 
@@ -27,6 +27,7 @@ void Stream::open(const keel_host *host, const Device *device, Memory *memory, K
     host_ = host;
     device_ = device;
     memory_ = memory;
+    staging_.open(memory);
     layout_ = kernels.layout();
     slow_start_ = &kernels.slow_start();
     wait_seconds_ = wait_seconds;
@@ -60,7 +61,7 @@ void Stream::close() noexcept {
     for (const Garbage &g : garbage_)
         give_back(g);
     garbage_.clear();
-    memory_->give_back(ring_);
+    staging_.close();
     memory_->give_back(download_);
     memory_->give_back(mail_);
     vkDestroyCommandPool(device, pool_, nullptr);
@@ -178,7 +179,7 @@ void Stream::submit(uint64_t value) {
     lost_ = false;
     submitted_ = value;
     frame.value = value;
-    frame.ring_end = ring_head_;
+    frame.staged = staging_.taken();
     frame_ = (frame_ + 1) % frames_.size();
 }
 
@@ -318,31 +319,24 @@ void Stream::give_back_later(Range range) {
 }
 
 Range Stream::stage(uint64_t n, uint64_t align) {
-    if (ring_.block == nullptr) ring_ = memory_->take(MemoryUse::upload, kRingBytes);
     for (;;) {
-        uint64_t at = (ring_head_ + align - 1) / align * align;
-        if (at % kRingBytes + n > kRingBytes) at = (at / kRingBytes + 1) * kRingBytes;
-        if (at + n - ring_tail_ <= kRingBytes) {
-            ring_head_ = at + n;
-            return {ring_.block, ring_.offset + at % kRingBytes, n};
-        }
+        const Range part = staging_.take(n, align);
+        if (part.block != nullptr) return part;
         // Wait for the oldest command buffer that still holds a part; what is recorded now may be
         // it.
         const Frame *oldest = nullptr;
         for (const Frame &frame : frames_)
-            if (frame.value != 0 && frame.ring_end > ring_tail_ &&
+            if (frame.value != 0 && staging_.holds(frame.staged) &&
                 (oldest == nullptr || frame.value < oldest->value))
                 oldest = &frame;
-        if (oldest == nullptr) {
-            if (recording_) {
-                submit_unasked();
-                continue;
-            }
-            ring_tail_ = ring_head_;
-            continue;
+        if (oldest != nullptr) {
+            wait_unasked(oldest->value);
+            staging_.release(oldest->staged);
+        } else if (recording_) {
+            submit_unasked();
+        } else {
+            staging_.release(staging_.taken());
         }
-        wait_unasked(oldest->value);
-        ring_tail_ = oldest->ring_end;
     }
 }
 
@@ -354,7 +348,7 @@ void Stream::write(const Range &to, uint64_t offset, const void *from, uint64_t 
         return;
     }
     for (uint64_t at = 0; at < n;) {
-        const uint64_t piece = std::min<uint64_t>(n - at, kRingBytes / 4);
+        const uint64_t piece = std::min<uint64_t>(n - at, Staging::kBytes / 4);
         const Range staged = stage(piece, 16);
         std::memcpy(staged.mapped(), static_cast<const uint8_t *>(from) + at, piece);
         copy(staged, 0, to, offset + at, piece);

@@ -7,6 +7,7 @@
 #include "vulkan/ext/timing.hpp"
 #include "vulkan/kernel_cache.hpp"
 #include "vulkan/memory.hpp"
+#include "vulkan/staging.hpp"
 
 #include <keel/ext/draft/read_later.h>
 
@@ -89,8 +90,8 @@ class Stream {
   private:
     struct Frame { // a command buffer and what it needs until it is done
         VkCommandBuffer commands = VK_NULL_HANDLE;
-        uint64_t value = 0; // of its submission; 0: free
-        uint64_t ring_end = 0;
+        uint64_t value = 0;  // of its submission; 0: free
+        uint64_t staged = 0; // Staging::taken() at that submission
     };
     struct LaterRead {
         uint64_t number = 0; // 0: free
@@ -118,7 +119,7 @@ class Stream {
     void give_back(const Garbage &garbage);
     void copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset,
               uint64_t n);
-    // Memory in the ring that the host writes and the recorded commands read.
+    // A part of the staging memory; waits for one if all are in use.
     Range stage(uint64_t n, uint64_t align);
     uint64_t done(); // the counter's value
     // One slice of a wait for `value`; whether anything was done meanwhile.
@@ -149,11 +150,11 @@ class Stream {
     uint32_t recorded_ = 0;                        // commands since begin
     uint64_t last_ = 0, submitted_ = 0, done_ = 0; // tickets: given, submitted, known to be done
     VkPipeline bound_ = VK_NULL_HANDLE;
-    Range ring_, download_, mail_; // mail_: of later_
+    Staging staging_;
+    Range download_, mail_; // mail_: of later_
     std::array<LaterRead, KEEL_READ_LATER_MOST> later_;
     uint64_t reads_ = 0; // the last number given
     Own own_;
-    uint64_t ring_head_ = 0, ring_tail_ = 0; // bytes ever taken and given back
     std::deque<Garbage> garbage_;
     Timing timing_;
     keel_recording *step_ = nullptr; // being recorded

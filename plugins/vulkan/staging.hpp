@@ -1,0 +1,30 @@
+// Memory that writes and large parameters pass through: the host writes it, queued commands read it.
+#pragma once
+
+#include "vulkan/memory.hpp"
+
+namespace keel_vulkan {
+
+// A ring in memory that both sides see. It never grows. Counts of bytes only rise.
+class Staging {
+  public:
+    static constexpr uint64_t kBytes = 8u << 20;
+
+    void open(Memory *memory) { memory_ = memory; }
+    void close() noexcept { memory_->give_back(ring_); } // when no queued command reads it
+    // A part of n <= kBytes bytes. Its block is NULL if the ring is full.
+    Range take(uint64_t n, uint64_t align);
+    // Bytes that were ever taken. A submission remembers this number.
+    uint64_t taken() const { return taken_; }
+    // Whether some of the bytes that were taken up to this count are still in use.
+    bool holds(uint64_t taken) const { return taken > released_; }
+    // The commands that read the bytes up to this count are done.
+    void release(uint64_t taken) { released_ = taken; }
+
+  private:
+    Memory *memory_ = nullptr;
+    Range ring_;
+    uint64_t taken_ = 0, released_ = 0;
+};
+
+} // namespace keel_vulkan
