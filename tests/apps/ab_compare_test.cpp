@@ -1,24 +1,21 @@
+// keel ab compare, merge and report from outside.
+#include "apps/keel_process.hpp"
 #include "eval/ab_results.hpp"
-#include "support/contains.hpp"
-#include "support/run_process.hpp"
-#include "support/temp_folder.hpp"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 using namespace keel;
-using test::ProcessResult;
 using test::ab_header;
 using test::ab_item;
 using test::contains;
+using test::ProcessResult;
 using test::write_ab;
 
 namespace {
 
 ProcessResult keel_ab(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {std::string(KEEL_BINARY_DIR) + "/bin/keel", "ab"});
-    return test::run_process(arguments);
+    arguments.insert(arguments.begin(), "ab");
+    return test::run_keel(std::move(arguments));
 }
 
 std::vector<AbRecord> hits(int of_window) {

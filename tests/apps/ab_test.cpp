@@ -1,15 +1,8 @@
 // keel ab from outside: the shipped experiment with two items of each task, shards, mpirun's environment, what it refuses.
-#include "support/contains.hpp"
-#include "support/run_process.hpp"
+#include "apps/keel_process.hpp"
 #include "support/skip.hpp"
-#include "support/temp_folder.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 using namespace keel::test;
@@ -17,13 +10,7 @@ using namespace keel::test;
 namespace {
 
 namespace fs = std::filesystem;
-const std::string source = KEEL_SOURCE_DIR;
-const std::string quick = source + "/configs/ab/quick.yaml";
-
-ProcessResult run_keel(std::vector<std::string> arguments, ProcessOptions options = {}) {
-    arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
-    return run_process(arguments, options);
-}
+const std::string quick = source_folder + "/configs/ab/quick.yaml";
 
 // Items less what differs from run to run: times.
 std::multiset<std::string> items(const fs::path &file) {
@@ -40,7 +27,7 @@ std::multiset<std::string> items(const fs::path &file) {
 
 std::string small_experiment(const TempFolder &folder) {
     return folder
-        .write("small.yaml", "base: " + source +
+        .write("small.yaml", "base: " + source_folder +
                                  "/configs/ab/pipeline.yaml\n"
                                  "arms: {full: {policy: none}, window: {policy: sliding_window}}\n"
                                  "budgets: [{tokens: 48}]\n"
@@ -182,7 +169,7 @@ TEST_CASE("keel ab refuses what makes no sense with one line and code 2") {
     CHECK(fs::exists(folder / "out/report.html"));
     const std::string other =
         folder
-            .write("other.yaml", "base: " + source +
+            .write("other.yaml", "base: " + source_folder +
                                      "/configs/ab/pipeline.yaml\narms: {full: {policy: none}}\n"
                                      "tasks: [{kind: passkey, lengths: [160], items: 1}]\noutput: out\n")
             .string();

@@ -1,26 +1,10 @@
-#include "support/contains.hpp"
-#include "support/run_process.hpp"
-#include "support/temp_folder.hpp"
+// keel bench and keel bench matrix from outside.
+#include "apps/keel_process.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
-#include <filesystem>
-#include <nlohmann/json.hpp>
+#include <map>
 
 using namespace keel::test;
-
-namespace {
-
-const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
-
-ProcessResult run_keel(std::vector<std::string> arguments, const std::string &folder = {}) {
-    arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
-    ProcessOptions options;
-    options.folder = folder;
-    return run_process(arguments, options);
-}
-
-} // namespace
 
 TEST_CASE("keel bench prints a table, or an object with every sample") {
     const std::vector<std::string> small{"--prefill", "8,16,8", "--decode", "3",           "--depth",
@@ -101,63 +85,115 @@ TEST_CASE("keel bench and keel compare refuse options that only change what is w
     }
 }
 
-TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's inputs beyond") {
+TEST_CASE("keel bench matrix measures sequences at once beside one") {
     const TempFolder folder;
     const std::string here = folder.path().string();
-    const ProcessResult good =
-        run_keel({"compare", tiny, "--against", "reference", "--tokens", "4", "--steps", "1"}, here);
-    INFO(good.out << good.err);
-    CHECK(good.code == 0);
-    CHECK(contains(good.out, "every op is within its bound"));
-    CHECK(std::filesystem::is_empty(folder.path()));
-
-    const ProcessResult bad = run_keel({"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against",
-                                        "reference", "--prompt", "Once upon a time", "--steps", "2"},
-                                       here);
-    INFO(bad.out << bad.err);
-    CHECK(bad.code == 1);
-    CHECK(contains(bad.out, "BEYOND ITS BOUND"));
-    CHECK(contains(bad.out, "decode layer 3: down (matmul)"));
-    CHECK(std::filesystem::exists(folder / "keel-compare" / "op.json"));
-
-    // Against a fast backend the bound of the products is wider than this error: exact finds it.
-    const ProcessResult json =
-        run_keel({"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against", tiny, "--against-set",
-                  "backend.params.compute=exact", "--steps", "1", "--json", "--save", here + "/mine"},
-                 here);
-    INFO(json.out << json.err);
-    CHECK(json.code == 1);
-    const auto object = nlohmann::json::parse(json.out);
-    CHECK(object.at("passed") == false);
-    CHECK(object.at("finding").at("layer") == 3);
-    CHECK(object.at("finding").at("saved") == here + "/mine");
-    CHECK(object.at("rows").size() >= 12);
-
-    const ProcessResult again =
-        run_keel({"compare", tiny, "--against", "reference", "--save", here + "/mine"}, here);
-    CHECK(again.code == 2);
-    CHECK(contains(again.err, "something is there already"));
-    CHECK(run_keel({"compare", tiny}, here).code == 2);
-    CHECK(run_keel({"compare", tiny, "--against", "nothing.yaml"}, here).code == 2);
-    CHECK(run_keel({"compare", tiny, "--against", "reference", "--against-set", "kv.dtype=f32"}, here).code ==
-          2);
-    for (const std::vector<std::string> &wrong : std::vector<std::vector<std::string>>{
-             {"--bound", "nan"},
-             {"--prompt", ""},
-             {"--policy", "random", "--budget", "40", "--against-set", "policy.plugin=random",
-              "--against-set", "policy.budget.tokens=40", "--against-set", "policy.params.seed=4"}}) {
-        std::vector<std::string> arguments{"compare", tiny, "--against", tiny, "--no-save", "--steps", "2"};
-        arguments.insert(arguments.end(), wrong.begin(), wrong.end());
-        const ProcessResult refused = run_keel(arguments, here);
-        INFO(wrong[0] << " " << refused.out << refused.err);
-        CHECK(refused.code == 2);
-        CHECK(contains(refused.err, wrong.size() == 2 ? wrong[0] + ": " : "policy.params.seed is "));
+    folder.write("m.yaml",
+                 "models: " + tiny + "\nlengths: 8\ndecode: 2\nrepeat: 1\nprobe_mib: 0\nbatch: [1, 3]\n");
+    const ProcessResult r = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    CHECK(contains(r.out, "1 measured"));
+    std::vector<int64_t> sequences;
+    for (const auto &entry : std::filesystem::directory_iterator(folder.path() / "out")) {
+        std::ifstream in(entry.path());
+        const auto json = nlohmann::json::parse(in);
+        for (const auto &decode : json.at("result").at("decode"))
+            sequences.push_back(decode.at("sequences"));
     }
-    for (const char *set : {"kv.dtype=f99", "kv.dtype"}) {
-        const ProcessResult wrong =
-            run_keel({"compare", tiny, "--against", tiny, "--against-set", set}, here);
-        INFO(wrong.err);
-        CHECK(wrong.code == 2);
-        CHECK(contains(wrong.err, "--against-set kv.dtype: "));
+    CHECK(sequences == std::vector<int64_t>{1, 3});
+    folder.write("capped.yaml", "models: " + tiny + "\nlengths: 8\nbatch: 2\nset: {kv.max_mib: 4}\n");
+    const ProcessResult refused = run_in(here, {"bench", "matrix", "capped.yaml"});
+    INFO(refused.err);
+    CHECK(refused.code == 2);
+    CHECK(contains(refused.err, "capped.yaml:4:"));
+    CHECK(contains(refused.err, "caps the cache of one sequence"));
+}
+
+TEST_CASE("keel bench matrix measures sync strategies") {
+    const TempFolder folder;
+    const std::string here = folder.path().string();
+    folder.write("m.yaml", "models: " + tiny +
+                               "\nlengths: 4\ndecode: 2\nrepeat: 1\nprobe_mib: 0\n"
+                               "sync: [eager, {strategy: batched, name: b10, set: {sync.ops: 10}}]\n");
+    const ProcessResult r = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    std::map<std::string, std::pair<std::string, double>> found;
+    for (const auto &entry : std::filesystem::directory_iterator(folder / "out")) {
+        const auto json = read_json(entry.path());
+        const auto &result = json.at("result");
+        found[json.at("axes").at("sync")] = {result.at("backend").at("sync"),
+                                             result.at("decode").at(0).at("waits_per_token")};
     }
+    REQUIRE(found.size() == 2);
+    CHECK(found["eager"].first == "eager");
+    CHECK(found["eager"].second > 10); // after each op
+    CHECK(found["b10"].first == "batched: 10");
+    CHECK(found["b10"].second == 1); // when the token is read
+    folder.write("bad.yaml", "models: " + tiny + "\nlengths: 4\nsync: [lazy, soon]\n");
+    const ProcessResult bad = run_in(here, {"bench", "matrix", "bad.yaml"});
+    INFO(bad.err);
+    CHECK(bad.code == 2);
+    CHECK(contains(bad.err, "bad.yaml:3:14:"));
+}
+
+TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it") {
+    const TempFolder folder;
+    const std::string here = folder.path().string();
+    folder.write("m.yaml",
+                 "models: " + tiny +
+                     "\nkv: [f16, q8_0]\nlengths: 8\ndecode: 2\nrepeat: 1\nprobe_mib: 0\n"
+                     "policies: [none, {plugin: sliding_window, set: {policy.budget.tokens: 64}}]\n");
+    const ProcessResult dry = run_in(here, {"bench", "matrix", "m.yaml", "--dry-run"});
+    INFO(dry.out << dry.err);
+    CHECK(dry.code == 0);
+    CHECK(std::count(dry.out.begin(), dry.out.end(), '\n') == 4);
+    const ProcessResult first = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
+    INFO(first.out << first.err);
+    REQUIRE(first.code == 0);
+    CHECK(contains(first.out, "4 measured, 0 done before, 0 failed"));
+    size_t files = 0;
+    std::filesystem::path one;
+    for (const auto &entry : std::filesystem::directory_iterator(folder / "out")) {
+        ++files;
+        one = entry.path();
+    }
+    REQUIRE(files == 4);
+    const auto json = read_json(one);
+    CHECK(json.at("format") == "keel-bench-run/1");
+    CHECK(json.at("axes").at("length") == 8);
+    CHECK(json.at("command").at(1) == "bench");
+    CHECK(json.at("result").at("decode").at(0).at("depth") == 8);
+    CHECK(json.at("result").at("peak_resident_bytes") > 1000000);
+    CHECK(json.contains("commit"));
+    std::filesystem::remove(one);
+    const ProcessResult second = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
+    CHECK(contains(second.out, "1 measured, 3 done before, 0 failed"));
+
+    const ProcessResult report = run_in(here, {"bench", "report", "out", "-o", "report.html"});
+    INFO(report.err);
+    CHECK(report.code == 0);
+    CHECK(contains(read_file(folder / "report.html"), "sliding_window"));
+    CHECK(run_in(here, {"bench", "report", "out", "-o", "report.html"}).code == 0);
+    folder.write("long.yaml", "models: " + tiny + "\nlengths: 640\nset: {model.context: 256}\n");
+    const ProcessResult too_long = run_in(here, {"bench", "matrix", "long.yaml", "-o", "none"});
+    CHECK(too_long.code == 2);
+    CHECK(contains(too_long.err, "do not fit model.context = 256"));
+    folder.write("mine.html", "my <b>thesis");
+    CHECK(run_in(here, {"bench", "report", "out", "-o", "mine.html"}).code == 2);
+    CHECK(read_file(folder / "mine.html") == "my <b>thesis");
+    CHECK(run_in(here, {"bench", "report", "out", "-o", "m.yaml"}).code == 2); // never over something else
+    CHECK(run_in(here, {"bench", "report", "nothing", "-o", "r.html"}).code == 2);
+
+    folder.write("bad.yaml", "models: " + tiny + "\nlengths: 8\nset: {model.contxt: 9}\n");
+    const ProcessResult bad = run_in(here, {"bench", "matrix", "bad.yaml"});
+    CHECK(bad.code == 2);
+    CHECK(contains(bad.err, "bad.yaml:3:"));
+    CHECK(contains(bad.err, "contxt"));
+    CHECK_FALSE(std::filesystem::exists(folder / "bench-results"));
+    const ProcessResult stray = run_in(here, {"bench", "--repeat", "5", "matrix", "m.yaml"});
+    INFO(stray.err);
+    CHECK(stray.code == 2);
+    CHECK(run_in(here, {"bench"}).code == 2);
 }

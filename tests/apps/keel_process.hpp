@@ -16,12 +16,19 @@ namespace keel::test {
 
 inline const std::string source_folder = KEEL_SOURCE_DIR;
 inline const std::string tiny = source_folder + "/models/tiny";
+inline const std::string heldout = tiny + "/heldout.txt";
 inline const std::string quickstart = source_folder + "/configs/quickstart.yaml";
 
 // The built program, run once.
 inline ProcessResult run_keel(std::vector<std::string> arguments, const ProcessOptions &options = {}) {
     arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
     return run_process(arguments, options);
+}
+
+inline ProcessResult run_in(const std::string &folder, std::vector<std::string> arguments) {
+    ProcessOptions options;
+    options.folder = folder;
+    return run_keel(std::move(arguments), options);
 }
 
 inline nlohmann::json parse_json(const ProcessResult &result) {
@@ -46,6 +53,10 @@ inline std::string failure(const ProcessResult &result, int code = 2) {
 inline std::string read_file(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline nlohmann::json read_json(const std::filesystem::path &path) {
+    return nlohmann::json::parse(read_file(path));
 }
 
 // A copy of models/tiny that a test may damage.
