@@ -1,4 +1,5 @@
 #include "config/config_writer.hpp"
+#include "config/override.hpp"
 #include "config/schema.hpp"
 
 #include <fmt/format.h>
@@ -53,22 +54,23 @@ std::string rule_text(const OverrideRule &rule) {
     return fmt::format("| `{}`{} | {} |\n", join_path(rule.section, rule.key), when, drops);
 }
 
-std::string key_row(const KeySpec &key) {
+std::string key_row(const Key<PipelineConfig> &key) {
+    const std::string default_text = key.default_text();
     std::string preset = key.required ? "required" : "none";
-    if (key.path == "backend.plugin") preset = "required, or `hybrid`";
-    if (!key.default_text.empty()) preset = fmt::format("`{}`", key.default_text);
-    if (key.type == KeyType::params) preset = "the plugin's own";
-    return fmt::format("| `{}` | {} | {} | `{}` | {} |\n", last_part(key.path), expectation(key), preset,
-                       key.example, key.doc);
+    if (!default_text.empty()) preset = fmt::format("`{}`", default_text);
+    if (!key.default_note.empty()) preset = key.default_note;
+    return fmt::format("| `{}` | {} | {} | `{}` | {} |\n", last_part(key.path), key.expectation(),
+                       preset, key.example, key.doc);
 }
 
 std::string section_text(const SectionSpec &section) {
     std::string rows;
-    for (const KeySpec &key : schema_keys()) {
-        if (parent_path(key.path) == section.path) rows += key_row(key);
+    for (const auto &key : schema().keys) {
+        if (parent_path(key->path) == section.path) rows += key_row(*key);
     }
-    std::string out = section.path.empty() ? "\n## Top-level keys\n\n"
-                                           : fmt::format("\n### {}\n\n{}", section.path, section.doc);
+    std::string out = section.path.empty()
+                          ? "\n## Top-level keys\n\n"
+                          : fmt::format("\n### {}\n\n{}", section.path, section.doc);
     if (!section.shorthand.empty())
         out += fmt::format(" `{0}: X` is short for `{0}: {{{1}: X}}`.", last_part(section.path),
                            section.shorthand);
@@ -85,7 +87,7 @@ std::string config_markdown() {
     out += "| `backend.plugin` | `hybrid` |\n| `hybrid.backends` | `backend` |\n"
            "| `hybrid.backends.NAME.plugin` with another value | `hybrid.backends.NAME.params` |\n";
     out += "\n## Keys\n";
-    for (const SectionSpec &section : schema_sections()) {
+    for (const SectionSpec &section : schema().sections) {
         if (!section.path.empty()) out += section_text(section);
     }
     out += section_text(*find_section(""));

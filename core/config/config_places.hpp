@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/error.hpp"
-#include "config/config.hpp"
+#include "config/schema.hpp"
 #include "plugin/places.hpp"
 
 #include <string_view>
@@ -17,26 +17,28 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
-// Errors of the cache begin with the key they are about; the config knows where that was written. `otherwise`: the place if
-// the key was not written at all. One that a plugin's call failed with has its place already.
+// Errors of the cache begin with the key they are about; the config knows where that was written.
+// `otherwise`: the place if the key was not written at all. One that a plugin's call failed with
+// has its place already.
 template <typename Action>
-auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise, Action &&action) {
+auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise,
+                 Action &&action) {
     try {
         return action();
     } catch (const Error &e) {
         const std::string_view message = e.what();
-        if (places_of(config.policy).begin(message) || places_of(config.policy.allocator).begin(message))
+        if (places_of(config.policy).begin(message) ||
+            places_of(config.policy.allocator).begin(message))
             throw;
         const SourceLocation *where = &otherwise;
         size_t longest = 0;
-        pipeline::visit_settings(config, [&](std::string_view path, const auto &member) {
-            if constexpr (requires { member.where; }) {
-                if (path.size() > longest && message.starts_with(path) && !member.is_default()) {
-                    longest = path.size();
-                    where = &member.where;
-                }
+        for (const auto &key : pipeline::schema().keys) {
+            const SourceLocation *at = key->where(config);
+            if (key->path.size() > longest && message.starts_with(key->path) && at != nullptr) {
+                longest = key->path.size();
+                where = at;
             }
-        });
+        }
         throw Error(e.kind(), fmt::format("{}: {}", to_string(*where), message));
     }
 }

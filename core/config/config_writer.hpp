@@ -1,6 +1,7 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "config/key.hpp"
 
 #include <span>
 #include <string>
@@ -8,30 +9,24 @@
 
 namespace keel::pipeline {
 
-// The resolved form: every key with its value, paths absolute. Read back it gives the same config. With `origins` each
-// line ends in a comment that says where its value came from, and keys that have none are there as comments.
+// The resolved form: every key with its value, paths absolute. Read back it gives the same config.
+// With `origins` each line ends in a comment that says where its value came from, and keys that
+// have none are there as comments.
 std::string to_yaml(const PipelineConfig &config, bool origins = false);
 
-// Text as a YAML scalar that reads back as this text: plain where that is safe, else in double quotes.
-std::string yaml_scalar(std::string_view text);
-
-// One key's value in to_yaml()'s form, and whence; `value` is empty where the key has none. For --json and tables.
-struct ResolvedKey {
-    std::string path;
-    std::string value;
-    SourceLocation where; // empty file: a default
-};
+// Each key with its value in the form of to_yaml(). For --json and tables.
 std::vector<ResolvedKey> resolved_keys(const PipelineConfig &config);
 
-// A key that a new pipeline sets, and why: shown as a comment above it, after the schema's own words.
+// A key that a new pipeline sets, and why: shown as a comment above it, after the schema's own
+// words.
 struct InitValue {
     std::string path;  // "policy.budget.tokens"
     std::string value; // as --set takes it
     std::string note = {};
 };
 
-// A commented pipeline for a newcomer: every key of the schema with its meaning; those in `values` set, the others
-// commented out at their defaults. Throws Error(usage) for a path that is no key.
+// A commented pipeline for a newcomer: every key of the schema with its meaning; those in `values`
+// set, the others commented out at their defaults. Throws Error(usage) for a path that is no key.
 std::string init_yaml(std::span<const InitValue> values);
 
 // docs/config.md.

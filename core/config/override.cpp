@@ -2,11 +2,12 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "config/read_value.hpp"
+#include "config/key_values.hpp"
 #include "config/schema.hpp"
 #include "config/yaml_text.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace keel::pipeline {
 namespace {
@@ -14,9 +15,28 @@ namespace {
 using Kind = YamlNode::Kind;
 constexpr size_t max_parts = 8;
 
-bool is_text(KeyType type) {
-    return type == KeyType::text || type == KeyType::path || type == KeyType::plugin;
-}
+constexpr std::array<std::string_view, 1> drop_params = {"params"};
+constexpr std::array<std::string_view, 2> drop_not_tokens = {"ratio", "mib"};
+constexpr std::array<std::string_view, 2> drop_not_ratio = {"tokens", "mib"};
+constexpr std::array<std::string_view, 2> drop_not_mib = {"tokens", "ratio"};
+constexpr std::array<std::string_view, 2> drop_apart = {"key_dtype", "value_dtype"};
+constexpr std::array<std::string_view, 1> drop_ops = {"ops"};
+constexpr std::array<std::string_view, 1> drop_every_n = {"every_n"};
+constexpr std::array<std::string_view, 1> drop_pressure = {"pressure"};
+
+using When = OverrideRule::When;
+constexpr OverrideRule rules[] = {
+    {"backend", "plugin", When::changed, drop_params},
+    {"policy", "plugin", When::changed, drop_params},
+    {"policy.allocator", "plugin", When::changed, drop_params},
+    {"policy.budget", "tokens", When::always, drop_not_tokens},
+    {"policy.budget", "ratio", When::always, drop_not_ratio},
+    {"policy.budget", "mib", When::always, drop_not_mib},
+    {"kv", "dtype", When::always, drop_apart},
+    {"sync", "strategy", When::lacks, drop_ops, "batched"},
+    {"policy.trigger", "on", When::lacks, drop_every_n, "every_n"},
+    {"policy.trigger", "on", When::lacks, drop_pressure, "pressure"},
+};
 
 bool holds(const YamlNode &node, std::string_view word) {
     if (node.kind == Kind::scalar) return node.text == word;
@@ -26,17 +46,17 @@ bool holds(const YamlNode &node, std::string_view word) {
 
 bool same_value(const YamlNode &base, const OverrideRule &rule, const YamlNode &over) {
     const YamlEntry *old = base.find(rule.key);
-    const KeySpec *key = find_key(join_path(rule.section, rule.key));
-    const std::string_view before = old != nullptr ? std::string_view(old->value.text) : key->default_text;
+    const std::string before = old != nullptr
+                                   ? old->value.text
+                                   : find_key(join_path(rule.section, rule.key))->default_text();
     return over.kind == Kind::scalar && over.text == before;
 }
 
 // `complete`: base is a whole file, not a part of the overrides.
 void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section, bool complete) {
-    for (const OverrideRule &rule : override_rules()) {
+    for (const OverrideRule &rule : rules) {
         const YamlEntry *changed = rule.section == section ? over.find(rule.key) : nullptr;
         if (changed == nullptr || changed->value.is_null()) continue;
-        using When = OverrideRule::When;
         const bool drop =
             rule.when == When::always ||
             (rule.when == When::changed && complete && !same_value(base, rule, changed->value)) ||
@@ -49,9 +69,10 @@ void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section,
 
 // Whether a map there is merged key by key, and not taken as a whole.
 bool merges(const std::string &path) {
-    const KeySpec *key = find_key(path);
-    if (key == nullptr) return find_section(path) != nullptr || path.starts_with("hybrid.backends.");
-    return key->type == KeyType::params || key->type == KeyType::backends;
+    const auto *key = find_key(path);
+    if (key == nullptr)
+        return find_section(path) != nullptr || path.starts_with("hybrid.backends.");
+    return key->form() == Form::map;
 }
 
 // One backend and several exclude each other: whoever names the one takes the other away.
@@ -87,7 +108,8 @@ void merge(YamlNode &base, YamlNode over, const std::string &path, bool complete
 }
 
 [[noreturn]] void refuse_form(const std::string &argument, std::string_view option) {
-    throw_error(ErrorKind::usage, "{} {}: expected KEY=VALUE, for example {} policy.budget.tokens=64", option,
+    throw_error(ErrorKind::usage,
+                "{} {}: expected KEY=VALUE, for example {} policy.budget.tokens=64", option,
                 printable(argument, 80), option);
 }
 
@@ -110,9 +132,9 @@ std::vector<std::string> split_path(const std::string &argument, std::string_vie
 }
 
 YamlNode parse_value(std::string_view path, std::string_view text, const YamlSource &source) {
-    const KeySpec *key = find_key(path);
+    const auto *key = find_key(path);
     const bool quoted = text.starts_with('"') || text.starts_with('\'');
-    if (key == nullptr || !is_text(key->type) || quoted || text == "null" || text == "~")
+    if (key == nullptr || key->form() != Form::text || quoted || text == "null" || text == "~")
         return parse_yaml(text, source);
     const YamlLimits limits;
     YamlNode node;
@@ -144,6 +166,10 @@ YamlNode parse_override(const std::string &argument, const std::filesystem::path
 
 } // namespace
 
+std::span<const OverrideRule> override_rules() {
+    return rules;
+}
+
 void merge_overrides(YamlNode &file, YamlNode overrides) {
     expand_shorthands(file);
     expand_shorthands(overrides);
@@ -151,8 +177,8 @@ void merge_overrides(YamlNode &file, YamlNode overrides) {
     merge(file, std::move(overrides), "", true);
 }
 
-YamlNode parse_overrides(std::span<const std::string> arguments, const std::filesystem::path &folder,
-                         std::string_view option) {
+YamlNode parse_overrides(std::span<const std::string> arguments,
+                         const std::filesystem::path &folder, std::string_view option) {
     YamlNode all;
     for (const std::string &argument : arguments)
         merge(all, parse_override(argument, folder, option), "", false);

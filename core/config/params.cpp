@@ -10,12 +10,14 @@ namespace keel::pipeline {
 std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind) {
     std::vector<RawParam *> found;
     if (section.params.empty() || *section.plugin == "reference") return found;
-    const PluginLibrary &library = PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
+    const PluginLibrary &library =
+        PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
     for (RawParam &param : section.params) {
-        const bool is_path = std::ranges::any_of(library.params().specs(), [&](const ParamSpec &spec) {
-            return spec.type == KEEL_PARAM_PATH && spec.key == param.key &&
-                   std::ranges::find(spec.choices, param.text) == spec.choices.end();
-        });
+        const bool is_path =
+            std::ranges::any_of(library.params().specs(), [&](const ParamSpec &spec) {
+                return spec.type == KEEL_PARAM_PATH && spec.key == param.key &&
+                       std::ranges::find(spec.choices, param.text) == spec.choices.end();
+            });
         if (!is_path || param.is_null || param.is_sequence || param.text.empty()) continue;
         param.text = resolve_path(param.folder, param.text).string();
         found.push_back(&param);

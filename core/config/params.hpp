@@ -7,7 +7,8 @@
 
 namespace keel::pipeline {
 
-// A config's parameters in the form that a plugin's table checks: ParamTable::bind(given_params(config.policy), ...).
+// A config's parameters in the form that a plugin's table checks:
+// ParamTable::bind(given_params(config.policy), ...).
 inline std::vector<GivenParam> given_params(const PluginSection &section) {
     std::vector<GivenParam> given;
     for (const RawParam &param : section.params) {
@@ -20,8 +21,9 @@ inline std::vector<GivenParam> given_params(const PluginSection &section) {
     return given;
 }
 
-// The parameters of a section that are paths, made absolute: for a config that is written into another folder, or whose files count.
-// Loads the plugin, whose table says which they are. They point into the section.
+// The parameters of a section that are paths, made absolute: for a config that is written into
+// another folder, or whose files count. Loads the plugin, whose table says which they are. They
+// point into the section.
 std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind);
 
 } // namespace keel::pipeline

@@ -1,4 +1,5 @@
 #include "config/config.hpp"
+#include "config/override.hpp"
 #include "config/schema.hpp"
 
 #include <catch2/catch.hpp>
@@ -155,7 +156,8 @@ TEST_CASE("every word of every choice is read as itself") {
     CHECK(mode("rerotated") == PositionMode::rerotated);
     CHECK(mode("auto") == PositionMode::automatic);
     const auto on = [&](std::string_view w) {
-        return parse(base + "policy: {trigger: {on: " + std::string(w) + "}}\n").policy.trigger.on->at(0);
+        return parse(base + "policy: {trigger: {on: " + std::string(w) + "}}\n")
+            .policy.trigger.on->at(0);
     };
     CHECK(on("prefill_end") == Trigger::prefill_end);
     CHECK(on("[budget]") == Trigger::budget);
@@ -170,17 +172,18 @@ TEST_CASE("a section may be written as its main value, or be empty") {
     CHECK(*c.sync.strategy == SyncStrategy::eager);
     CHECK(*c.kv.dtype == KEEL_DTYPE_F16);
     CHECK(parse("model: m\nbackend: cpu\nsync: batched\n").sync.ops_per_submit() == 50);
-    const PipelineConfig t =
-        parse("model: m\nbackend: cpu\npolicy: {plugin: x, trigger: [insert], allocator: pyramid}\n");
+    const PipelineConfig t = parse(
+        "model: m\nbackend: cpu\npolicy: {plugin: x, trigger: [insert], allocator: pyramid}\n");
     CHECK(*t.policy.trigger.on == std::vector{Trigger::insert});
     CHECK(*t.policy.allocator.plugin == "pyramid");
 }
 
 TEST_CASE("nothing behind a key without a default is no key: auto and none mean not given") {
-    const PipelineConfig c = parse("model: {path: m, context: auto}\nbackend: {plugin: cpu, params: }\n"
-                                   "kv: {key_dtype: , max_mib: none}\n"
-                                   "policy: {log: null, budget: {tokens: ~, ratio: 0.5, slack: auto}}\n"
-                                   "generation: {prompt: }\n");
+    const PipelineConfig c =
+        parse("model: {path: m, context: auto}\nbackend: {plugin: cpu, params: }\n"
+              "kv: {key_dtype: , max_mib: none}\n"
+              "policy: {log: null, budget: {tokens: ~, ratio: 0.5, slack: auto}}\n"
+              "generation: {prompt: }\n");
     CHECK(*c.model.context == std::nullopt);
     CHECK(*c.kv.key_dtype == std::nullopt);
     CHECK(c.kv.max_bytes() == std::nullopt);
@@ -188,44 +191,36 @@ TEST_CASE("nothing behind a key without a default is no key: auto and none mean 
     CHECK(c.policy.budget.kind() == BudgetKind::ratio);
 }
 
-TEST_CASE(
-    "budget and trigger are checked only for a policy that evicts, and which one does is not in the file") {
+TEST_CASE("budget and trigger are checked only for a policy that evicts, and which one does is not "
+          "in the file") {
     for (const char *text : {"  budget: {tokens: 2, ratio: 0.5}\n", "  budget: {slack: 3}\n",
                              "  trigger: {on: [], every_n: 3}\n", "  trigger: {on: [every_n]}\n"}) {
         for (const char *policy : {"none", "/plugins/keeps.so", "sliding_window"}) {
             INFO(policy << text);
-            CHECK_NOTHROW(
-                parse(std::string("model: m\nbackend: cpu\npolicy:\n  plugin: ") + policy + "\n" + text));
+            CHECK_NOTHROW(parse(std::string("model: m\nbackend: cpu\npolicy:\n  plugin: ") +
+                                policy + "\n" + text));
         }
     }
 }
 
-TEST_CASE("the schema and the struct name the same keys in the same order") {
-    std::vector<std::string_view> table, members;
-    for (const KeySpec &key : schema_keys())
-        table.push_back(key.path);
-    PipelineConfig config;
-    visit_settings(config, [&](std::string_view path, auto &) { members.push_back(path); });
-    CHECK(table == members);
-}
-
 TEST_CASE("every row of the schema is complete") {
     std::set<std::string_view> seen;
-    for (const KeySpec &key : schema_keys()) {
-        INFO(key.path);
-        CHECK(seen.insert(key.path).second);
-        CHECK(find_section(parent_path(key.path)) != nullptr);
-        CHECK_FALSE(key.doc.empty());
-        CHECK(key.doc.ends_with("."));
-        CHECK_FALSE(key.example.empty());
-        const bool ranged = key.type == KeyType::integer || key.type == KeyType::number ||
-                            key.type == KeyType::falling || key.type == KeyType::spans;
-        CHECK(ranged == (key.maximum > key.minimum));
-        const bool chosen = key.type == KeyType::choice || key.type == KeyType::choice_list;
-        CHECK(chosen == !key.choices.empty());
-        if (!key.word.empty()) CHECK_FALSE(key.default_text.empty());
+    for (const auto &key : schema().keys) {
+        INFO(key->path);
+        CHECK(seen.insert(key->path).second);
+        CHECK(find_section(parent_path(key->path)) != nullptr);
+        CHECK_FALSE(key->doc.empty());
+        CHECK(key->doc.ends_with("."));
+        CHECK_FALSE(key->example.empty());
+        const std::string expected = key->expectation();
+        const bool ranged = expected.find(" from ") != std::string::npos;
+        CHECK(ranged == (key->rule.maximum > key->rule.minimum));
+        if (!key->rule.word.empty()) CHECK_FALSE(key->default_text().empty());
+        PipelineConfig config;
+        key->set_default(std::string(key->path), config);
+        CHECK(key->where(config) == nullptr);
     }
-    for (const SectionSpec &section : schema_sections()) {
+    for (const SectionSpec &section : schema().sections) {
         INFO(section.path);
         if (!section.shorthand.empty())
             CHECK(find_key(join_path(section.path, section.shorthand)) != nullptr);
@@ -239,30 +234,44 @@ TEST_CASE("every row of the schema is complete") {
     }
 }
 
+TEST_CASE("a setting carries its key and its place") {
+    const PipelineConfig c =
+        parse("model: m\nhybrid: {backends: {a: cpu, b: {plugin: cpu, kv: f32}}, "
+              "decode: a, prefill: b}\n");
+    CHECK(c.model.path.key == "model.path");
+    CHECK(c.kv.max_mib.key == "kv.max_mib");
+    CHECK(c.kv.max_mib.is_default());
+    const HybridBackend &b = c.hybrid.backend("b");
+    CHECK(b.kv_dtype.key == "hybrid.backends.b.kv.dtype");
+    CHECK(to_string(b.kv_dtype.where) == "f.yaml:2:57");
+}
+
 TEST_CASE("every example of the schema is a value that its key takes") {
-    for (const KeySpec &key : schema_keys()) {
-        INFO(key.path);
+    for (const auto &key : schema().keys) {
+        INFO(key->path);
         std::vector<std::string> overrides = {"model.path=m", "backend.plugin=cpu"};
-        overrides.push_back(std::string(key.path) + "=" + std::string(key.example));
-        if (key.path == "policy.budget.slack") overrides.push_back("policy.budget.tokens=512");
-        if (key.path == "sync.ops") overrides.push_back("sync=batched");
-        if (key.path == "policy.log_positions") overrides.push_back("policy.log=e.jsonl");
-        if (key.path.starts_with("hybrid.")) {
+        overrides.push_back(std::string(key->path) + "=" + std::string(key->example));
+        if (key->path == "policy.budget.slack") overrides.push_back("policy.budget.tokens=512");
+        if (key->path == "sync.ops") overrides.push_back("sync=batched");
+        if (key->path == "policy.log_positions") overrides.push_back("policy.log=e.jsonl");
+        if (key->path.starts_with("hybrid.")) {
             const std::string backends = "hybrid.backends={gpu: x, host: y}";
-            if (key.path != "hybrid.backends") overrides.insert(overrides.begin() + 2, backends);
-            if (key.path == "hybrid.backends" || key.path == "hybrid.switch.warmup_tokens")
+            if (key->path != "hybrid.backends") overrides.insert(overrides.begin() + 2, backends);
+            if (key->path == "hybrid.backends" || key->path == "hybrid.switch.warmup_tokens")
                 overrides.push_back("hybrid.switch.on=command");
-            if (key.path == "hybrid.prefill") overrides.push_back("hybrid.decode=host");
-            if (key.path == "hybrid.decode") overrides.push_back("hybrid.prefill=gpu");
-            if (key.path == "hybrid.switch.available_mib") overrides.push_back("hybrid.switch.on=pressure");
-            if (key.path == "hybrid.switch.to" || key.path == "hybrid.switch.after_tokens")
+            if (key->path == "hybrid.prefill") overrides.push_back("hybrid.decode=host");
+            if (key->path == "hybrid.decode") overrides.push_back("hybrid.prefill=gpu");
+            if (key->path == "hybrid.switch.available_mib")
+                overrides.push_back("hybrid.switch.on=pressure");
+            if (key->path == "hybrid.switch.to" || key->path == "hybrid.switch.after_tokens")
                 overrides.push_back("hybrid.switch.on=tokens");
-            if (key.path.starts_with("hybrid.switch.") && key.path != "hybrid.switch.warmup_tokens") {
+            if (key->path.starts_with("hybrid.switch.") &&
+                key->path != "hybrid.switch.warmup_tokens") {
                 overrides.push_back("hybrid.switch.after_tokens=9");
                 overrides.push_back("hybrid.switch.to=gpu");
                 overrides.push_back("hybrid.decode=host");
             }
-            if (key.path == "hybrid.switch.available_mib")
+            if (key->path == "hybrid.switch.available_mib")
                 overrides.push_back("hybrid.switch.on=[pressure, tokens]");
         }
         CHECK_NOTHROW(config_from_overrides(overrides));

@@ -21,24 +21,30 @@ PipelineConfig parse(std::string_view text) {
 const std::vector<std::string> examples = {
     "model: m\nbackend: cpu\n",
     "model: {path: \"with space: #\", weights: bf16, context: 1}\n"
-    "backend: {plugin: /x/y.so, device: 'a: b', params: {a: 1, b: -0.5, c: true, d: 'null', e: , f: [x, 'y, "
+    "backend: {plugin: /x/y.so, device: 'a: b', params: {a: 1, b: -0.5, c: true, d: 'null', e: , "
+    "f: [x, 'y, "
     "z', \"\"], "
     "g: \"\", h: \"\\t\\\"\\\\\\x7f\\x85\\0é\"}}\n"
     "kv: {dtype: f32, key_dtype: q8_0, value_dtype: q4_0, max_mib: 0.1}\n"
     "policy: {plugin: p, params: {w: 1}, allocator: {plugin: q, params: {v: 2}}, budget: {ratio: "
     "0.3333333333333333, slack: 9},"
-    " protect: {prefix: 1, recent: 2, spans: [[3, 9], [20, 21]]}, positions: auto, trigger: {on: [every_n, "
+    " protect: {prefix: 1, recent: 2, spans: [[3, 9], [20, 21]]}, positions: auto, trigger: {on: "
+    "[every_n, "
     "insert, "
-    "pressure], every_n: 3, pressure: {available_mib: 12.5, critical_mib: 3, stalled_percent: none, steps: "
+    "pressure], every_n: 3, pressure: {available_mib: 12.5, critical_mib: 3, stalled_percent: "
+    "none, steps: "
     "[0.9, 0.1], "
     "cooldown: 5}}, log: l, log_positions: true, seed: 4}\n"
     "sync: {strategy: batched, ops: 3}\nstrict: true\nfallback: r\n"
     "sampling: {temperature: 1e-3, top_k: 2, top_p: 0.1, min_p: 0.7, repetition_penalty: 1.1, "
     "repetition_window: 6, seed: 7}\n"
-    "generation: {pin: [a, 'b c'], prompt: \"- a\\n...\\n# b\", max_tokens: 8, stop: [\"~\", '---', "
+    "generation: {pin: [a, 'b c'], prompt: \"- a\\n...\\n# b\", max_tokens: 8, stop: [\"~\", "
+    "'---', "
     "\"\\n\"]}\n",
-    "model: m\nbackend: cpu\nsync: batched\npolicy: {plugin: none, trigger: {on: []}, budget: {mib: 2.5}}\n",
-    "model: m\nbackend: cpu\npolicy: {plugin: x, budget: {tokens: 9}, trigger: insert}\ngeneration: {prompt: "
+    "model: m\nbackend: cpu\nsync: batched\npolicy: {plugin: none, trigger: {on: []}, budget: "
+    "{mib: 2.5}}\n",
+    "model: m\nbackend: cpu\npolicy: {plugin: x, budget: {tokens: 9}, trigger: "
+    "insert}\ngeneration: {prompt: "
     "''}\n",
 };
 
@@ -60,19 +66,21 @@ TEST_CASE("the resolved form reads back as the same config") {
 }
 
 TEST_CASE("each key counts when configs are compared") {
-    const std::vector<std::string> base = {"model=m", "backend=x", "policy=p", "policy.budget.tokens=500",
+    const std::vector<std::string> base = {"model=m", "backend=x", "policy=p",
+                                           "policy.budget.tokens=500",
                                            "policy.trigger.on=[insert]"};
     const PipelineConfig plain = config_from_overrides(base);
-    for (const KeySpec &key : schema_keys()) {
-        if (key.path.starts_with("hybrid.")) continue;
+    for (const auto &key : schema().keys) {
+        if (key->path.starts_with("hybrid.")) continue;
         std::vector<std::string> changed = base;
-        if (key.path == "sync.ops") changed.emplace_back("sync=batched");
-        if (key.path == "policy.log_positions") changed.emplace_back("policy.log=e.jsonl");
-        if (key.path == "policy.trigger.every_n") changed.emplace_back("policy.trigger.on=[every_n]");
-        if (key.path == "policy.trigger.every_n" || key.path == "policy.trigger.on")
+        if (key->path == "sync.ops") changed.emplace_back("sync=batched");
+        if (key->path == "policy.log_positions") changed.emplace_back("policy.log=e.jsonl");
+        if (key->path == "policy.trigger.every_n")
+            changed.emplace_back("policy.trigger.on=[every_n]");
+        if (key->path == "policy.trigger.every_n" || key->path == "policy.trigger.on")
             changed.emplace_back("policy.trigger.every_n=3");
-        changed.push_back(std::string(key.path) + "=" + std::string(key.example));
-        INFO(key.path);
+        changed.push_back(std::string(key->path) + "=" + std::string(key->example));
+        INFO(key->path);
         const PipelineConfig config = config_from_overrides(changed);
         CHECK_FALSE(config == plain);
         CHECK(parse_config(to_yaml(config), "f", "/") == config);
@@ -81,23 +89,26 @@ TEST_CASE("each key counts when configs are compared") {
 
 TEST_CASE("the resolved form says where each value came from") {
     const std::vector<std::string> overrides = {"sampling.seed=5"};
-    const PipelineConfig config = parse_config("model: m\nbackend:\n  plugin: cpu\n  params: {threads: 2}\n",
-                                               "f.yaml", "/folder", overrides);
+    const PipelineConfig config =
+        parse_config("model: m\nbackend:\n  plugin: cpu\n  params: {threads: 2}\n", "f.yaml",
+                     "/folder", overrides);
     const std::string text = to_yaml(config, true);
-    CHECK_THAT(text, Contains("model:\n  path: /folder/m  # f.yaml:1:8\n  weights: stored  # default\n"));
+    CHECK_THAT(text,
+               Contains("model:\n  path: /folder/m  # f.yaml:1:8\n  weights: stored  # default\n"));
     CHECK_THAT(text, Contains("  params:\n    threads: 2  # f.yaml:4:21\n"));
     CHECK_THAT(text, Contains("  seed: 5  # --set sampling.seed\n"));
     CHECK_THAT(text, Contains("    # tokens: not set\n"));
-    for (const KeySpec &key : schema_keys()) {
-        INFO(key.path);
-        if (!key.path.starts_with("hybrid."))
-            CHECK_THAT(text, Contains(std::string(last_part(key.path)) + ":"));
+    for (const auto &key : schema().keys) {
+        INFO(key->path);
+        if (!key->path.starts_with("hybrid."))
+            CHECK_THAT(text, Contains(std::string(last_part(key->path)) + ":"));
     }
     CHECK(to_yaml(config).find('#') == std::string::npos);
 }
 
 TEST_CASE("resolved keys are there for tables") {
-    const auto keys = resolved_keys(parse("model: m\nbackend: {plugin: cpu, params: {threads: 2}}\n"));
+    const auto keys =
+        resolved_keys(parse("model: m\nbackend: {plugin: cpu, params: {threads: 2}}\n"));
     const auto find = [&](std::string_view path) {
         for (const ResolvedKey &key : keys) {
             if (key.path == path) return key;
@@ -146,10 +157,10 @@ TEST_CASE("a new pipeline holds what it was given and explains every key") {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);)
         CHECK(line.size() <= 110);
-    for (const KeySpec &key : schema_keys()) {
-        INFO(key.path);
-        CHECK_THAT(text, Contains(std::string(last_part(key.path)) + ": "));
-        CHECK_THAT(text, Contains(std::string(key.doc.substr(0, key.doc.find(' ')))));
+    for (const auto &key : schema().keys) {
+        INFO(key->path);
+        CHECK_THAT(text, Contains(std::string(last_part(key->path)) + ": "));
+        CHECK_THAT(text, Contains(std::string(key->doc.substr(0, key->doc.find(' ')))));
     }
 }
 

@@ -37,7 +37,7 @@ std::vector<std::string> keys_of(const std::vector<RawParam> &params) {
         keys.push_back(param.key);
     return keys;
 }
-using Words = std::vector<std::string>;
+using Texts = std::vector<std::string>;
 
 } // namespace
 
@@ -51,10 +51,11 @@ TEST_CASE("an override replaces one value, the later one wins, and its place is 
 }
 
 TEST_CASE("values are YAML, and texts are taken as they stand") {
-    const PipelineConfig c = with({"policy.trigger.on=[insert, budget]", "policy.params={window: 64}",
-                                   "generation.stop=[\"a, b\", c]", "generation.prompt=Well: [said # he"});
+    const PipelineConfig c =
+        with({"policy.trigger.on=[insert, budget]", "policy.params={window: 64}",
+              "generation.stop=[\"a, b\", c]", "generation.prompt=Well: [said # he"});
     CHECK(*c.policy.trigger.on == std::vector{Trigger::insert, Trigger::budget});
-    CHECK(*c.generation.stop == Words{"a, b", "c"});
+    CHECK(*c.generation.stop == Texts{"a, b", "c"});
     CHECK(*c.generation.prompt == "Well: [said # he");
     CHECK(*with({"generation.prompt=\"a\\nb\""}).generation.prompt == "a\nb");
     CHECK(with({"generation.prompt="}).generation.prompt->empty());
@@ -63,8 +64,9 @@ TEST_CASE("values are YAML, and texts are taken as they stand") {
 }
 
 TEST_CASE("sections and params are merged key by key") {
-    const PipelineConfig c = with({"policy.params.window=64", "policy={seed: 5, protect: {prefix: 4}}"});
-    REQUIRE(keys_of(c.policy.params) == Words{"window", "kernel"});
+    const PipelineConfig c =
+        with({"policy.params.window=64", "policy={seed: 5, protect: {prefix: 4}}"});
+    REQUIRE(keys_of(c.policy.params) == Texts{"window", "kernel"});
     CHECK(c.policy.params[0].text == "64");
     CHECK(to_string(c.policy.params[0].where) == "--set policy.params.window");
     CHECK(c.policy.params[1].text == "7");
@@ -75,24 +77,24 @@ TEST_CASE("sections and params are merged key by key") {
 
 TEST_CASE("another plugin drops the file's params of its section and keeps the overrides'") {
     const PipelineConfig c = with({"policy.params.window=64", "policy.plugin=sliding_window"});
-    CHECK(keys_of(c.policy.params) == Words{"window"});
+    CHECK(keys_of(c.policy.params) == Texts{"window"});
     CHECK(c.policy.params[0].text == "64");
-    CHECK(keys_of(c.policy.allocator.params) == Words{"beta"});
-    CHECK(keys_of(c.backend.params) == Words{"threads"});
+    CHECK(keys_of(c.policy.allocator.params) == Texts{"beta"});
+    CHECK(keys_of(c.backend.params) == Texts{"threads"});
     CHECK(with({"policy=none"}).policy.params.empty());
     CHECK(with({"policy={plugin: none}"}).policy.params.empty());
     CHECK(with({"backend.plugin=./other.so"}).backend.params.empty());
     const PipelineConfig a = with({"policy.allocator.plugin=uniform"});
     CHECK(a.policy.allocator.params.empty());
-    CHECK(keys_of(a.policy.params) == Words{"window", "kernel"});
+    CHECK(keys_of(a.policy.params) == Texts{"window", "kernel"});
 }
 
 TEST_CASE("the same plugin, named again, keeps the params") {
-    CHECK(keys_of(with({"policy.plugin=snapkv"}).policy.params) == Words{"window", "kernel"});
+    CHECK(keys_of(with({"policy.plugin=snapkv"}).policy.params) == Texts{"window", "kernel"});
     // a default that is named is no change either
     const std::string plain = "model: m\nbackend: cpu\npolicy: {allocator: {params: {a: 1}}}\n";
     const std::vector<std::string> same = {"policy.allocator.plugin=uniform"};
-    CHECK(keys_of(parse_config(plain, "f", "/", same).policy.allocator.params) == Words{"a"});
+    CHECK(keys_of(parse_config(plain, "f", "/", same).policy.allocator.params) == Texts{"a"});
     const std::vector<std::string> other = {"policy.allocator.plugin=pyramid"};
     CHECK(parse_config(plain, "f", "/", other).policy.allocator.params.empty());
 }
@@ -126,18 +128,22 @@ TEST_CASE("paths in overrides start from the working directory") {
 TEST_CASE("errors in overrides name the flag") {
     CHECK(refused("polcy.plugin=none") ==
           "--set polcy.plugin: unknown key 'polcy' in a pipeline; did you mean 'policy'?");
-    CHECK(refused("policy.budget.tokns=5") ==
-          "--set policy.budget.tokns: unknown key 'tokns' in 'policy.budget'; did you mean 'tokens'?");
-    CHECK(refused("policy.budget.tokens=many") == "--set policy.budget.tokens: expected an integer from 1 to "
-                                                  "16777216 for 'policy.budget.tokens', found 'many'");
-    CHECK(refused("sampling.top_k=") == "--set sampling.top_k: expected an integer from 0 to 16777216 for "
-                                        "'sampling.top_k', found nothing");
-    CHECK(refused("model.path.x=1") == "--set model.path.x: expected a path for 'model.path', found a map");
+    CHECK(refused("policy.budget.tokns=5") == "--set policy.budget.tokns: unknown key 'tokns' in "
+                                              "'policy.budget'; did you mean 'tokens'?");
+    CHECK(refused("policy.budget.tokens=many") ==
+          "--set policy.budget.tokens: expected an integer from 1 to "
+          "16777216 for 'policy.budget.tokens', found 'many'");
+    CHECK(refused("sampling.top_k=") ==
+          "--set sampling.top_k: expected an integer from 0 to 16777216 for "
+          "'sampling.top_k', found nothing");
+    CHECK(refused("model.path.x=1") ==
+          "--set model.path.x: expected a path for 'model.path', found a map");
     CHECK(refused("policy.trigger.on=[a") ==
           "--set policy.trigger.on: expected valid YAML, found: end of sequence flow not found");
     CHECK(refused("sampling={top_k: 1, top_k: 2}") ==
           "--set sampling: expected each key once, found 'top_k' again (first at --set sampling)");
-    CHECK(refused("hybrid={a: 1}").starts_with("--set hybrid: unknown key 'a' in 'hybrid'; known keys: "));
+    CHECK(refused("hybrid={a: 1}")
+              .starts_with("--set hybrid: unknown key 'a' in 'hybrid'; known keys: "));
     CHECK(refused("generation.prompt=\x01") ==
           "--set generation.prompt: expected UTF-8 text, found the control character \\x01");
 }
@@ -156,13 +162,15 @@ TEST_CASE("one backend and several take each other's place") {
     CHECK(*params.hybrid.backend("a").plugin == "cpu");
     CHECK(with_sets({"hybrid.backends.a.plugin=other"}).hybrid.backend("a").params.empty());
     CHECK(with_sets({"hybrid.backends.c.plugin=other"}).hybrid.backends->size() == 3);
-    const std::vector<std::string> alone = {"model=m", "backend=cpu", "hybrid.backends={a: cpu, b: cpu}",
-                                            "hybrid.layers=[{range: 0-1, on: a}, {range: 2, on: b}]"};
+    const std::vector<std::string> alone = {
+        "model=m", "backend=cpu", "hybrid.backends={a: cpu, b: cpu}",
+        "hybrid.layers=[{range: 0-1, on: a}, {range: 2, on: b}]"};
     const PipelineConfig split = config_from_overrides(alone);
     CHECK(split.hybrid.mode() == HybridMode::by_layers);
     CHECK(split.backend.plugin->empty());
     CHECK(parse_config(to_yaml(split), "f", "/") == split);
-    CHECK(refused("hybrid.prefill=x").find("expected 'hybrid.backends' beside this") != std::string::npos);
+    CHECK(refused("hybrid.prefill=x").find("expected 'hybrid.backends' beside this") !=
+          std::string::npos);
 }
 
 TEST_CASE("what is not KEY=VALUE is a usage error") {
@@ -179,15 +187,17 @@ TEST_CASE("overrides alone make a pipeline") {
     const PipelineConfig c = config_from_overrides(overrides);
     CHECK(*c.model.path == absolute_path("m"));
     CHECK(error_text([] { config_from_overrides({}); }) ==
-          "a pipeline without a file: expected the key 'model.path', found none; for example 'model: {path: "
+          "a pipeline without a file: expected the key 'model.path', found none; for example "
+          "'model: {path: "
           "../models/tiny}'");
 }
 
 TEST_CASE("an experiment's arm is merged like overrides, with its own file's places") {
     YamlNode base = parse_yaml(file, {"f.yaml", "/folder"});
-    merge_overrides(base,
-                    parse_yaml("{policy: {plugin: sliding_window, protect: {prefix: 4}}, kv: {dtype: q4_0}}",
-                               {"ab.yaml", "/ab"}));
+    merge_overrides(
+        base,
+        parse_yaml("{policy: {plugin: sliding_window, protect: {prefix: 4}}, kv: {dtype: q4_0}}",
+                   {"ab.yaml", "/ab"}));
     const PipelineConfig c = make_config(base);
     CHECK(*c.policy.plugin == "sliding_window");
     CHECK(c.policy.params.empty());

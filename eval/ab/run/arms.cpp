@@ -18,7 +18,8 @@ constexpr uint64_t largest_seed = uint64_t{1} << 53; // what a config may say
 PipelineConfig base_config(const PipelineConfig &arm) {
     PipelineConfig config = arm;
     config.policy = {};
-    config.policy.plugin = {"none", arm.policy.plugin.where};
+    config.policy.plugin = arm.policy.plugin; // with its place
+    config.policy.plugin.value = "none";
     config.sampling = {};
     config.generation = {};
     return config;

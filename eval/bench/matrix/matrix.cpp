@@ -148,7 +148,7 @@ std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const
 
 // What a pipeline has where nobody says otherwise.
 std::string default_of(std::string_view key) {
-    return std::string(pipeline::find_key(key)->default_text);
+    return pipeline::find_key(key)->default_text();
 }
 
 const YamlEntry &need(const YamlNode &root, const std::filesystem::path &file, const char *key) {

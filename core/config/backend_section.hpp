@@ -1,0 +1,14 @@
+#pragma once
+
+#include "config/setting.hpp"
+
+#include <string>
+
+namespace keel::pipeline {
+
+struct BackendSection : PluginSection {
+    Setting<std::string> device; // "auto", an index, part of a name
+    bool operator==(const BackendSection &) const = default;
+};
+
+} // namespace keel::pipeline

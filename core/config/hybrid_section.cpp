@@ -1,0 +1,264 @@
+#include "config/schema.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "config/hybrid_codec.hpp"
+
+#include <algorithm>
+
+namespace keel::pipeline {
+namespace {
+
+constexpr int64_t default_warmup_tokens = 8;
+
+std::vector<std::string> names_of(const HybridSection &hybrid) {
+    std::vector<std::string> names;
+    for (const HybridBackend &backend : *hybrid.backends)
+        names.push_back(backend.name);
+    return names;
+}
+
+void check_known(const HybridSection &hybrid, const std::string &name, const SourceLocation &where,
+                 std::string_view key) {
+    const std::vector<std::string> names = names_of(hybrid);
+    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    throw_error(ErrorKind::input,
+                "{}: expected a name of 'hybrid.backends' ({}) for '{}', found '{}'{}",
+                to_string(where), fmt::join(names, ", "), key, printable(name, 40),
+                did_you_mean(name, names));
+}
+
+// The place of the first setting that is given; empty: none is.
+SourceLocation first_given(std::initializer_list<const Origin *> settings) {
+    for (const Origin *setting : settings) {
+        if (!setting->is_default()) return setting->where;
+    }
+    return {};
+}
+
+SourceLocation turns_where(const HybridSection &h) {
+    if (!h.switching.on->empty()) return first_given({&h.prefill, &h.decode, &h.switching.on});
+    return first_given({&h.prefill, &h.decode, &h.switching.after_tokens, &h.switching.to});
+}
+
+// Refuses a key of `switch` without its trigger. A resolved pipeline spells out the defaults,
+// which need no trigger.
+void check_belongs(const SwitchSection &s, bool used, const SourceLocation &where,
+                   std::string_view key, std::string_view trigger) {
+    if (used) return;
+    throw_error(ErrorKind::input,
+                "{}: expected {} in 'hybrid.switch.on' beside 'hybrid.switch.{}', found {}; add it "
+                "to the list",
+                to_string(where), trigger, key, s.on->empty() ? "no list" : "none of it");
+}
+
+void check_switch(const HybridSection &hybrid) {
+    const SwitchSection &s = hybrid.switching;
+    const bool tokens = s.has(SwitchTrigger::tokens), pressure = s.has(SwitchTrigger::pressure);
+    if (s.on->empty() && !s.on.is_default())
+        throw_error(ErrorKind::input,
+                    "{}: expected at least one trigger in 'hybrid.switch.on', found none",
+                    to_string(s.on.where));
+    if (tokens && !*s.after_tokens) {
+        throw_error(ErrorKind::input,
+                    "{}: expected 'hybrid.switch.after_tokens' beside tokens in "
+                    "'hybrid.switch.on', found none",
+                    to_string(s.on.where));
+    }
+    if (*s.after_tokens) check_belongs(s, tokens, s.after_tokens.where, "after_tokens", "tokens");
+    if (!s.to->empty()) {
+        check_belongs(s, tokens || pressure, s.to.where, "to", "tokens or pressure");
+        check_known(hybrid, *s.to, s.to.where, "hybrid.switch.to");
+    } else if (tokens || pressure) {
+        throw_error(ErrorKind::input,
+                    "{}: expected 'hybrid.switch.to' beside {} in 'hybrid.switch.on', found none",
+                    to_string(s.on.where), tokens ? "tokens" : "pressure");
+    }
+    if (*s.available_mib)
+        check_belongs(s, pressure, s.available_mib.where, "available_mib", "pressure");
+    if (*s.warmup_tokens != default_warmup_tokens)
+        check_belongs(s, tokens || s.has(SwitchTrigger::command), s.warmup_tokens.where,
+                      "warmup_tokens", "tokens or command");
+}
+
+void check_turns(const HybridSection &hybrid) {
+    if (!hybrid.decode->empty())
+        check_known(hybrid, *hybrid.decode, hybrid.decode.where, "hybrid.decode");
+    if (!hybrid.prefill->empty())
+        check_known(hybrid, *hybrid.prefill, hybrid.prefill.where, "hybrid.prefill");
+    check_switch(hybrid);
+    const std::string &decode =
+        hybrid.decode->empty() ? hybrid.backends->front().name : *hybrid.decode;
+    const std::string &prefill = hybrid.prefill->empty() ? decode : *hybrid.prefill;
+    if (*hybrid.switching.to == decode &&
+        (prefill == decode || !hybrid.switching.has(SwitchTrigger::pressure))) {
+        throw_error(ErrorKind::input, "{}: 'hybrid.switch.to' names {}, where decode runs already",
+                    to_string(hybrid.switching.to.where), decode);
+    }
+    if (prefill == decode && hybrid.switching.on->empty()) {
+        throw_error(ErrorKind::input,
+                    "{}: {} reads and writes, and nothing ever switches; name another backend for "
+                    "prefill or "
+                    "decode, or say in 'hybrid.switch' when to switch",
+                    to_string(turns_where(hybrid)), decode);
+    }
+}
+
+void check_unused(const HybridSection &hybrid, const std::vector<std::string> &used,
+                  std::string_view key) {
+    for (const HybridBackend &backend : *hybrid.backends) {
+        if (std::find(used.begin(), used.end(), backend.name) != used.end()) continue;
+        throw_error(ErrorKind::input,
+                    "{}: backend {} has no part in '{}'; give it one, or remove it",
+                    to_string(backend.name_where), backend.name, key);
+    }
+}
+
+void check_layers(const HybridSection &hybrid) {
+    std::vector<std::string> used;
+    int64_t next = 0;
+    for (const LayerShare &share : *hybrid.layers) {
+        check_known(hybrid, share.on, share.on_where, "hybrid.layers");
+        used.push_back(share.on);
+        if (share.first != next) {
+            throw_error(
+                ErrorKind::input,
+                "{}: expected the range in 'hybrid.layers' to begin at layer {}, found {}-{}; {}",
+                to_string(share.where), next, share.first, share.last,
+                share.first < next ? "layers would be on two backends"
+                                   : "the layers before it would be nowhere");
+        }
+        next = share.last + 1;
+    }
+    check_unused(hybrid, used, "hybrid.layers");
+}
+
+void declare_switch(Schema &schema) {
+    schema.sections.push_back(
+        {"hybrid.switch", "When decode goes on elsewhere, its cache with it."});
+    schema.keys.add(
+        {.path = "hybrid.switch.on",
+         .doc = "When decode goes on on another backend: after a number of tokens, "
+                "when the system runs short of memory, at the command /switch NAME "
+                "of keel chat.",
+         .example = "[tokens, command]"},
+        [](auto &c) -> auto & { return c.hybrid.switching.on; });
+    schema.keys.add(
+        {.path = "hybrid.switch.after_tokens",
+         .doc = "Tokens that are written before the switch; belongs to tokens in "
+                "switch.on.",
+         .example = "256",
+         .rule = {.minimum = 1, .maximum = max_tokens}},
+        [](auto &c) -> auto & { return c.hybrid.switching.after_tokens; });
+    schema.keys.add(
+        {.path = "hybrid.switch.to",
+         .doc = "Name of the backend that tokens and pressure switch to.",
+         .example = "gpu"},
+        [](auto &c) -> auto & { return c.hybrid.switching.to; });
+    schema.keys.add(
+        {.path = "hybrid.switch.warmup_tokens",
+         .doc = "Dummy tokens that the new backend runs right before a switch, so "
+                "that its kernels are compiled and its memory is mapped; not under "
+                "pressure.",
+         .example = "0",
+         .rule = {.minimum = 0, .maximum = 65536}},
+        [](auto &c) -> auto & { return c.hybrid.switching.warmup_tokens; }, default_warmup_tokens);
+    schema.keys.add(
+        {.path = "hybrid.switch.available_mib",
+         .doc = "MiB of available memory below which pressure switches; auto: a "
+                "tenth of all, at most 256.",
+         .example = "512",
+         .rule = {.minimum = 0.001, .maximum = max_mib, .word = "auto"}},
+        [](auto &c) -> auto & { return c.hybrid.switching.available_mib; });
+}
+
+} // namespace
+
+bool SwitchSection::has(SwitchTrigger trigger) const noexcept {
+    return std::find(on.value.begin(), on.value.end(), trigger) != on.value.end();
+}
+
+HybridMode HybridSection::mode() const {
+    if (!is_given()) return HybridMode::none;
+    return layers->empty() ? HybridMode::taking_turns : HybridMode::by_layers;
+}
+
+const HybridBackend &HybridSection::backend(std::string_view name) const {
+    for (const HybridBackend &b : *backends) {
+        if (b.name == name) return b;
+    }
+    throw_error(ErrorKind::internal, "no backend {} in the hybrid", name);
+}
+
+void check_hybrid(const PipelineConfig &config) {
+    const HybridSection &h = config.hybrid;
+    if (!h.is_given()) {
+        const SourceLocation where = first_given(
+            {&h.prefill, &h.decode, &h.switching.after_tokens, &h.switching.to, &h.layers});
+        if (!where.file.empty() || !h.switching.on->empty()) {
+            throw_error(ErrorKind::input, "{}: expected 'hybrid.backends' beside this, found none",
+                        to_string(where.file.empty() ? h.switching.on.where : where));
+        }
+        return;
+    }
+    SourceLocation backend = first_given({&config.backend.plugin, &config.backend.device});
+    if (backend.file.empty() && !config.backend.params.empty())
+        backend = config.backend.params.front().key_where;
+    if (!backend.file.empty()) {
+        throw_error(
+            ErrorKind::input,
+            "{}: expected 'backend' or 'hybrid', found both ('backend' at {}); remove one of them",
+            to_string(h.backends.where), to_string(backend));
+    }
+    const SourceLocation turns = turns_where(h);
+    if (turns.file.empty() && h.layers->empty()) {
+        throw_error(
+            ErrorKind::input,
+            "{}: expected 'hybrid' to say what the backends do: prefill, decode, switch or layers; "
+            "found none of them",
+            to_string(h.backends.where));
+    }
+    if (!turns.file.empty() && !h.layers->empty()) {
+        throw_error(
+            ErrorKind::input,
+            "{}: 'hybrid' cannot combine prefill, decode and switch with layers in this version; "
+            "keep one of them",
+            to_string(h.layers.where));
+    }
+    return h.layers->empty() ? check_turns(h) : check_layers(h);
+}
+
+void declare_hybrid(Schema &schema) {
+    schema.sections.push_back(
+        {"hybrid", "Several backends in place of 'backend': one reads and another writes (prefill, "
+                   "decode, switch), or they hold different layers (layers); see docs/hybrid.md."});
+    schema.keys.add(
+        {.path = "hybrid.backends",
+         .doc = "Backends under names of your own: {NAME: {plugin, device, params, "
+                "kv}}, plugin, device and params as in 'backend', kv (optional) "
+                "the cache's type there: {dtype, key_dtype, value_dtype}.",
+         .example = "{gpu: {plugin: my_gpu}, host: {plugin: cpu, params: {threads: 2}}}"},
+        [](auto &c) -> auto & { return c.hybrid.backends; });
+    schema.keys.add(
+        {.path = "hybrid.prefill",
+         .doc = "Name of the backend that reads prompts; where decode runs when "
+                "absent.",
+         .example = "gpu"},
+        [](auto &c) -> auto & { return c.hybrid.prefill; });
+    schema.keys.add(
+        {.path = "hybrid.decode",
+         .doc = "Name of the backend that writes, to begin with; the first of "
+                "backends when absent.",
+         .example = "host"},
+        [](auto &c) -> auto & { return c.hybrid.decode; });
+    declare_switch(schema);
+    schema.keys.add(
+        {.path = "hybrid.layers",
+         .doc = "Which backend holds and runs which layers, from 0 on and without "
+                "a gap.",
+         .example = "[{range: 0-15, on: gpu}, {range: 16-21, on: host}]"},
+        [](auto &c) -> auto & { return c.hybrid.layers; });
+}
+
+} // namespace keel::pipeline

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "config/yaml_document.hpp"
+
+#include <map>
+#include <string>
+
+namespace keel::pipeline {
+
+// The values that a tree gives, by the path of their key.
+using KeyValues = std::map<std::string, const YamlNode *, std::less<>>;
+
+// Replaces the short form of each section, `sync: lazy`, by `sync: {strategy: lazy}`.
+void expand_shorthands(YamlNode &root);
+
+// Throws Error(input) for unknown keys. The result points into `root`.
+KeyValues collect_values(const YamlNode &root);
+
+} // namespace keel::pipeline

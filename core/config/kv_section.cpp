@@ -1,0 +1,34 @@
+#include "config/schema.hpp"
+
+namespace keel::pipeline {
+
+std::optional<uint64_t> KvSection::max_bytes() const {
+    if (!max_mib.value) return std::nullopt;
+    return static_cast<uint64_t>(*max_mib.value * 1048576.0);
+}
+
+void declare_kv(Schema &schema) {
+    schema.sections.push_back({"kv", "The cache of keys and values.", "dtype"});
+    schema.keys.add(
+        {.path = "kv.dtype", .doc = "Type of the cached keys and values.", .example = "q8_0"},
+        [](auto &c) -> auto & { return c.kv.dtype; }, KEEL_DTYPE_F16);
+    schema.keys.add(
+        {.path = "kv.key_dtype",
+         .doc = "Type of the keys alone; kv.dtype when absent.",
+         .example = "q8_0"},
+        [](auto &c) -> auto & { return c.kv.key_dtype; });
+    schema.keys.add(
+        {.path = "kv.value_dtype",
+         .doc = "Type of the values alone; kv.dtype when absent.",
+         .example = "q4_0"},
+        [](auto &c) -> auto & { return c.kv.value_dtype; });
+    schema.keys.add(
+        {.path = "kv.max_mib",
+         .doc = "Hard cap of the cache in MiB, never passed; none: the context's size "
+                "is the only bound.",
+         .example = "256",
+         .rule = {.minimum = 0.001, .maximum = max_mib, .word = "none"}},
+        [](auto &c) -> auto & { return c.kv.max_mib; });
+}
+
+} // namespace keel::pipeline

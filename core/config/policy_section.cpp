@@ -1,0 +1,327 @@
+#include "config/schema.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+
+namespace keel::pipeline {
+
+// A list of pairs [from, to] of integers.
+template <>
+struct Codec<std::vector<Span>> {
+    static constexpr Form form = Form::other;
+    static void read(const Field &field, std::vector<Span> &value) {
+        if (field.node.kind != YamlNode::Kind::sequence) fail(field, describe(field.node));
+        for (const YamlNode &item : field.node.items) {
+            const Field pair = field.at(item);
+            if (item.kind != YamlNode::Kind::sequence) fail(pair, describe(item));
+            if (item.items.size() != 2) fail(pair, fmt::format("a list of {}", item.items.size()));
+            Span span;
+            Codec<int64_t>::read(field.at(item.items[0]), span.from);
+            Codec<int64_t>::read(field.at(item.items[1]), span.to);
+            if (span.from >= span.to) fail(pair, fmt::format("[{}, {}]", span.from, span.to));
+            value.push_back(span);
+        }
+    }
+    static std::string write(const std::vector<Span> &value, const Rule &) {
+        std::string text;
+        for (const Span &span : value)
+            text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", span.from, span.to);
+        return "[" + text + "]";
+    }
+    static std::string expectation(const Rule &rule) {
+        return fmt::format("a list of pairs [from, to] of integers from {} to {}, from below to",
+                           number_text(rule.minimum), number_text(rule.maximum));
+    }
+};
+
+namespace {
+
+void check_budget(const BudgetSection &budget) {
+    const int kinds = int{budget.tokens->has_value()} + int{budget.ratio->has_value()} +
+                      int{budget.mib->has_value()};
+    if (kinds <= 1) return;
+    throw_error(ErrorKind::input,
+                "{}: expected one of tokens, ratio, mib in 'policy.budget', found {}; keep one",
+                to_string(budget.where()), kinds);
+}
+
+void check_trigger(const TriggerSection &trigger) {
+    if (trigger.on->empty())
+        throw_error(ErrorKind::input,
+                    "{}: expected at least one trigger in 'policy.trigger.on', found none; to "
+                    "evict nothing use 'policy: none'",
+                    to_string(trigger.on.where));
+    const bool named = trigger.has(Trigger::every_n);
+    if (named && !*trigger.every_n)
+        throw_error(ErrorKind::input,
+                    "{}: expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', "
+                    "found none",
+                    to_string(trigger.on.where));
+    if (!named && *trigger.every_n)
+        throw_error(ErrorKind::input,
+                    "{}: expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', "
+                    "found none; add it to the list",
+                    to_string(trigger.every_n.where));
+}
+
+PressureSection default_pressure() {
+    PipelineConfig config;
+    for (const auto &key : schema().keys) {
+        if (parent_path(key->path) == "policy.trigger.pressure")
+            key->set_default(std::string(key->path), config);
+    }
+    return config.policy.trigger.pressure;
+}
+
+void check_pressure(const TriggerSection &trigger) {
+    const PressureSection &p = trigger.pressure;
+    const SourceLocation where = p.where();
+    // A resolved pipeline spells out the defaults, which need no trigger.
+    if (!trigger.has(Trigger::pressure) && !where.file.empty() && !(p == default_pressure()))
+        throw_error(ErrorKind::input,
+                    "{}: expected pressure in 'policy.trigger.on' beside "
+                    "'policy.trigger.pressure', found none; add it to the list",
+                    to_string(where));
+    if (*p.available_mib && *p.critical_mib && **p.critical_mib > **p.available_mib)
+        throw_error(ErrorKind::input,
+                    "{}: expected 'policy.trigger.pressure.critical_mib' to be at most "
+                    "available_mib, {}, found {}",
+                    to_string(p.critical_mib.where), **p.available_mib, **p.critical_mib);
+}
+
+void declare_budget(Schema &schema) {
+    schema.sections.push_back(
+        {"policy.budget", "What an eviction leaves: one of tokens, ratio, mib."});
+    schema.keys.add(
+        {.path = "policy.budget.tokens",
+         .doc = "Cached tokens per head, on average over the heads, that an "
+                "eviction leaves.",
+         .example = "512",
+         .rule = {.minimum = 1, .maximum = max_tokens}},
+        [](auto &c) -> auto & { return c.policy.budget.tokens; });
+    schema.keys.add(
+        {.path = "policy.budget.ratio",
+         .doc = "The same as a share of the tokens seen when the trigger fires.",
+         .example = "0.25",
+         .rule = {.minimum = 0.001, .maximum = 1}},
+        [](auto &c) -> auto & { return c.policy.budget.ratio; });
+    schema.keys.add(
+        {.path = "policy.budget.mib",
+         .doc = "MiB that the cache holds, all layers together; slack and a step's "
+                "tokens included.",
+         .example = "32",
+         .rule = {.minimum = 0.001, .maximum = max_mib}},
+        [](auto &c) -> auto & { return c.policy.budget.mib; });
+    schema.keys.add(
+        {.path = "policy.budget.slack",
+         .doc = "Tokens above the budget that may gather before the next eviction; "
+                "auto: an eighth of the budget.",
+         .example = "64",
+         .rule = {.minimum = 0, .maximum = max_tokens, .word = "auto"}},
+        [](auto &c) -> auto & { return c.policy.budget.slack; });
+}
+
+void declare_protect(Schema &schema) {
+    schema.sections.push_back({"policy.protect", "Tokens that stay whatever the policy says."});
+    schema.keys.add(
+        {.path = "policy.protect.prefix",
+         .doc = "First tokens that are never evicted (attention sinks).",
+         .example = "4",
+         .rule = {.minimum = 0, .maximum = max_tokens}},
+        [](auto &c) -> auto & { return c.policy.protect.prefix; }, 0);
+    schema.keys.add(
+        {.path = "policy.protect.recent",
+         .doc = "Latest tokens that are never evicted.",
+         .example = "32",
+         .rule = {.minimum = 0, .maximum = max_tokens}},
+        [](auto &c) -> auto & { return c.policy.protect.recent; }, 0);
+    schema.keys.add(
+        {.path = "policy.protect.system_prompt",
+         .doc = "Never evict the system prompt of a chat (keel chat); it then "
+                "counts as protected, like prefix.",
+         .example = "false"},
+        [](auto &c) -> auto & { return c.policy.protect.system_prompt; }, true);
+    schema.keys.add(
+        {.path = "policy.protect.spans",
+         .doc = "Further tokens that are never evicted: [from, to] are tokens "
+                "number from to to - 1 since the start, the first is 0.",
+         .example = "[[16, 48], [200, 210]]",
+         .rule = {.minimum = 0, .maximum = max_tokens}},
+        [](auto &c) -> auto & { return c.policy.protect.spans; }, std::vector<Span>{});
+}
+
+void declare_trigger(Schema &schema) {
+    schema.sections.push_back({"policy.trigger", "When the policy is asked.", "on"});
+    schema.keys.add(
+        {.path = "policy.trigger.on",
+         .doc = "When the policy is asked: at the end of the prompt, when budget "
+                "and slack are full, before tokens that would not fit, every n "
+                "tokens, when the system runs short of memory.",
+         .example = "[budget, every_n]"},
+        [](auto &c) -> auto & { return c.policy.trigger.on; },
+        std::vector{Trigger::prefill_end, Trigger::budget});
+    schema.keys.add(
+        {.path = "policy.trigger.every_n",
+         .doc = "Tokens from one eviction to the next; belongs to every_n in "
+                "trigger.on.",
+         .example = "64",
+         .rule = {.minimum = 1, .maximum = max_tokens}},
+        [](auto &c) -> auto & { return c.policy.trigger.every_n; });
+}
+
+void declare_pressure(Schema &schema) {
+    schema.sections.push_back({"policy.trigger.pressure",
+                               "When memory is short, and what the cache then gives back; belongs "
+                               "to pressure in trigger.on."});
+    schema.keys.add(
+        {.path = "policy.trigger.pressure.available_mib",
+         .doc = "MiB of available memory (of the system, or what the control "
+                "groups' limits leave) below which the cache gives some back; "
+                "auto: a tenth of all, at most 256.",
+         .example = "512",
+         .rule = {.minimum = 0.001, .maximum = max_mib, .word = "auto"}},
+        [](auto &c) -> auto & { return c.policy.trigger.pressure.available_mib; });
+    schema.keys.add(
+        {.path = "policy.trigger.pressure.critical_mib",
+         .doc = "MiB of available memory below which the last step is taken at "
+                "once; auto: a quarter of available_mib.",
+         .example = "64",
+         .rule = {.minimum = 0.001, .maximum = max_mib, .word = "auto"}},
+        [](auto &c) -> auto & { return c.policy.trigger.pressure.critical_mib; });
+    schema.keys.add(
+        {.path = "policy.trigger.pressure.stalled_percent",
+         .doc = "Share of the last 10 s, in percent, in which tasks waited for "
+                "memory (PSI, some avg10 of the control group, else of the "
+                "system), from which on memory counts as short too; none: not "
+                "looked at.",
+         .example = "none",
+         .rule = {.minimum = 0.1, .maximum = 100, .word = "none"}},
+        [](auto &c) -> auto & { return c.policy.trigger.pressure.stalled_percent; }, 20.0);
+    schema.keys.add(
+        {.path = "policy.trigger.pressure.steps",
+         .doc = "Shares of the budget that the cache goes down to, one after the "
+                "other while memory stays short; back up again once there is half "
+                "as much more than available_mib.",
+         .example = "[0.5, 0.25]",
+         .rule = {.minimum = 0.01, .maximum = 0.99}},
+        [](auto &c) -> auto & { return c.policy.trigger.pressure.steps; },
+        std::vector{0.75, 0.5, 0.25});
+    schema.keys.add(
+        {.path = "policy.trigger.pressure.cooldown",
+         .doc = "Tokens from one such step to the next, so that the first can take "
+                "effect.",
+         .example = "64",
+         .rule = {.minimum = 1, .maximum = max_tokens}},
+        [](auto &c) -> auto & { return c.policy.trigger.pressure.cooldown; }, 16);
+}
+
+} // namespace
+
+BudgetKind BudgetSection::kind() const noexcept {
+    if (tokens.value) return BudgetKind::tokens;
+    if (ratio.value) return BudgetKind::ratio;
+    return mib.value ? BudgetKind::mib : BudgetKind::none;
+}
+
+SourceLocation BudgetSection::where() const {
+    switch (kind()) {
+    case BudgetKind::tokens:
+        return tokens.where;
+    case BudgetKind::ratio:
+        return ratio.where;
+    case BudgetKind::mib:
+        return mib.where;
+    case BudgetKind::none:
+        break;
+    }
+    return {};
+}
+
+SourceLocation PressureSection::where() const {
+    for (const Origin *origin : std::initializer_list<const Origin *>{
+             &available_mib, &critical_mib, &stalled_percent, &steps, &cooldown}) {
+        if (!origin->is_default()) return origin->where;
+    }
+    return {};
+}
+
+bool TriggerSection::has(Trigger trigger) const noexcept {
+    return std::ranges::find(on.value, trigger) != on.value.end();
+}
+
+void check_eviction(const PolicySection &policy) {
+    check_budget(policy.budget);
+    check_trigger(policy.trigger);
+    check_pressure(policy.trigger);
+}
+
+void check_log(const PolicySection &policy) {
+    if (!*policy.log_positions || *policy.log) return;
+    throw_error(ErrorKind::input,
+                "{}: expected 'policy.log' beside 'policy.log_positions', found none; name a file "
+                "there",
+                to_string(policy.log_positions.where));
+}
+
+void declare_policy(Schema &schema) {
+    schema.sections.push_back({"policy", "What the cache forgets, and when.", "plugin"});
+    schema.keys.add(
+        {.path = "policy.plugin",
+         .doc = "Eviction policy: a name found on the plugin path, or a path to a "
+                "library; none evicts nothing and ignores budget and trigger.",
+         .example = "sliding_window",
+         .rule = {.is_plugin = true}},
+        [](auto &c) -> auto & { return c.policy.plugin; }, "none");
+    schema.keys.add_params(
+        {.path = "policy.params",
+         .doc = "The policy's own parameters; 'keel plugins show NAME' lists them.",
+         .example = "{window: 256}"},
+        [](auto &c) -> auto & { return c.policy.params; });
+    schema.sections.push_back(
+        {"policy.allocator", "How the budget is shared out to layers and heads.", "plugin"});
+    schema.keys.add(
+        {.path = "policy.allocator.plugin",
+         .doc = "Allocator that shares the budget out to layers and heads; loaded "
+                "only under a policy that evicts.",
+         .example = "pyramid",
+         .rule = {.is_plugin = true}},
+        [](auto &c) -> auto & { return c.policy.allocator.plugin; }, "uniform");
+    schema.keys.add_params(
+        {.path = "policy.allocator.params",
+         .doc = "The allocator's own parameters.",
+         .example = "{alpha: 0.2}"},
+        [](auto &c) -> auto & { return c.policy.allocator.params; });
+    declare_budget(schema);
+    declare_protect(schema);
+    schema.keys.add(
+        {.path = "policy.positions",
+         .doc = "Rotation of keys after an eviction: absolute keeps the one they "
+                "were written with, rerotated closes the gaps, auto is absolute "
+                "until the oldest key would lie further back than the model was "
+                "trained for and closes the gaps from then on.",
+         .example = "rerotated"},
+        [](auto &c) -> auto & { return c.policy.positions; }, PositionMode::absolute);
+    declare_trigger(schema);
+    declare_pressure(schema);
+    schema.keys.add(
+        {.path = "policy.log",
+         .doc = "File that gets one JSON line per eviction; emptied when a run "
+                "begins. No bench writes it.",
+         .example = "evictions.jsonl"},
+        [](auto &c) -> auto & { return c.policy.log; });
+    schema.keys.add(
+        {.path = "policy.log_positions",
+         .doc = "Write into the log which tokens each head kept; 'keel eval log' "
+                "draws them.",
+         .example = "true"},
+        [](auto &c) -> auto & { return c.policy.log_positions; }, false);
+    schema.keys.add(
+        {.path = "policy.seed",
+         .doc = "Seed of policies that draw at random.",
+         .example = "7",
+         .rule = {.minimum = 0, .maximum = max_seed}},
+        [](auto &c) -> auto & { return c.policy.seed; }, 0);
+}
+
+} // namespace keel::pipeline

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "base/origin.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace keel::pipeline {
+
+// A value of the pipeline, with its key and the place where it was written.
+template <typename T>
+struct Setting : Origin {
+    T value{};
+
+    const T &operator*() const noexcept { return value; }
+    const T *operator->() const noexcept { return &value; }
+    // Two configs are equal if their values are; the places do not matter.
+    bool operator==(const Setting &other) const { return value == other.value; }
+};
+
+// A parameter of a plugin as it was written. The plugin's own table says what it may be; the core
+// checks that when it loads the plugin.
+struct RawParam {
+    std::string key;
+    std::string text;               // of a scalar
+    std::vector<std::string> items; // of a sequence of scalars
+    bool is_null = false;
+    bool is_sequence = false;
+    bool quoted = false;          // the text was in quotes; that says nothing about what it means
+    SourceLocation where;         // of the value
+    SourceLocation key_where;     // of the key
+    std::filesystem::path folder; // of the file that holds it: a relative path starts there
+
+    bool operator==(const RawParam &other) const {
+        return key == other.key && text == other.text && items == other.items &&
+               is_null == other.is_null && is_sequence == other.is_sequence;
+    }
+};
+
+// A plugin and its parameters.
+struct PluginSection {
+    Setting<std::string> plugin; // a name, or an absolute path (it begins with '/')
+    std::vector<RawParam> params;
+    bool operator==(const PluginSection &) const = default;
+};
+
+} // namespace keel::pipeline

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "config/setting.hpp"
+#include "config/words.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace keel::pipeline {
+
+enum class SyncStrategy { automatic, lazy, eager, batched };
+template <>
+struct Words<SyncStrategy> {
+    static constexpr Word<SyncStrategy> all[] = {{SyncStrategy::automatic, "auto"},
+                                                 {SyncStrategy::lazy, "lazy"},
+                                                 {SyncStrategy::eager, "eager"},
+                                                 {SyncStrategy::batched, "batched"}};
+};
+
+enum class StepReplay { automatic, off };
+template <>
+struct Words<StepReplay> {
+    static constexpr Word<StepReplay> all[] = {{StepReplay::automatic, "auto"},
+                                               {StepReplay::off, "off"}};
+};
+
+enum class StepAhead { automatic, off };
+template <>
+struct Words<StepAhead> {
+    static constexpr Word<StepAhead> all[] = {{StepAhead::automatic, "auto"},
+                                              {StepAhead::off, "off"}};
+};
+
+struct SyncSection {
+    static constexpr int64_t default_ops = 50;
+    Setting<SyncStrategy> strategy;
+    Setting<std::optional<int64_t>> ops; // only with batched
+    Setting<StepReplay> replay;
+    Setting<StepAhead> ahead;
+
+    int64_t ops_per_submit() const { return ops->value_or(default_ops); }
+    bool operator==(const SyncSection &) const = default;
+};
+
+// Refuses `ops` without the strategy batched, and sets the default of `ops` with it.
+void check_sync(SyncSection &sync);
+
+} // namespace keel::pipeline
