@@ -97,16 +97,22 @@ void check_option(bool is_right, const char *option, const char *expected, T fou
         throw_error(keel::ErrorKind::usage, "Generation::{}: expected {}, found {}", option, expected, found);
 }
 
-// Under the names that the caller wrote.
+void check_range(const char *option, double found, const keel::SamplingRange &range) {
+    if (!range.holds(found))
+        throw_error(keel::ErrorKind::usage, "Generation::{}: expected {} to {}, found {}", option,
+                    range.low, range.high, found);
+}
+
+// Messages name the members as the caller wrote them.
 void check_options(const Generation &g) {
     check_option(g.max_tokens >= 1, "max_tokens", "1 or more", g.max_tokens);
     check_option(g.logprobs.value_or(0) >= 0, "logprobs", "0 or more", g.logprobs.value_or(0));
-    check_option(g.temperature >= 0 && g.temperature <= 1e6, "temperature", "0 to 1000000", g.temperature);
+    check_range("temperature", g.temperature, keel::sampling_range::temperature);
     check_option(g.top_k >= 0, "top_k", "0 or more", g.top_k);
-    check_option(g.top_p >= 0 && g.top_p <= 1, "top_p", "0 to 1", g.top_p);
-    check_option(g.min_p >= 0 && g.min_p <= 1, "min_p", "0 to 1", g.min_p);
-    check_option(g.repetition_penalty >= 1e-3 && g.repetition_penalty <= 1e3, "repetition_penalty",
-                 "0.001 to 1000", g.repetition_penalty);
+    check_range("top_p", g.top_p, keel::sampling_range::top_p);
+    check_range("min_p", g.min_p, keel::sampling_range::min_p);
+    check_range("repetition_penalty", g.repetition_penalty,
+                keel::sampling_range::repetition_penalty);
     check_option(g.repetition_window >= 0, "repetition_window", "0 or more", g.repetition_window);
     for (const std::string &stop : g.stop)
         check_option(!stop.empty(), "stop", "texts", "an empty one");

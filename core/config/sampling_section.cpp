@@ -1,7 +1,13 @@
 #include "config/schema.hpp"
 
+#include "text/sampler.hpp"
+
 namespace keel::pipeline {
 namespace {
+
+Rule within(const SamplingRange &range) {
+    return {.minimum = range.low, .maximum = range.high};
+}
 
 void declare_generation(Schema &schema) {
     schema.sections.push_back({"generation", "What is written."});
@@ -38,7 +44,7 @@ void declare_sampling(Schema &schema) {
          .doc = "Divides the logits: higher is more varied; 0 always takes the most "
                 "likely token.",
          .example = "0",
-         .rule = {.minimum = 0, .maximum = 100}},
+         .rule = within(sampling_range::temperature)},
         [](auto &c) -> auto & { return c.sampling.temperature; }, 0.8);
     schema.keys.add(
         {.path = "sampling.top_k",
@@ -51,20 +57,20 @@ void declare_sampling(Schema &schema) {
          .doc = "Draw from the most likely tokens that together have this probability; "
                 "1: all.",
          .example = "0.9",
-         .rule = {.minimum = 0.000001, .maximum = 1}},
+         .rule = within(sampling_range::top_p)},
         [](auto &c) -> auto & { return c.sampling.top_p; }, 0.95);
     schema.keys.add(
         {.path = "sampling.min_p",
          .doc = "Drop tokens less likely than this share of the likeliest one's "
                 "probability; 0: none.",
          .example = "0",
-         .rule = {.minimum = 0, .maximum = 1}},
+         .rule = within(sampling_range::min_p)},
         [](auto &c) -> auto & { return c.sampling.min_p; }, 0.05);
     schema.keys.add(
         {.path = "sampling.repetition_penalty",
          .doc = "Above 1 makes tokens of the text so far less likely; 1: off.",
          .example = "1.1",
-         .rule = {.minimum = 0.01, .maximum = 100}},
+         .rule = within(sampling_range::repetition_penalty)},
         [](auto &c) -> auto & { return c.sampling.repetition_penalty; }, 1);
     schema.keys.add(
         {.path = "sampling.repetition_window",

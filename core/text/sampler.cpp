@@ -10,12 +10,12 @@ namespace keel {
 
 namespace {
 
-// A token with less than e^-60 of the best one's probability cannot be hit by a draw of 53 bits, whatever the size of
-// the vocabulary.
+// A token with less than e^-60 of the best one's probability cannot be hit by a draw of 53 bits,
+// whatever the size of the vocabulary.
 constexpr double negligible = -60.0;
 
-// e^x for x in [negligible, 0], to about 1e-16 relative. Not std::exp: libraries differ in the last bit. Plain operations
-// without branches, so that a loop over a vocabulary is vectorized.
+// e^x for x in [negligible, 0], to about 1e-16 relative. Not std::exp: libraries differ in the last
+// bit. Plain operations without branches, so that a loop over a vocabulary is vectorized.
 double portable_exp(double x) noexcept {
     constexpr double log2_e = 1.4426950408889634;
     constexpr double ln2_high = 0x1.62e42fee00000p-1;
@@ -50,9 +50,10 @@ bool is_likelier(const Sampler::Candidate &a, const Sampler::Candidate &b) noexc
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-void check_range(const char *name, double value, double low, double high, const char *range) {
-    if (!(value >= low && value <= high))
-        throw_error(ErrorKind::usage, "sampling: {} must be {}, found {}", name, range, value);
+void check_range(const char *name, double value, const SamplingRange &range) {
+    if (!range.holds(value))
+        throw_error(ErrorKind::usage, "sampling: {} must be from {} to {}, found {}", name,
+                    range.low, range.high, value);
 }
 
 // The lowest index of the highest logit; throws where one is not finite.
@@ -64,21 +65,23 @@ std::size_t checked_argmax(std::span<const float> logits) {
     if (poison != 0.0F || std::isnan(poison)) {
         for (std::size_t i = 0; i < logits.size(); ++i)
             if (!std::isfinite(logits[i]))
-                throw_error(ErrorKind::runtime, "logit {} of {} is {}: the model's output is not finite", i,
+                throw_error(ErrorKind::runtime,
+                            "logit {} of {} is {}: the model's output is not finite", i,
                             logits.size(), logits[i]);
     }
-    return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) -
+                                    logits.begin());
 }
 
 } // namespace
 
 void check_sampling_params(const SamplingParams &p) {
-    check_range("temperature", p.temperature, 0.0, 1e6, "0 (greedy) to 1000000");
+    check_range("temperature", p.temperature, sampling_range::temperature);
     if (p.top_k < 0)
         throw_error(ErrorKind::usage, "sampling: top_k must be 0 (all) or more, found {}", p.top_k);
-    check_range("top_p", p.top_p, 0.0, 1.0, "from 0 to 1");
-    check_range("min_p", p.min_p, 0.0, 1.0, "from 0 to 1");
-    check_range("repetition_penalty", p.repetition_penalty, 1e-3, 1e3, "from 0.001 to 1000");
+    check_range("top_p", p.top_p, sampling_range::top_p);
+    check_range("min_p", p.min_p, sampling_range::min_p);
+    check_range("repetition_penalty", p.repetition_penalty, sampling_range::repetition_penalty);
     if (p.repetition_window < 0)
         throw_error(ErrorKind::usage,
                     "sampling: repetition_window must be 0 (the whole history) or more, found {}",
@@ -150,14 +153,16 @@ std::span<const float> Sampler::penalize(std::span<const float> logits,
     return penalized_;
 }
 
-// The k likeliest, sorted. For the usual small k one comparison per logit against the worst of a heap.
+// The k likeliest, sorted. For the usual small k one comparison per logit against the worst of a
+// heap.
 void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
     const auto is_worse_top = is_likelier; // heap order: its front is the least likely
     for (std::size_t i = 0; i < logits.size(); ++i) {
         const Candidate c{logits[i], static_cast<std::int32_t>(i), 0.0};
         if (candidates_.size() < k) {
             candidates_.push_back(c);
-            if (candidates_.size() == k) std::make_heap(candidates_.begin(), candidates_.end(), is_worse_top);
+            if (candidates_.size() == k)
+                std::make_heap(candidates_.begin(), candidates_.end(), is_worse_top);
         } else if (c.logit > candidates_.front().logit) { // an equal one has a higher id
             std::pop_heap(candidates_.begin(), candidates_.end(), is_worse_top);
             candidates_.back() = c;
@@ -167,7 +172,8 @@ void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
     std::sort(candidates_.begin(), candidates_.end(), is_likelier);
     const double top = candidates_.front().logit;
     for (Candidate &c : candidates_) {
-        const double x = (static_cast<double>(c.logit) - top) / static_cast<double>(params_.temperature);
+        const double x =
+            (static_cast<double>(c.logit) - top) / static_cast<double>(params_.temperature);
         c.weight = x < negligible ? 0.0 : portable_exp(x);
     }
 }
@@ -176,11 +182,12 @@ void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
 void Sampler::keep_all(std::span<const float> logits, float highest) {
     compute_weights(logits, highest);
     for (std::size_t i = 0; i < logits.size(); ++i)
-        if (weights_[i] > 0.0) candidates_.push_back({logits[i], static_cast<std::int32_t>(i), weights_[i]});
+        if (weights_[i] > 0.0)
+            candidates_.push_back({logits[i], static_cast<std::int32_t>(i), weights_[i]});
 }
 
-// The smallest set of the likeliest candidates that has top_p of `total`, sorted. Sorts no more than it needs: most
-// often a few hundred of a large vocabulary.
+// The smallest set of the likeliest candidates that has top_p of `total`, sorted. Sorts no more
+// than it needs: most often a few hundred of a large vocabulary.
 void Sampler::keep_top_p(double total) {
     const double wanted = static_cast<double>(params_.top_p) * total;
     double mass = 0.0;
@@ -190,7 +197,8 @@ void Sampler::keep_top_p(double total) {
             sorted = std::min(candidates_.size(), std::max<std::size_t>(256, sorted * 4));
             const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(kept);
             const auto middle = candidates_.begin() + static_cast<std::ptrdiff_t>(sorted);
-            if (middle != candidates_.end()) std::nth_element(begin, middle, candidates_.end(), is_likelier);
+            if (middle != candidates_.end())
+                std::nth_element(begin, middle, candidates_.end(), is_likelier);
             std::sort(begin, middle, is_likelier);
         }
         mass += candidates_[kept].weight;
@@ -240,8 +248,9 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
         keep_top_p(total);
     }
     if (params_.min_p > 0.0F)
-        std::erase_if(candidates_,
-                      [&](const Candidate &c) { return c.weight < static_cast<double>(params_.min_p); });
+        std::erase_if(candidates_, [&](const Candidate &c) {
+            return c.weight < static_cast<double>(params_.min_p);
+        });
     return draw();
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 // Appended to a pipeline of two lines, so the text begins at line 3.
 std::string refused(const std::string &text) {
-    return error_text([&] { parse_config("model: m\nbackend: cpu\n" + text + "\n", "f.yaml", "/folder"); });
+    return error_text(
+        [&] { parse_config("model: m\nbackend: cpu\n" + text + "\n", "f.yaml", "/folder"); });
 }
 std::string refused_whole(const std::string &text) {
     return error_text([&] { parse_config(text, "f.yaml", "/folder"); });
@@ -35,12 +36,14 @@ TEST_CASE("a file that is no pipeline is refused") {
           "f.yaml:1:1: expected a pipeline, found nothing; 'keel config init MODEL' writes one");
     CHECK(refused_whole("# nothing\n") ==
           "f.yaml:1:1: expected a pipeline, found nothing; 'keel config init MODEL' writes one");
-    CHECK(refused_whole("[1]") == "f.yaml:1:1: expected a map of keys for a pipeline, found a list");
-    CHECK(refused_whole("hello") == "f.yaml:1:1: expected a map of keys for a pipeline, found 'hello'");
-    CHECK(refused_whole("strict: true") ==
-          "f.yaml: expected the key 'model.path', found none; for example 'model: {path: ../models/tiny}'");
-    CHECK(refused_whole("model: m") ==
-          "f.yaml: expected the key 'backend.plugin', found none; for example 'backend: {plugin: cpu}'");
+    CHECK(refused_whole("[1]") ==
+          "f.yaml:1:1: expected a map of keys for a pipeline, found a list");
+    CHECK(refused_whole("hello") ==
+          "f.yaml:1:1: expected a map of keys for a pipeline, found 'hello'");
+    CHECK(refused_whole("strict: true") == "f.yaml: expected the key 'model.path', found none; for "
+                                           "example 'model: {path: ../models/tiny}'");
+    CHECK(refused_whole("model: m") == "f.yaml: expected the key 'backend.plugin', found none; for "
+                                       "example 'backend: {plugin: cpu}'");
     CHECK(refused_whole("model: {path: }\nbackend: cpu") ==
           "f.yaml:1:9: expected a path for 'model.path', found nothing");
 }
@@ -55,43 +58,51 @@ TEST_CASE("unknown keys are refused with a suggestion") {
          "f.yaml:3:10: unknown key 'tokens' in 'policy'; did you mean 'policy.budget.tokens'?"},
         {"sync: {xyzzy: 5}",
          "f.yaml:3:8: unknown key 'xyzzy' in 'sync'; known keys: strategy, ops, replay, ahead"},
-        {"policy.plugin: none", "f.yaml:3:1: unknown key 'policy.plugin' in a pipeline; write one map inside "
-                                "the other, as 'policy: {plugin: none}'"},
-        {"<<: {strict: true}",
-         "f.yaml:3:1: unknown key '<<' in a pipeline; known keys: model, backend, kv, policy, sync, "
-         "hybrid, sampling, generation, strict, fallback"},
-        {"\"\": 1",
-         "f.yaml:3:1: unknown key '' in a pipeline; known keys: model, backend, kv, policy, sync, hybrid, "
-         "sampling, generation, strict, fallback"},
+        {"policy.plugin: none",
+         "f.yaml:3:1: unknown key 'policy.plugin' in a pipeline; write one map inside "
+         "the other, as 'policy: {plugin: none}'"},
+        {"<<: {strict: true}", "f.yaml:3:1: unknown key '<<' in a pipeline; known keys: model, "
+                               "backend, kv, policy, sync, "
+                               "hybrid, sampling, generation, strict, fallback"},
+        {"\"\": 1", "f.yaml:3:1: unknown key '' in a pipeline; known keys: model, backend, kv, "
+                    "policy, sync, hybrid, "
+                    "sampling, generation, strict, fallback"},
     });
 }
 
 TEST_CASE("what this version cannot do is refused, not ignored") {
     check_all({
         {"hybrid: {backends: {a: cpu, b: cpu}, prefill: a, decode: b}",
-         "f.yaml:3:20: expected 'backend' or 'hybrid', found both ('backend' at f.yaml:2:10); remove one of "
+         "f.yaml:3:20: expected 'backend' or 'hybrid', found both ('backend' at f.yaml:2:10); "
+         "remove one of "
          "them"},
-        {"hybrid: {prefill: gpu}", "f.yaml:3:19: expected 'hybrid.backends' beside this, found none"},
+        {"hybrid: {prefill: gpu}",
+         "f.yaml:3:19: expected 'hybrid.backends' beside this, found none"},
     });
 }
 
 TEST_CASE("a hybrid says what is wrong with it") {
     const auto refused = [](const std::string &hybrid, bool named = true) {
         const std::string backends = named ? "backends: {a: cpu, b: {plugin: cpu}}, " : "";
-        return error_text(
-            [&] { parse_config("model: m\nhybrid: {" + backends + hybrid + "}\n", "f.yaml", "/folder"); });
+        return error_text([&] {
+            parse_config("model: m\nhybrid: {" + backends + hybrid + "}\n", "f.yaml", "/folder");
+        });
     };
     const std::string names = " expected a name of 'hybrid.backends' (a, b) for ";
     const std::vector<std::pair<std::string, std::string>> cases = {
-        {"prefill: a, decode: c", "f.yaml:2:68:" + names + "'hybrid.decode', found 'c'; did you mean 'a'?"},
-        {"prefill: a", "f.yaml:2:57: a reads and writes, and nothing ever switches; name another backend for "
-                       "prefill or decode, or say in 'hybrid.switch' when to switch"},
+        {"prefill: a, decode: c",
+         "f.yaml:2:68:" + names + "'hybrid.decode', found 'c'; did you mean 'a'?"},
+        {"prefill: a",
+         "f.yaml:2:57: a reads and writes, and nothing ever switches; name another backend for "
+         "prefill or decode, or say in 'hybrid.switch' when to switch"},
         {"layers: [{range: 0-1, on: a}, {range: 1-2, on: b}]",
-         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 1-2; layers would be "
+         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 1-2; "
+         "layers would be "
          "on "
          "two backends"},
         {"layers: [{range: 0-1, on: a}, {range: 3-4, on: b}]",
-         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 3-4; the layers "
+         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 3-4; the "
+         "layers "
          "before it "
          "would be nowhere"},
         {"layers: [{range: 0-1, on: a}]",
@@ -101,27 +112,32 @@ TEST_CASE("a hybrid says what is wrong with it") {
          "belong to it, for 'range' in 'hybrid.layers', found 'x'"},
         {"layers: [{range: 0-1}]",
          "f.yaml:2:57: expected the keys range and on in 'hybrid.layers', found no on"},
-        {"ffn_split: {a: 0.5, b: 0.5}",
-         "f.yaml:2:48: unknown key 'ffn_split' in 'hybrid'; known keys: switch, backends, prefill, decode, "
-         "layers"},
-        {"switch: {on: tokens, to: b}", "f.yaml:2:61: expected 'hybrid.switch.after_tokens' beside tokens in "
-                                        "'hybrid.switch.on', found none"},
-        {"switch: {on: tokens, after_tokens: 5}",
-         "f.yaml:2:61: expected 'hybrid.switch.to' beside tokens in 'hybrid.switch.on', found none"},
+        {"ffn_split: {a: 0.5, b: 0.5}", "f.yaml:2:48: unknown key 'ffn_split' in 'hybrid'; known "
+                                        "keys: switch, backends, prefill, decode, "
+                                        "layers"},
+        {"switch: {on: tokens, to: b}",
+         "f.yaml:2:61: expected 'hybrid.switch.after_tokens' beside tokens in "
+         "'hybrid.switch.on', found none"},
+        {"switch: {on: tokens, after_tokens: 5}", "f.yaml:2:61: expected 'hybrid.switch.to' beside "
+                                                  "tokens in 'hybrid.switch.on', found none"},
         {"switch: {on: pressure, after_tokens: 5, to: b}",
-         "f.yaml:2:85: expected tokens in 'hybrid.switch.on' beside 'hybrid.switch.after_tokens', found none "
+         "f.yaml:2:85: expected tokens in 'hybrid.switch.on' beside 'hybrid.switch.after_tokens', "
+         "found none "
          "of "
          "it; add it to the list"},
-        {"switch: {on: command, available_mib: 5}", "f.yaml:2:85: expected pressure in 'hybrid.switch.on' "
-                                                    "beside 'hybrid.switch.available_mib', found none "
-                                                    "of it; add it to the list"},
+        {"switch: {on: command, available_mib: 5}",
+         "f.yaml:2:85: expected pressure in 'hybrid.switch.on' "
+         "beside 'hybrid.switch.available_mib', found none "
+         "of it; add it to the list"},
         {"switch: {on: tokens, after_tokens: 5, to: a}",
          "f.yaml:2:90: 'hybrid.switch.to' names a, where decode runs already"},
         {"prefill: a, layers: [{range: 0-1, on: a}, {range: 2, on: b}]",
-         "f.yaml:2:68: 'hybrid' cannot combine prefill, decode and switch with layers in this version; keep "
+         "f.yaml:2:68: 'hybrid' cannot combine prefill, decode and switch with layers in this "
+         "version; keep "
          "one "
          "of them"},
-        {"", "f.yaml:2:20: expected 'hybrid' to say what the backends do: prefill, decode, switch or layers; "
+        {"", "f.yaml:2:20: expected 'hybrid' to say what the backends do: prefill, decode, switch "
+             "or layers; "
              "found none of them"},
     };
     for (const auto &[text, message] : cases) {
@@ -129,7 +145,8 @@ TEST_CASE("a hybrid says what is wrong with it") {
         CHECK(refused(text) == message);
     }
     CHECK(refused("backends: {a: cpu}, prefill: a", false) ==
-          "f.yaml:2:20: expected a map of two backends or more, {NAME: {plugin: X}, NAME: {plugin: Y}} for "
+          "f.yaml:2:20: expected a map of two backends or more, {NAME: {plugin: X}, NAME: {plugin: "
+          "Y}} for "
           "'hybrid.backends', found 1; with one backend use 'backend'");
     CHECK(refused("backends: {a: {device: 0}, b: cpu}", false) ==
           "f.yaml:2:24: expected the key plugin for 'hybrid.backends.a', found none");
@@ -141,23 +158,24 @@ TEST_CASE("a hybrid says what is wrong with it") {
 }
 
 TEST_CASE("lists of numbers and spans are refused with what was expected and found") {
-    const std::string steps =
-        " expected a list of falling numbers from 0.01 to 0.99 for 'policy.trigger.pressure.steps', found ";
+    const std::string steps = " expected a list of falling numbers from 0.01 to 0.99 for "
+                              "'policy.trigger.pressure.steps', found ";
     const std::string spans =
         " expected a list of pairs [from, to] of integers from 0 to 16777216, from below to for "
         "'policy.protect.spans', found ";
     check_all({
         {"policy: {trigger: {pressure: {steps: 0.5}}}", "f.yaml:3:38:" + steps + "'0.5'"},
         {"policy: {trigger: {pressure: {steps: []}}}", "f.yaml:3:38:" + steps + "an empty list"},
-        {"policy: {trigger: {pressure: {steps: [0.5, 0.5]}}}", "f.yaml:3:44:" + steps + "0.5 behind 0.5"},
+        {"policy: {trigger: {pressure: {steps: [0.5, 0.5]}}}",
+         "f.yaml:3:44:" + steps + "0.5 behind 0.5"},
         {"policy: {trigger: {pressure: {steps: [1]}}}", "f.yaml:3:39:" + steps + "'1'"},
         {"policy: {protect: {spans: 3}}", "f.yaml:3:27:" + spans + "'3'"},
         {"policy: {protect: {spans: [3]}}", "f.yaml:3:28:" + spans + "'3'"},
         {"policy: {protect: {spans: [[3]]}}", "f.yaml:3:28:" + spans + "a list of 1"},
         {"policy: {protect: {spans: [[3, 3]]}}", "f.yaml:3:28:" + spans + "[3, 3]"},
         {"policy: {protect: {spans: [[-1, 3]]}}", "f.yaml:3:29:" + spans + "'-1'"},
-        {"policy: {log_positions: true}",
-         "f.yaml:3:25: expected 'policy.log' beside 'policy.log_positions', found none; name a file there"},
+        {"policy: {log_positions: true}", "f.yaml:3:25: expected 'policy.log' beside "
+                                          "'policy.log_positions', found none; name a file there"},
     });
 }
 
@@ -176,23 +194,28 @@ TEST_CASE("wrong types are refused with what was expected and found") {
         {"sampling: {top_k: [1]}",
          "f.yaml:3:19: expected an integer from 0 to 16777216 for 'sampling.top_k', found a list"},
         {"sampling: {top_p: {a: 1}}",
-         "f.yaml:3:19: expected a number from 1e-06 to 1 for 'sampling.top_p', found a map"},
-        {"sampling: {temperature: warm}",
-         "f.yaml:3:25: expected a number from 0 to 100 for 'sampling.temperature', found 'warm'"},
-        {"sampling: {temperature: .nan}",
-         "f.yaml:3:25: expected a number from 0 to 100 for 'sampling.temperature', found '.nan'"},
-        {"sampling: {temperature: nan}",
-         "f.yaml:3:25: expected a number from 0 to 100 for 'sampling.temperature', found 'nan'"},
+         "f.yaml:3:19: expected a number from 0 to 1 for 'sampling.top_p', found a map"},
+        {"sampling: {temperature: warm}", "f.yaml:3:25: expected a number from 0 to 1000000 for "
+                                          "'sampling.temperature', found 'warm'"},
+        {"sampling: {temperature: .nan}", "f.yaml:3:25: expected a number from 0 to 1000000 for "
+                                          "'sampling.temperature', found '.nan'"},
+        {"sampling: {temperature: nan}", "f.yaml:3:25: expected a number from 0 to 1000000 for "
+                                         "'sampling.temperature', found 'nan'"},
         {"strict: yes", "f.yaml:3:9: expected true or false for 'strict', found 'yes'"},
-        {"strict: 'true'",
-         "f.yaml:3:9: expected true or false for 'strict', found 'true' in quotes; remove the quotes"},
-        {"fallback: CPU", "f.yaml:3:11: expected a plugin's name (a-z, 0-9, _) or a path to a library for "
-                          "'fallback', found 'CPU'"},
-        {"sync: lasy", "f.yaml:3:7: expected one of auto, lazy, eager, batched for 'sync.strategy', found "
-                       "'lasy'; did you mean 'lazy'?"},
-        {"kv: int8", "f.yaml:3:5: expected one of f32, f16, bf16, q8_0, q4_0 for 'kv.dtype', found 'int8'"},
-        {"generation: {prompt: [a]}", "f.yaml:3:22: expected a text for 'generation.prompt', found a list"},
-        {"generation: {stop: a}", "f.yaml:3:20: expected a list of texts for 'generation.stop', found 'a'"},
+        {"strict: 'true'", "f.yaml:3:9: expected true or false for 'strict', found 'true' in "
+                           "quotes; remove the quotes"},
+        {"fallback: CPU",
+         "f.yaml:3:11: expected a plugin's name (a-z, 0-9, _) or a path to a library for "
+         "'fallback', found 'CPU'"},
+        {"sync: lasy",
+         "f.yaml:3:7: expected one of auto, lazy, eager, batched for 'sync.strategy', found "
+         "'lasy'; did you mean 'lazy'?"},
+        {"kv: int8",
+         "f.yaml:3:5: expected one of f32, f16, bf16, q8_0, q4_0 for 'kv.dtype', found 'int8'"},
+        {"generation: {prompt: [a]}",
+         "f.yaml:3:22: expected a text for 'generation.prompt', found a list"},
+        {"generation: {stop: a}",
+         "f.yaml:3:20: expected a list of texts for 'generation.stop', found 'a'"},
         {"generation: {stop: [\"\"]}",
          "f.yaml:3:21: expected a list of texts for 'generation.stop', found an empty text"},
         {"generation: {stop: [[a]]}",
@@ -200,23 +223,25 @@ TEST_CASE("wrong types are refused with what was expected and found") {
         {"policy: {log: ''}", "f.yaml:3:15: expected a path for 'policy.log', found '' in quotes"},
         {"policy: {log: \"a\\0b\"}",
          "f.yaml:3:15: expected a path for 'policy.log', found 'a\\x00b' in quotes"},
-        {"policy: {trigger: {on: {a: 1}}}", "f.yaml:3:24: expected a list of prefill_end, budget, insert, "
-                                            "every_n, pressure for 'policy.trigger.on', found a map"},
-        {"policy: {trigger: {on: [budget, budget]}}", "f.yaml:3:33: expected a list of prefill_end, budget, "
-                                                      "insert, every_n, pressure for 'policy.trigger.on', "
-                                                      "found 'budget' twice"},
+        {"policy: {trigger: {on: {a: 1}}}",
+         "f.yaml:3:24: expected a list of prefill_end, budget, insert, "
+         "every_n, pressure for 'policy.trigger.on', found a map"},
+        {"policy: {trigger: {on: [budget, budget]}}",
+         "f.yaml:3:33: expected a list of prefill_end, budget, "
+         "insert, every_n, pressure for 'policy.trigger.on', "
+         "found 'budget' twice"},
         {"policy: {trigger: {on: [bugdet]}}",
          "f.yaml:3:25: expected a list of prefill_end, budget, insert, "
          "every_n, pressure for 'policy.trigger.on', found 'bugdet'; did you "
          "mean 'budget'?"},
         {"policy: {params: [1]}",
          "f.yaml:3:18: expected a map of parameters for 'policy.params', found a list"},
-        {"policy: {params: {a: {b: 1}}}",
-         "f.yaml:3:22: expected a single value or a list of them for 'policy.params.a', found a map"},
-        {"policy: {params: {a: [[1]]}}",
-         "f.yaml:3:23: expected a single value or a list of them for 'policy.params.a', found a list"},
-        {"policy: {params: {'a b': 1}}",
-         "f.yaml:3:19: expected a parameter's name (letters, digits, _) in 'policy.params', found 'a b'"},
+        {"policy: {params: {a: {b: 1}}}", "f.yaml:3:22: expected a single value or a list of them "
+                                          "for 'policy.params.a', found a map"},
+        {"policy: {params: {a: [[1]]}}", "f.yaml:3:23: expected a single value or a list of them "
+                                         "for 'policy.params.a', found a list"},
+        {"policy: {params: {'a b': 1}}", "f.yaml:3:19: expected a parameter's name (letters, "
+                                         "digits, _) in 'policy.params', found 'a b'"},
     });
 }
 
@@ -224,8 +249,8 @@ TEST_CASE("ranges are checked at both ends") {
     check_all({
         {"sampling: {top_k: -1}",
          "f.yaml:3:19: expected an integer from 0 to 16777216 for 'sampling.top_k', found '-1'"},
-        {"sampling: {top_k: 16777217}",
-         "f.yaml:3:19: expected an integer from 0 to 16777216 for 'sampling.top_k', found '16777217'"},
+        {"sampling: {top_k: 16777217}", "f.yaml:3:19: expected an integer from 0 to 16777216 for "
+                                        "'sampling.top_k', found '16777217'"},
         {"sampling: {top_k: 99999999999999999999999}",
          "f.yaml:3:19: expected an integer from 0 to 16777216 for 'sampling.top_k', found "
          "'99999999999999999999999'"},
@@ -233,25 +258,28 @@ TEST_CASE("ranges are checked at both ends") {
          "f.yaml:3:19: expected a number from 0 to 1 for 'sampling.min_p', found '1.01'"},
         {"sampling: {min_p: 1e999}",
          "f.yaml:3:19: expected a number from 0 to 1 for 'sampling.min_p', found '1e999'"},
-        {"kv: {max_mib: 0}",
-         "f.yaml:3:15: expected a number from 0.001 to 16777216 or none for 'kv.max_mib', found '0'"},
+        {"kv: {max_mib: 0}", "f.yaml:3:15: expected a number from 0.001 to 16777216 or none for "
+                             "'kv.max_mib', found '0'"},
         {"policy: {budget: {ratio: 0}}",
          "f.yaml:3:26: expected a number from 0.001 to 1 for 'policy.budget.ratio', found '0'"},
-        {"policy: {budget: {tokens: 0}}",
-         "f.yaml:3:27: expected an integer from 1 to 16777216 for 'policy.budget.tokens', found '0'"},
-        {"policy: {budget: {slack: none}}", "f.yaml:3:26: expected an integer from 0 to 16777216 or auto for "
-                                            "'policy.budget.slack', found 'none'"},
-        {"generation: {max_tokens: 0}",
-         "f.yaml:3:26: expected an integer from 1 to 16777216 for 'generation.max_tokens', found '0'"},
+        {"policy: {budget: {tokens: 0}}", "f.yaml:3:27: expected an integer from 1 to 16777216 for "
+                                          "'policy.budget.tokens', found '0'"},
+        {"policy: {budget: {slack: none}}",
+         "f.yaml:3:26: expected an integer from 0 to 16777216 or auto for "
+         "'policy.budget.slack', found 'none'"},
+        {"generation: {max_tokens: 0}", "f.yaml:3:26: expected an integer from 1 to 16777216 for "
+                                        "'generation.max_tokens', found '0'"},
     });
-    CHECK_NOTHROW(parse_config(
-        "model: m\nbackend: cpu\nsampling: {top_k: 16777216, min_p: 1, top_p: 0.000001}", "f", "/"));
+    CHECK_NOTHROW(parse_config("model: m\nbackend: cpu\nsampling: {top_k: 16777216, min_p: 1, "
+                               "top_p: 0, temperature: 1000000, repetition_penalty: 0.001}",
+                               "f", "/"));
 }
 
 TEST_CASE("keys that belong together are checked together") {
     check_all({
-        {"sync: {strategy: lazy, ops: 5}", "f.yaml:3:29: expected the strategy batched beside 'sync.ops', "
-                                           "found another; write 'strategy: batched'"},
+        {"sync: {strategy: lazy, ops: 5}",
+         "f.yaml:3:29: expected the strategy batched beside 'sync.ops', "
+         "found another; write 'strategy: batched'"},
     });
 }
 
@@ -259,18 +287,19 @@ TEST_CASE("what an eviction needs is checked for a policy that evicts") {
     const std::vector<Case> cases = {
         {"policy: {budget: {tokens: 5, ratio: 0.5}}",
          "f.yaml:3:27: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one"},
-        {"policy: {trigger: {on: []}}",
-         "f.yaml:3:24: expected at least one trigger in 'policy.trigger.on', found none; to evict nothing "
-         "use 'policy: none'"},
-        {"policy: {trigger: {on: [every_n]}}",
-         "f.yaml:3:24: expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', found none"},
-        {"policy: {trigger: {every_n: 5}}",
-         "f.yaml:3:29: expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', found none; "
-         "add it to the list"},
+        {"policy: {trigger: {on: []}}", "f.yaml:3:24: expected at least one trigger in "
+                                        "'policy.trigger.on', found none; to evict nothing "
+                                        "use 'policy: none'"},
+        {"policy: {trigger: {on: [every_n]}}", "f.yaml:3:24: expected 'policy.trigger.every_n' "
+                                               "beside every_n in 'policy.trigger.on', found none"},
+        {"policy: {trigger: {every_n: 5}}", "f.yaml:3:29: expected every_n in 'policy.trigger.on' "
+                                            "beside 'policy.trigger.every_n', found none; "
+                                            "add it to the list"},
     };
     for (const Case &c : cases) {
         INFO(c.text);
-        const PipelineConfig config = parse_config("model: m\nbackend: cpu\n" + c.text + "\n", "f.yaml", "/");
+        const PipelineConfig config =
+            parse_config("model: m\nbackend: cpu\n" + c.text + "\n", "f.yaml", "/");
         CHECK(error_text([&] { check_eviction(config.policy); }) == c.message);
     }
 }

@@ -91,11 +91,11 @@ struct Logprobs {
 struct Generation {
     int64_t max_tokens = 128;
     std::vector<std::string> stop;   // texts that end it
-    double temperature = 0.8;        // 0: always the most likely token
-    int64_t top_k = 40;              // 0: all
-    double top_p = 0.95;             // 1: all
-    double min_p = 0.05;             // 0: all
-    double repetition_penalty = 1;   // 1: off
+    double temperature = 0.8;        // 0 to 1000000; 0: always the most likely token
+    int64_t top_k = 40;              // 0 or more; 0: all
+    double top_p = 0.95;             // 0 to 1; 0: always the most likely token, 1: all
+    double min_p = 0.05;             // 0 to 1; 0: all
+    double repetition_penalty = 1;   // 0.001 to 1000; 1: off
     int64_t repetition_window = 0;   // 0: all tokens so far
     uint64_t seed = 0;               // of a session's first draw; later ones go on
     bool ignore_end = false;         // go on past the token that ends a text
