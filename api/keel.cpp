@@ -3,14 +3,12 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "config/config_writer.hpp"
-#include "format/gguf.hpp"
+#include "config/target.hpp"
 #include "run/conversation.hpp"
 #include "run/session_file.hpp"
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <new>
 #include <utility>
 
@@ -67,21 +65,6 @@ auto covered(Action &&action) {
 
 [[noreturn]] void refuse_moved() {
     throw Error(ErrorKind::usage, "the object was moved from");
-}
-
-// As the command line has it: a model alone gets the backend that is everywhere.
-pipeline::PipelineConfig config_of(const std::string &target, const std::vector<std::string> &overrides) {
-    std::error_code error;
-    const std::filesystem::path path(target);
-    if (!std::filesystem::exists(path, error))
-        throw_error(keel::ErrorKind::input,
-                    "{}: no such file or folder; expected a pipeline file, a model folder or a GGUF file",
-                    target);
-    if (!std::filesystem::is_directory(path, error) && !is_gguf_file(path))
-        return pipeline::load_config(path, overrides);
-    std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(target), "backend.plugin=cpu"};
-    all.insert(all.end(), overrides.begin(), overrides.end());
-    return pipeline::config_from_overrides(all);
 }
 
 keel::Progress progress_of(const Progress &progress) {
@@ -234,7 +217,7 @@ Pipeline::Pipeline(const std::string &target, const std::vector<std::string> &ov
         options.host = impl_->host;
         options.progress = progress_of(progress);
         options.has_system_prompt = true;
-        impl_->pipeline = std::make_unique<keel::Pipeline>(config_of(target, overrides), options);
+        impl_->pipeline = std::make_unique<keel::Pipeline>(pipeline::config_for_target(target, overrides), options);
     });
 }
 

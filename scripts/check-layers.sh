@@ -22,7 +22,7 @@ core/model: base numbers platform format device
 core/graph: base numbers platform device ops model
 core/convert: base numbers platform format model text
 core/kv: base numbers platform plugin device ops graph
-core/config: base platform plugin text
+core/config: base platform format plugin text
 core/run: base numbers platform plugin reference device ops text model graph kv config
 eval/stats: base
 eval/page: base platform

@@ -102,7 +102,7 @@ void print_results(const AbArguments &a, const fs::path &folder) {
 }
 
 int run_ab(const AbArguments &a, const Program &program) {
-    require_path(a.file, "an experiment (.yaml)");
+    pipeline::require_path(a.file, "an experiment (.yaml)");
     AbConfig config = load_ab_config(a.file);
     if (!a.output.empty()) config.output = absolute_path(a.output);
     if (a.batch > 0) config.batch = a.batch;

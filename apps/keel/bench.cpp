@@ -97,7 +97,7 @@ void add_bench(Command &keel, Program &program) {
           "many of them; 'keel bench report' shows them"}});
     bench.standard = &command;
     auto a = std::make_shared<BenchArguments>();
-    a->pipeline.add_to(command, program, ShortForms::pipeline);
+    a->pipeline.add_to(command, ShortForms::pipeline);
     command.option("--prefill N,N", a->prefill,
                    "Prompt lengths to measure; 0: none (default: 128,512)");
     command.option("--decode N", a->bench.decode, "Tokens to decode at each depth; 0: none")

@@ -32,15 +32,15 @@ struct ReportArguments {
 };
 
 int run_matrix(const MatrixArguments &a, const Program &program) {
-    require_path(a.file, "a matrix (.yaml)");
+    pipeline::require_path(a.file, "a matrix (.yaml)");
     const BenchMatrix matrix = load_matrix(a.file, "cpu"); // as for a model without a pipeline
     const std::vector<MatrixRun> runs = matrix_runs(matrix);
     HostServices host; // for Ctrl-C alone: each run is a process of its own
     const InterruptGuard guard(host);
     const auto load = [](const fs::path &model, const std::vector<std::string> &sets) {
         check_interrupt();
-        require_path(model, "a model");
-        return load_target(model.string(), sets);
+        pipeline::require_path(model, "a model");
+        return pipeline::config_for_target(model.string(), sets);
     };
     const fs::path folder(a.output);
     const MatrixMeasurement measurement(
@@ -84,19 +84,19 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
             fmt::format("{}: failed with exit code {}; the others go on", run.name(), code), 33);
     }
     if (a.dry_run) return 0;
-    console().out(fmt::format("{} measured, {} done before, {} failed; results are in {}\n", done, skipped,
-                              failed, folder.string()));
+    console().out(fmt::format("{} measured, {} done before, {} failed; results are in {}\n", done,
+                              skipped, failed, folder.string()));
     if (!program.quiet && failed == 0)
         console().message(
-            "keel: ",
-            fmt::format("a page with all of them: keel bench report {0} -o report.html", folder.string()));
+            "keel: ", fmt::format("a page with all of them: keel bench report {0} -o report.html",
+                                  folder.string()));
     return failed == 0 ? 0 : 1;
 }
 
 int run_report(const ReportArguments &a, const Program &program) {
     std::vector<fs::path> paths;
     for (const std::string &input : a.inputs) {
-        require_path(input, "a folder of results, or a result");
+        pipeline::require_path(input, "a folder of results, or a result");
         paths.emplace_back(input);
     }
     const fs::path output(a.output);
@@ -104,8 +104,8 @@ int run_report(const ReportArguments &a, const Program &program) {
     const std::vector<BenchLine> lines = load_bench_lines(paths);
     write_whole_file(output, bench_html(lines, a.title));
     if (!program.quiet)
-        console().message("keel: ",
-                          fmt::format("wrote {}: {} lines; open it in a browser", a.output, lines.size()));
+        console().message("keel: ", fmt::format("wrote {}: {} lines; open it in a browser",
+                                                a.output, lines.size()));
     return 0;
 }
 

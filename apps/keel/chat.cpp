@@ -50,7 +50,7 @@ void add_chat(Command &keel, Program &program) {
          {"printf 'Who are you?\\nWhy?\\n' | keel chat models/assistant -q",
           "questions from a pipe, a line each"}});
     auto a = std::make_shared<ChatArguments>();
-    a->pipeline.add_to(command, program, ShortForms::all);
+    a->pipeline.add_to(command, ShortForms::all);
     command.option("--template NAME", a->settings.chat_template,
                    "How turns are marked (default: as the model's files say)");
     command.option("--system TEXT", a->settings.system,

@@ -280,7 +280,7 @@ void Chat::switch_to(std::string_view arguments) {
         engine != nullptr && running_.pipeline->config().hybrid.is_given())
         return switch_backend(*engine);
     check_switch_target(target);
-    pipeline::PipelineConfig config = load_target(target, sets);
+    pipeline::PipelineConfig config = pipeline::config_for_target(target, sets);
     if (!settings_.stop.empty() && !has_stop) config.generation.stop.value = settings_.stop;
     Running next = load(config, chat_template, running_.conversation->system());
     const auto turns = running_.conversation->turns();

@@ -28,11 +28,13 @@ struct CompareArguments {
 };
 
 // "reference": the same pipeline, computed by the core's reference.
-pipeline::PipelineConfig second_config(const CompareArguments &a, const pipeline::PipelineConfig &first) {
+pipeline::PipelineConfig second_config(const CompareArguments &a,
+                                       const pipeline::PipelineConfig &first) {
     if (is_reference(a.against)) {
         if (!a.against_sets.empty())
-            throw_error(ErrorKind::usage,
-                        "--against-set goes with a second pipeline; the reference computes the first");
+            throw_error(
+                ErrorKind::usage,
+                "--against-set goes with a second pipeline; the reference computes the first");
         pipeline::PipelineConfig config = first; // a hybrid is refused below
         config.backend.plugin.value = reference_plugin()->id;
         config.backend.params.clear();
@@ -40,21 +42,23 @@ pipeline::PipelineConfig second_config(const CompareArguments &a, const pipeline
         config.fallback.value = reference_plugin()->id;
         return config;
     }
-    return load_target(a.against, a.against_sets, "--against-set");
+    return pipeline::config_for_target(a.against, a.against_sets, {.option = "--against-set"});
 }
 
 std::vector<int32_t> prompt_ids(const CompareArguments &a, const Pipeline &pipeline) {
     constexpr int64_t random_tokens = 32;
     const std::string text = a.prompt ? *a.prompt : *pipeline.config().generation.prompt;
     if (a.prompt && pipeline.tokenizer() == nullptr)
-        throw_error(ErrorKind::usage, "{}: the model has no tokenizer, --prompt needs one; --tokens does not",
+        throw_error(ErrorKind::usage,
+                    "{}: the model has no tokenizer, --prompt needs one; --tokens does not",
                     pipeline.source().path());
     if (a.tokens == 0 && !text.empty() && pipeline.tokenizer() != nullptr)
         return pipeline.tokenizer()->encode(text);
     std::mt19937_64 random(1);
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < (a.tokens > 0 ? a.tokens : random_tokens); ++i)
-        ids.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(pipeline.model().vocab_size)));
+        ids.push_back(
+            static_cast<int32_t>(random() % static_cast<uint64_t>(pipeline.model().vocab_size)));
     return ids;
 }
 
@@ -68,7 +72,8 @@ std::optional<fs::path> save_folder(const CompareArguments &a) {
     if (a.no_save) return std::nullopt;
     if (!a.save.empty()) {
         if (is_taken(a.save))
-            throw_error(ErrorKind::usage, "--save {}: something is there already; name a new folder", a.save);
+            throw_error(ErrorKind::usage,
+                        "--save {}: something is there already; name a new folder", a.save);
         return fs::path(a.save);
     }
     constexpr int most = 1000;
@@ -77,7 +82,8 @@ std::optional<fs::path> save_folder(const CompareArguments &a) {
         if (!is_taken(folder)) return folder;
     }
     throw_error(ErrorKind::usage,
-                "keel-compare to keel-compare-{} are there already; name a folder with --save", most);
+                "keel-compare to keel-compare-{} are there already; name a folder with --save",
+                most);
 }
 
 void show_progress(const char *stage, uint64_t done, uint64_t total) {
@@ -95,11 +101,11 @@ int run_compare_command(const CompareArguments &a) {
     const pipeline::PipelineConfig against = second_config(a, config);
     for (const pipeline::PipelineConfig *c : {&config, &against}) {
         if (!c->hybrid.is_given()) continue;
-        throw_error(
-            ErrorKind::input,
-            "{}: two pipelines are compared op by op, each on one backend in this version; name it under "
-            "'backend', or with --set backend=NAME",
-            to_string(c->hybrid.backends.where));
+        throw_error(ErrorKind::input,
+                    "{}: two pipelines are compared op by op, each on one backend in this version; "
+                    "name it under "
+                    "'backend', or with --set backend=NAME",
+                    to_string(c->hybrid.backends.where));
     }
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
@@ -141,7 +147,7 @@ void add_compare(Command &keel, Program &program) {
          {"keel compare my.yaml --against reference --json | jq .finding",
           "null if every op is within its bound; the exit code says the same: 0, else 1"}});
     auto a = std::make_shared<CompareArguments>();
-    a->pipeline.add_to(command, program, ShortForms::pipeline);
+    a->pipeline.add_to(command, ShortForms::pipeline);
     command
         .option("--against TARGET", a->against,
                 "'reference', or a second pipeline file or model folder")

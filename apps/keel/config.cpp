@@ -71,7 +71,7 @@ std::string checked_backend(const std::string &given) {
 
 std::string new_pipeline(const ConfigOptions &o) {
     const std::string backend = checked_backend(o.backend);
-    const fs::path model = model_folder(o.model);
+    const fs::path model = pipeline::model_folder(o.model);
     const auto source = open_model_source(model);
     const Fit fit = fit_to_memory(*source, memory_info());
     const fs::path parent = fs::path(o.output).parent_path(); // empty for a bare name
@@ -140,7 +140,7 @@ void add_config(Command &keel, Program &program) {
         add_command(command, program, "show", "Print every key of a pipeline with its value",
                     {{"keel config show configs/quickstart.yaml --origins", "and whence it came"},
                      {"keel config show configs/quickstart.yaml --set policy=none", ""}});
-    o->pipeline.add_to(showing, program, ShortForms::none);
+    o->pipeline.add_to(showing, ShortForms::none);
     showing.flag("--origins", o->origins, "Print after each value where it was set");
     showing.flag("--json", o->json, "Print a JSON object: key to value and origin");
     showing.action = [o] { return show(*o); };
@@ -150,7 +150,7 @@ void add_config(Command &keel, Program &program) {
                     "Check a pipeline: keys, plugins, parameters, model files; no weights are read",
                     {{"keel config check my.yaml",
                       "exit code 0, or 2 and one line that names file, line and column"}});
-    o->pipeline.add_to(checking, program, ShortForms::none);
+    o->pipeline.add_to(checking, ShortForms::none);
     checking.flag("--json", o->json, "Print a JSON object");
     checking.action = [o] { return check(*o); };
 

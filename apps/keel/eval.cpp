@@ -45,7 +45,8 @@ ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline)
     ScoringOptions options = a.scoring;
     // A context that somebody chose is the window that he wants to know about.
     const auto &chosen = pipeline.config().model.context;
-    if (options.context == 0 && options.prefix == 0 && *chosen && pipeline.cache_plan().keeps_all()) {
+    if (options.context == 0 && options.prefix == 0 && *chosen &&
+        pipeline.cache_plan().keeps_all()) {
         if (**chosen < 2)
             throw_error(ErrorKind::usage,
                         "{}: expected 2 tokens or more to score a text in windows of, found {}",
@@ -66,7 +67,8 @@ int run_perplexity(const EvalArguments &a) {
     Pipeline pipeline(config, pipeline_options(config, host, a.batch));
     console().clear_progress();
     a.trace.watch(pipeline);
-    const PerplexityReport report = measure_perplexity(pipeline, text, scoring_options(a, pipeline));
+    const PerplexityReport report =
+        measure_perplexity(pipeline, text, scoring_options(a, pipeline));
     console().clear_progress();
     if (a.json) {
         print_json(perplexity_json(report, KEEL_VERSION));
@@ -78,7 +80,8 @@ int run_perplexity(const EvalArguments &a) {
 
 int run_kl(const EvalArguments &a) {
     const pipeline::PipelineConfig config = a.pipeline.load();
-    const pipeline::PipelineConfig against = load_target(a.against, a.against_sets, "--against-set");
+    const pipeline::PipelineConfig against =
+        pipeline::config_for_target(a.against, a.against_sets, {.option = "--against-set"});
     const std::string text = read_scored_text(a.text);
     a.trace.open();
     const auto host = std::make_shared<HostServices>();
@@ -87,7 +90,8 @@ int run_kl(const EvalArguments &a) {
     Pipeline reference(against, pipeline_options(against, host, a.batch));
     console().clear_progress();
     a.trace.watch(first); // one pipeline a trace: the one that is judged
-    const DivergenceReport report = measure_divergence(first, reference, text, scoring_options(a, first));
+    const DivergenceReport report =
+        measure_divergence(first, reference, text, scoring_options(a, first));
     console().clear_progress();
     if (a.json) {
         print_json(divergence_json(report, KEEL_VERSION));
@@ -95,17 +99,6 @@ int run_kl(const EvalArguments &a) {
         console().out(divergence_text(report));
     }
     return 0;
-}
-
-// What errors of the scoring name, as the command line does.
-void spell_scoring(Program &program) {
-    constexpr std::pair<const char *, const char *> options[] = {
-        {"context", "--window"},        {"stride", "--stride"},
-        {"prefix", "--prefix"},         {"continuation", "--continuation"},
-        {"places", "--places"},         {"step", "--step"},
-        {"max_tokens", "--max-tokens"}, {"batch", "--batch"}};
-    for (const auto &[field, option] : options)
-        program.spelled.emplace_back(std::string("ScoringOptions::") + field, option);
 }
 
 void add_scoring(Command &command, EvalArguments &a) {
@@ -153,13 +146,10 @@ void add_perplexity(Command &eval, Program &program) {
          {"keel eval perplexity my.yaml --text story.txt --prefix 1024 --continuation 128 --json",
           "what a policy that evicts at the prompt's end does to what follows"}});
     auto a = std::make_shared<EvalArguments>();
-    a->pipeline.add_to(command, program, ShortForms::pipeline);
+    a->pipeline.add_to(command, ShortForms::pipeline);
     add_scoring(command, *a);
     a->trace.add_to(command);
-    command.action = [a, &program] {
-        spell_scoring(program);
-        return run_perplexity(*a);
-    };
+    command.action = [a] { return run_perplexity(*a); };
 }
 
 void add_kl(Command &eval, Program &program) {
@@ -173,17 +163,14 @@ void add_kl(Command &eval, Program &program) {
                       "--continuation 128",
                       "a policy against the full cache"}});
     auto a = std::make_shared<EvalArguments>();
-    a->pipeline.add_to(command, program, ShortForms::pipeline);
+    a->pipeline.add_to(command, ShortForms::pipeline);
     command.option("--against TARGET", a->against, "The reference: a second pipeline file or model")
         .required();
     command.option("--against-set KEY=VALUE", a->against_sets,
                    "Change a key of the reference; can be repeated");
     add_scoring(command, *a);
     a->trace.add_to(command);
-    command.action = [a, &program] {
-        spell_scoring(program);
-        return run_kl(*a);
-    };
+    command.action = [a] { return run_kl(*a); };
 }
 
 } // namespace

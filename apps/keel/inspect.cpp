@@ -41,7 +41,7 @@ struct Report {
 
 Report make_report(const InspectOptions &o) {
     Report r;
-    const std::filesystem::path folder = model_folder(o.model);
+    const std::filesystem::path folder = pipeline::model_folder(o.model);
     r.source = open_model_source(folder);
     r.unused = check_model_tensors(*r.source);
     try {

@@ -54,16 +54,7 @@ int report_interrupt() {
     return interrupted_code;
 }
 
-// "--set sampling.seed" of an option's own making reads as the option that was given.
-std::string as_spelled(std::string text, const Program &program) {
-    for (const auto &[long_form, option] : program.spelled) {
-        const size_t at = text.find(long_form);
-        if (at != std::string::npos) return text.replace(at, long_form.size(), option);
-    }
-    return text;
-}
-
-int run_action(const Command &command, const Program &program) {
+int run_action(const Command &command) {
     try {
         return command.action();
     } catch (const OutputClosed &) {
@@ -73,7 +64,7 @@ int run_action(const Command &command, const Program &program) {
     } catch (const Error &e) {
         // What a Ctrl-C cancelled, weights on their way to a device for one, fails with an error of its own.
         if (interrupted()) return report_interrupt();
-        return report(as_spelled(e.what(), program), e.exit_code());
+        return report(e.what(), e.exit_code());
     } catch (const std::bad_alloc &) {
         return report(
             "out of memory; a smaller model.weights (q8_0, q4_0), kv.dtype or model.context needs less",
@@ -104,7 +95,7 @@ int run(int argc, char **argv) {
         return report(e.what(), e.exit_code());
     }
     install_log_sink(program);
-    return run_action(*line.command, program);
+    return run_action(*line.command);
 }
 
 } // namespace

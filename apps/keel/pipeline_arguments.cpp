@@ -1,79 +1,30 @@
 #include "pipeline_arguments.hpp"
 #include "plugin_facts.hpp"
 
-#include "base/display.hpp"
 #include "base/error.hpp"
-#include "base/log.hpp"
-#include "base/suggest.hpp"
-#include "config/config_writer.hpp"
-#include "format/gguf.hpp"
-#include "model/source.hpp"
-#include "run/pipeline.hpp"
-
-#include <system_error>
 
 namespace keel::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr const char *no_policy = "none"; // of a model without a pipeline file
 constexpr const char *forms_group = "Short forms of --set";
-
-// The names beside a missing file.
-std::vector<std::string> neighbours(const fs::path &path) {
-    constexpr size_t enough = 1000;
-    std::vector<std::string> names;
-    std::error_code error;
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    for (auto it = fs::directory_iterator(folder, error);
-         !error && it != fs::directory_iterator() && names.size() < enough; it.increment(error))
-        names.push_back((path.parent_path() / it->path().filename()).string());
-    return names;
-}
 
 } // namespace
 
-void require_path(const fs::path &path, std::string_view expected) {
-    std::error_code error;
-    if (fs::exists(path, error)) return;
-    if (error) throw_error(ErrorKind::input, "{}: {}", printable(path.string(), 400), error.message());
-    throw_error(ErrorKind::input, "{}: no such file or folder; expected {}{}", printable(path.string(), 400),
-                expected, did_you_mean(path.string(), neighbours(path)));
-}
-
-fs::path model_folder(const std::string &given) {
-    const fs::path path(given);
-    require_path(path, "a model folder or a GGUF file");
-    std::error_code error;
-    if (fs::is_directory(path, error)) return path;
-    const std::string extension = path.extension().string();
-    if (extension == ".safetensors" || path.filename() == "config.json" ||
-        path.filename() == "tokenizer.json")
-        return path.has_parent_path() ? path.parent_path() : fs::path(".");
-    if (extension == ".yaml" || extension == ".yml")
-        throw_error(ErrorKind::usage,
-                    "{}: a pipeline file; expected the folder of a model or a GGUF file ('keel config show' "
-                    "prints a pipeline)",
-                    given);
-    return path; // whatever the core has to say about it
-}
-
-Option &PipelineArguments::add_form(Command &command, Program &program, std::string_view spelling,
+Option &PipelineArguments::add_form(Command &command, std::string_view spelling,
                                     const std::string &key, const char *doc) {
     const size_t at = spelling.find("--");
     const std::string name(spelling.substr(at, spelling.find(' ') - at));
-    const auto take = [this, &program, name, key](const std::string &value) {
+    const auto take = [this, name, key](const std::string &value) {
         has_budget_ = has_budget_ || name == "--budget";
         short_forms_.push_back(key + "=" + value);
-        program.spelled.emplace_back("--set " + key, name);
+        names_.of_key[key] = name;
     };
     return command.option(spelling, take, doc).last_counts().group(forms_group);
 }
 
-void PipelineArguments::add_text_forms(Command &command, Program &program) {
+void PipelineArguments::add_text_forms(Command &command) {
     const auto add = [&](const char *spelling, const char *key, const char *doc) {
-        add_form(command, program, spelling, key, doc);
+        add_form(command, spelling, key, doc);
     };
     add("-n,--max-tokens N", "generation.max_tokens", "Most tokens to write");
     add("--temperature X", "sampling.temperature",
@@ -95,9 +46,9 @@ void PipelineArguments::add_text_forms(Command &command, Program &program) {
         .group(forms_group);
 }
 
-void PipelineArguments::add_pipeline_forms(Command &command, Program &program) {
+void PipelineArguments::add_pipeline_forms(Command &command) {
     const auto add = [&](const char *spelling, const char *key, const char *doc) {
-        add_form(command, program, spelling, key, doc);
+        add_form(command, spelling, key, doc);
     };
     add("--backend NAME", "backend.plugin", "Who computes, see 'keel plugins list'");
     add("--device WHICH", "backend.device",
@@ -114,15 +65,15 @@ void PipelineArguments::add_pipeline_forms(Command &command, Program &program) {
         .group(forms_group);
 }
 
-void PipelineArguments::add_to(Command &command, Program &program, ShortForms short_forms) {
+void PipelineArguments::add_to(Command &command, ShortForms short_forms) {
     command.argument("TARGET", target_,
                      "A pipeline file (.yaml), the folder of a model, or a GGUF file");
     command.option(
         "--set KEY=VALUE", sets_,
         "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see "
         "docs/config.md");
-    if (short_forms == ShortForms::all) add_text_forms(command, program);
-    if (short_forms != ShortForms::none) add_pipeline_forms(command, program);
+    if (short_forms == ShortForms::all) add_text_forms(command);
+    if (short_forms != ShortForms::none) add_pipeline_forms(command);
 }
 
 std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> first) const {
@@ -131,41 +82,26 @@ std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> f
     return first;
 }
 
-pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides,
-                                     std::string_view option) {
-    require_path(target, "a pipeline file, a model folder or a GGUF file");
-    std::error_code error;
-    const std::string extension = fs::path(target).extension().string();
-    if (extension == ".safetensors" || extension == ".json" || fs::is_directory(target, error) ||
-        extension == ".gguf" || is_gguf_file(target)) {
-        const std::string folder = model_folder(target).string();
-        std::vector<std::string> all{"model.path=" + pipeline::yaml_scalar(folder), "backend.plugin=cpu",
-                                     fmt::format("policy.plugin={}", no_policy)};
-        all.insert(all.end(), overrides.begin(), overrides.end());
-        return pipeline::config_from_overrides(all, option);
-    }
-    return pipeline::load_config(target, overrides, option);
-}
-
-// Options that say two things, or one that would do nothing. What files and --set leave unused may be there for another policy or another
-// temperature; an option was given for this run.
+// Options that say two things, or one that would do nothing. What files and --set leave unused may
+// be there for another policy or another temperature; an option was given for this run.
 void PipelineArguments::check_contradictions(const pipeline::PipelineConfig &config) const {
     if (greedy_ && *config.sampling.temperature != 0)
-        throw_error(ErrorKind::usage, "--greedy and {} = {} contradict each other; give one of them",
+        throw_error(ErrorKind::usage,
+                    "--greedy and {} = {} contradict each other; give one of them",
                     to_string(config.sampling.temperature.where), *config.sampling.temperature);
     if (!has_budget_) return;
     const BoundPlugin policy = bind_plugin(config.policy, KEEL_PLUGIN_POLICY);
     if (!never_evicts(*policy.library, policy.params)) return;
     const SourceLocation &where = config.policy.plugin.where;
-    throw_error(
-        ErrorKind::usage,
-        "--budget and policy {0}{1} exclude each other: {0} evicts nothing; name a policy that does with "
-        "--policy ('keel plugins list' shows them), or leave --budget out",
-        policy.library->id(), where.line > 0 ? fmt::format(" ({})", to_string(where)) : "");
+    throw_error(ErrorKind::usage,
+                "--budget and policy {0}{1} exclude each other: {0} evicts nothing; name a policy "
+                "that does with "
+                "--policy ('keel plugins list' shows them), or leave --budget out",
+                policy.library->id(), where.line > 0 ? fmt::format(" ({})", to_string(where)) : "");
 }
 
 pipeline::PipelineConfig PipelineArguments::load() const {
-    pipeline::PipelineConfig config = load_target(target_, overrides({}));
+    pipeline::PipelineConfig config = pipeline::config_for_target(target_, overrides(), names_);
     check_contradictions(config);
     return config;
 }

@@ -2,7 +2,7 @@
 
 #include "program.hpp"
 
-#include "config/config.hpp"
+#include "config/target.hpp"
 
 #include <filesystem>
 #include <string>
@@ -20,10 +20,10 @@ enum class ShortForms {
 // TARGET, --set and their short forms, as commands take them that run a pipeline.
 class PipelineArguments {
   public:
-    // Declares them. Keeps a reference to `program`.
-    void add_to(Command &command, Program &program, ShortForms short_forms);
+    void add_to(Command &command, ShortForms short_forms); // declares them
 
-    // The config of a pipeline file, or of a model folder or GGUF file: backend cpu, policy none, a context that fits the memory.
+    // The config of a pipeline file, or of a model folder or GGUF file: backend cpu, policy none, a
+    // context that fits the memory.
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }
@@ -31,26 +31,17 @@ class PipelineArguments {
     std::vector<std::string> overrides(std::vector<std::string> first = {}) const;
 
   private:
-    void add_text_forms(Command &command, Program &program);
-    void add_pipeline_forms(Command &command, Program &program);
-    Option &add_form(Command &command, Program &program, std::string_view spelling,
-                     const std::string &key, const char *doc);
+    void add_text_forms(Command &command);
+    void add_pipeline_forms(Command &command);
+    Option &add_form(Command &command, std::string_view spelling, const std::string &key,
+                     const char *doc);
     void check_contradictions(const pipeline::PipelineConfig &config) const;
 
     std::string target_;
     bool greedy_ = false, has_budget_ = false;
     std::vector<std::string> sets_;
+    pipeline::OverrideNames names_;        // of the short forms
     std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line
 };
-
-// The config of a pipeline file, a model folder or a GGUF file, with overrides as --set takes them.
-pipeline::PipelineConfig load_target(const std::string &target, const std::vector<std::string> &overrides,
-                                     std::string_view option = "--set");
-
-// A path that has to be there; the error has a suggestion.
-void require_path(const std::filesystem::path &path, std::string_view expected);
-
-// A model folder, or a file in one: the folder. A GGUF file: that file.
-std::filesystem::path model_folder(const std::string &given);
 
 } // namespace keel::cli

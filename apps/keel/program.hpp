@@ -10,14 +10,11 @@
 
 namespace keel::cli {
 
-// What the commands share: how much they print, and how errors name options.
+// What the commands share: how much they print.
 struct Program {
     bool quiet = false; // errors and results alone
     std::string log_level = "info";
     bool verbose = false, version = false;
-    // Key as the core's errors name it, and the option that gave it: {"--set sampling.seed", "--seed"}.
-    // main() puts the option into the message, because that is what the user wrote.
-    std::vector<std::pair<std::string, std::string>> spelled;
 };
 
 using Examples = std::vector<std::pair<std::string, std::string>>; // a shell line, what it does

@@ -51,7 +51,7 @@ struct Comparison {
 
 PerplexityReport measure(const std::string &model, const std::string &text,
                          const std::shared_ptr<HostServices> &host) {
-    const pipeline::PipelineConfig config = load_target(model, {});
+    const pipeline::PipelineConfig config = pipeline::config_for_target(model, {});
     PipelineOptions options;
     options.host = host;
     options.progress = show_progress;
@@ -143,7 +143,7 @@ void say_fallbacks(const ExportReport &report, keel_dtype type) {
 
 int quantize(const QuantizeOptions &o) {
     const auto start = std::chrono::steady_clock::now();
-    const std::filesystem::path model = model_folder(o.model);
+    const std::filesystem::path model = pipeline::model_folder(o.model);
     const std::string text =
         o.text.empty() ? std::string() : read_scored_text(o.text); // before the work begins
     const auto host = std::make_shared<HostServices>();

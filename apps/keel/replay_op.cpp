@@ -38,7 +38,7 @@ bool is_fast(const pipeline::BackendSection &section) {
 }
 
 int run_replay(const ReplayArguments &a) {
-    require_path(a.file, "the folder or op.json that 'keel compare' saved");
+    pipeline::require_path(a.file, "the folder or op.json that 'keel compare' saved");
     const SavedOp saved = load_saved_op(a.file);
     const pipeline::BackendSection section = backend_section(a);
     ReplayOptions options;

@@ -95,7 +95,9 @@ void check_can_save(const RunOptions &o, Pipeline &pipeline) {
 // Takes up a saved session. Its random numbers go on too, unless the command line names a seed.
 void load(const RunOptions &o, Session &session, GenerateOptions &generation) {
     const SessionExtras extras = load_session(session, o.load_session);
-    if (!session.pipeline().config().sampling.seed.where.file.starts_with("--set"))
+    const auto &seed = session.pipeline().config().sampling.seed;
+    const bool is_option = !seed.is_default() && seed.where.line == 0;
+    if (!is_option)
         generation.random = extras.random;
 }
 
@@ -224,7 +226,7 @@ void add_run(Command &keel, Program &program) {
           "and 'keel run models/tiny --load-session long.session -p \"...\"' needs not read it "
           "again"}});
     auto o = std::make_shared<RunOptions>();
-    o->pipeline.add_to(command, program, ShortForms::all);
+    o->pipeline.add_to(command, ShortForms::all);
     command.option("-p,--prompt TEXT", o->prompt,
                    "The text to go on from; '-': from standard input");
     command.option("-f,--file FILE", o->file,

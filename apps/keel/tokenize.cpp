@@ -81,7 +81,7 @@ int decode(const TokenizeOptions &o, const Tokenizer &tokenizer) {
 }
 
 int tokenize(const TokenizeOptions &o) {
-    const auto tokenizer = load_tokenizer(model_folder(o.model));
+    const auto tokenizer = load_tokenizer(pipeline::model_folder(o.model));
     if (!o.decode.empty()) return decode(o, *tokenizer);
     const std::string text = input(o);
     const std::vector<int32_t> ids = tokenizer->encode(text, !o.no_special);

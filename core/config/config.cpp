@@ -17,8 +17,8 @@ namespace {
 }
 
 PipelineConfig with_overrides(YamlNode root, std::span<const std::string> overrides,
-                              std::string_view option = "--set") {
-    merge_overrides(root, parse_overrides(overrides, absolute_path("."), option));
+                              const OverrideNames &names = {}) {
+    merge_overrides(root, parse_overrides(overrides, absolute_path("."), names));
     return make_config(root);
 }
 
@@ -55,12 +55,12 @@ PipelineConfig make_config(const YamlNode &tree) {
 }
 
 PipelineConfig load_config(const std::filesystem::path &path,
-                           std::span<const std::string> overrides, std::string_view option) {
+                           std::span<const std::string> overrides, const OverrideNames &names) {
     YamlNode root = load_yaml(path);
     refuse_empty(root);
     if (!root.is_map())
         return make_config(root); // says what is wrong with the file before overrides change it
-    return with_overrides(std::move(root), overrides, option);
+    return with_overrides(std::move(root), overrides, names);
 }
 
 PipelineConfig parse_config(std::string_view text, const std::string &name,
@@ -74,10 +74,10 @@ PipelineConfig parse_config(std::string_view text, const std::string &name,
 }
 
 PipelineConfig config_from_overrides(std::span<const std::string> overrides,
-                                     std::string_view option) {
+                                     const OverrideNames &names) {
     YamlNode root;
     root.kind = YamlNode::Kind::map;
-    return with_overrides(std::move(root), overrides, option);
+    return with_overrides(std::move(root), overrides, names);
 }
 
 } // namespace keel::pipeline

@@ -4,6 +4,7 @@
 #include "config/hybrid_section.hpp"
 #include "config/kv_section.hpp"
 #include "config/model_section.hpp"
+#include "config/override.hpp"
 #include "config/policy_section.hpp"
 #include "config/sampling_section.hpp"
 #include "config/sync_section.hpp"
@@ -37,11 +38,10 @@ struct PipelineConfig {
 PipelineConfig make_config(const YamlNode &root);
 
 // Reads a pipeline file. `overrides` are the arguments of --set, "policy.budget.tokens=64"; later
-// ones win, and paths in them start at the working directory. `option` names the option that gave
-// the overrides, for messages. See override.hpp.
+// ones win, and paths in them start at the working directory. See override.hpp.
 PipelineConfig load_config(const std::filesystem::path &path,
                            std::span<const std::string> overrides = {},
-                           std::string_view option = "--set");
+                           const OverrideNames &names = {});
 
 // The same from memory: messages show `name`, relative paths start at `folder`.
 PipelineConfig parse_config(std::string_view text, const std::string &name,
@@ -50,6 +50,6 @@ PipelineConfig parse_config(std::string_view text, const std::string &name,
 
 // A pipeline without a file: overrides (with model.path and backend.plugin) and defaults.
 PipelineConfig config_from_overrides(std::span<const std::string> overrides,
-                                     std::string_view option = "--set");
+                                     const OverrideNames &names = {});
 
 } // namespace keel::pipeline

@@ -145,12 +145,16 @@ YamlNode parse_value(std::string_view path, std::string_view text, const YamlSou
 }
 
 YamlNode parse_override(const std::string &argument, const std::filesystem::path &folder,
-                        std::string_view option) {
+                        const OverrideNames &names) {
     const size_t equals = argument.find('=');
-    if (equals == std::string::npos) refuse_form(argument, option);
+    if (equals == std::string::npos) refuse_form(argument, names.option);
     const std::string path = argument.substr(0, equals);
-    std::vector<std::string> parts = split_path(argument, path, option);
-    const YamlSource source{fmt::format("{} {}", option, printable(path, 80)), folder, true};
+    std::vector<std::string> parts = split_path(argument, path, names.option);
+    const auto own = names.of_key.find(path);
+    const std::string name = own != names.of_key.end()
+                                 ? own->second
+                                 : fmt::format("{} {}", names.option, printable(path, 80));
+    const YamlSource source{name, folder, true};
     YamlNode node = parse_value(path, std::string_view(argument).substr(equals + 1), source);
     const auto shared = std::make_shared<const YamlSource>(source);
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
@@ -178,10 +182,10 @@ void merge_overrides(YamlNode &file, YamlNode overrides) {
 }
 
 YamlNode parse_overrides(std::span<const std::string> arguments,
-                         const std::filesystem::path &folder, std::string_view option) {
+                         const std::filesystem::path &folder, const OverrideNames &names) {
     YamlNode all;
     for (const std::string &argument : arguments)
-        merge(all, parse_override(argument, folder, option), "", false);
+        merge(all, parse_override(argument, folder, names), "", false);
     return all;
 }
 

@@ -3,6 +3,7 @@
 #include "config/yaml_document.hpp"
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,13 @@ struct OverrideRule {
 
 std::span<const OverrideRule> override_rules();
 
+// How messages name an override.
+struct OverrideNames {
+    std::string_view option = "--set"; // "--set KEY"
+    // Keys that the user gave by an option of their own: {"sampling.seed", "--seed"}.
+    std::map<std::string, std::string, std::less<>> of_key = {};
+};
+
 // Overrides: a tree with the keys to change, merged over a file's tree before anything is checked,
 // so that an override meets the same checks as the file and its errors name the --set. Sections are
 // merged key by key; params too; every other value is replaced. The schema's OverrideRules say what
@@ -35,9 +43,8 @@ void merge_overrides(YamlNode &file, YamlNode overrides);
 
 // The tree that the --set arguments mean: "a.b=c", c as YAML; for keys that hold a text, c is the
 // text itself unless it stands in quotes. Later ones win; params stay, whatever their order.
-// Relative paths start from `folder`. Throws Error(usage) for what is not KEY=VALUE. option: what
-// they were given by, for messages.
+// Relative paths start from `folder`. Throws Error(usage) for what is not KEY=VALUE.
 YamlNode parse_overrides(std::span<const std::string> arguments,
-                         const std::filesystem::path &folder, std::string_view option = "--set");
+                         const std::filesystem::path &folder, const OverrideNames &names = {});
 
 } // namespace keel::pipeline

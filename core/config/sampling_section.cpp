@@ -27,7 +27,8 @@ void declare_generation(Schema &schema) {
          .doc = "Most tokens to write.",
          .example = "256",
          .rule = {.minimum = 1, .maximum = max_tokens}},
-        [](auto &c) -> auto & { return c.generation.max_tokens; }, 128);
+        [](auto &c) -> auto & { return c.generation.max_tokens; },
+        GenerationSection::default_max_tokens);
     schema.keys.add(
         {.path = "generation.stop",
          .doc = "Texts that end the generation; they are not printed.",

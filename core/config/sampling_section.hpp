@@ -17,6 +17,7 @@ struct SamplingSection {
 };
 
 struct GenerationSection {
+    static constexpr int64_t default_max_tokens = 128;
     Setting<std::string> prompt;
     Setting<std::vector<std::string>> pin;
     Setting<int64_t> max_tokens;

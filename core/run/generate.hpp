@@ -1,5 +1,6 @@
 #pragma once
 
+#include "config/sampling_section.hpp"
 #include "run/session.hpp"
 #include "text/logprobs.hpp"
 #include "text/sampler.hpp"
@@ -27,7 +28,7 @@ enum class StopReason {
 const char *stop_reason_name(StopReason reason); // "end_token", ...
 
 struct GenerateOptions {
-    int64_t max_tokens = 128;
+    int64_t max_tokens = pipeline::GenerationSection::default_max_tokens;
     std::vector<std::string> stop;
     std::vector<std::string>
         pin; // parts of the prompt that are never evicted, see find_text(); without a prompt there is nothing to pin

@@ -12,9 +12,9 @@ constexpr int64_t default_context = 512;
 constexpr uint64_t logits_bytes = uint64_t{64} << 20;
 constexpr int64_t largest = int64_t{1} << 30;
 
-void in_range(const char *field, int64_t value, int64_t low, int64_t high) {
+void in_range(const char *option, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high)
-        throw_error(ErrorKind::usage, "ScoringOptions::{}: expected {} to {}, found {}", field, low, high,
+        throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", option, low, high,
                     value);
 }
 
@@ -52,7 +52,7 @@ ScoringText scoring_text(const Pipeline &pipeline, std::string_view text, const 
     if (tokenizer == nullptr)
         throw_error(ErrorKind::usage, "{}: the model has no tokenizer; a text cannot be scored without one",
                     pipeline.source().path());
-    in_range("max_tokens", options.max_tokens, 0, largest);
+    in_range("--max-tokens", options.max_tokens, 0, largest);
     ScoringText out;
     out.ids = first_tokens(*tokenizer, text, options.max_tokens);
     if (options.bos) out.bos = begin_token(*tokenizer);
@@ -96,24 +96,24 @@ void ScoringWalk::fill_in() {
 
 void ScoringWalk::check() const {
     const ScoringOptions &o = options_;
-    in_range("step", o.step, 1, largest);
+    in_range("--step", o.step, 1, largest);
     int64_t longest = 0;
     if (o.prefix > 0) {
         if (o.context != 0 || o.stride != 0)
             throw_error(ErrorKind::usage,
                         "windows (context, stride) and places (prefix, continuation) exclude each other");
-        in_range("prefix", o.prefix, 1, largest);
-        in_range("continuation", o.continuation, 1, largest);
-        in_range("places", o.places, 1, 1'000'000);
+        in_range("--prefix", o.prefix, 1, largest);
+        in_range("--continuation", o.continuation, 1, largest);
+        in_range("--places", o.places, 1, 1'000'000);
         longest = o.prefix + o.continuation;
     } else {
         if (o.continuation != 0)
             throw_error(ErrorKind::usage, "a continuation of {} tokens has no prefix: give one",
                         o.continuation);
-        in_range("context", o.context, 2, largest);
+        in_range("--window", o.context, 2, largest);
         if (o.stride < 1 || o.stride > o.context)
             throw_error(ErrorKind::usage,
-                        "ScoringOptions::stride: expected 1 to {}, the length of a window, found {}; with a "
+                        "--stride: expected 1 to {}, the length of a window, found {}; with a "
                         "longer one tokens "
                         "between the windows would not be scored",
                         o.context, o.stride);

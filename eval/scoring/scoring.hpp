@@ -21,7 +21,7 @@ namespace keel {
 // prompt has ended, which is when most of them evict. Then the continuation is fed and scored. Its first token is fed and not scored:
 // its logits were there before anything was evicted.
 //
-// Errors name a member as it stands here, "ScoringOptions::stride"; who took it from elsewhere says it in his own words.
+// Errors name the option of keel eval that sets a member: "--window: expected 2 to ...".
 struct ScoringOptions {
     int64_t context = 0;      // tokens of a window; 0: 512, or the pipeline's context where that is less
     int64_t stride = 0;       // 0: half of it

@@ -27,6 +27,17 @@ ErrorKind kind_of(Action &&action) {
 
 } // namespace
 
+TEST_CASE("a pipeline without keys of sampling and generation has the defaults of Generation") {
+    const Generation of_pipeline = Pipeline(tiny).defaults(), of_struct;
+    CHECK(of_pipeline.max_tokens == of_struct.max_tokens);
+    CHECK(of_pipeline.temperature == of_struct.temperature);
+    CHECK(of_pipeline.top_k == of_struct.top_k);
+    CHECK(of_pipeline.top_p == of_struct.top_p);
+    CHECK(of_pipeline.min_p == of_struct.min_p);
+    CHECK(of_pipeline.repetition_penalty == of_struct.repetition_penalty);
+    CHECK(of_pipeline.repetition_window == of_struct.repetition_window);
+}
+
 TEST_CASE("text comes in pieces and as a whole, and goes on where it was") {
     Pipeline pipeline(tiny, {"sampling.seed=3"});
     CHECK(pipeline.defaults().seed == 3);

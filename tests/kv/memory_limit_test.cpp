@@ -192,6 +192,7 @@ TEST_CASE("Under a real memory limit the cache gives memory back, and comes back
     PressureConfig pressure;
     pressure.low = 200 * mib;
     pressure.critical = 50 * mib;
+    pressure.levels = {0.75, 0.5, 0.25};
     pressure.cooldown = 2;
     pressure.interval = std::chrono::milliseconds(0);
     config.pressure = pressure;

@@ -40,6 +40,7 @@ PressureConfig at_each_step() {
     config.low = 400 * mib;
     config.critical = 100 * mib;
     config.stalled = 20;
+    config.levels = {0.75, 0.5, 0.25};
     config.cooldown = 4;
     config.interval = std::chrono::milliseconds(0);
     return config;
@@ -130,6 +131,7 @@ TEST_CASE("Thresholds that nobody set follow the memory there is") {
         MemoryInfo info;
     };
     PressureConfig config;
+    config.levels = {0.75, 0.5, 0.25};
     config.interval = std::chrono::milliseconds(0);
     const auto cap = [&](uint64_t total, uint64_t available) {
         PressureWatch watch(config, std::make_shared<Fixed>(MemoryInfo{total, available, "fixed"}));

@@ -20,7 +20,7 @@ struct PressureConfig {
     std::optional<uint64_t> critical;
     // Percent of the time that tasks wait for memory (PSI); nullopt: not read.
     std::optional<double> stalled;
-    std::vector<double> levels = {0.75, 0.5, 0.25}; // shares of the budget, falling
+    std::vector<double> levels; // shares of the budget, falling
     int64_t cooldown = 16; // tokens from one level to the next, so that the first can take effect
     std::chrono::milliseconds interval{100}; // the least time between two readings
 };
