@@ -1,30 +1,33 @@
 #include "eval/ab/report/data.hpp"
 
+#include "base/json_writer.hpp"
+#include "eval/page/page.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace keel {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr size_t most_curve_points = 64, timeline_points = 40'000, map_characters = 1'200'000;
 constexpr size_t most_depths = 24, most_lengths = 24;
 
-// Six digits: what a picture can show.
-Json number(double value) {
-    if (!std::isfinite(value)) return {};
-    if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
-    return std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr);
+// A number as JSON, with six digits: what a picture can show.
+struct Short {
+    std::string json;
+};
+Short number(double value) {
+    if (!std::isfinite(value)) return {"null"};
+    if (value == std::floor(value) && std::abs(value) < 1e15)
+        return {std::to_string(static_cast<int64_t>(value))};
+    return {fmt::format("{:.6g}", value)};
 }
-
-Json number(const std::optional<double> &value) {
-    return value ? number(*value) : Json();
+Short number(const std::optional<double> &value) {
+    return value ? number(*value) : Short{"null"};
 }
 
 // Texts by number: they come back thousands of times.
@@ -35,7 +38,7 @@ class Texts {
         if (is_new) list_.push_back(text);
         return at->second;
     }
-    Json list() const { return list_; }
+    const std::vector<std::string> &list() const { return list_; }
 
   private:
     std::map<std::string, size_t> numbers_;
@@ -47,152 +50,154 @@ class Writer {
     Writer(const AbTable &table, const AbSummary &summary, int level)
         : table_(table), summary_(summary), level_(level) {}
 
-    Json write() {
-        Json out;
-        out["header"] = Json::parse(ab_header_line(summary_.header));
-        out["records"] = summary_.records;
+    std::string write() {
         notes_ = summary_.notes;
-        out["cells"] = cells();
-        out["contrasts"] = contrasts();
-        out["apart"] = apart();
-        out["speeds"] = speeds();
-        out["heat"] = level_ < 3 ? heat() : Json::array();
-        out["curves"] = level_ < 3 ? curves() : Json::array();
-        out["timelines"] = level_ < 2 ? timelines() : Json::array();
-        out["maps"] = level_ < 1 ? maps() : Json::array();
+        out_.begin_object().key("header").raw(ab_header_line(summary_.header));
+        out_.member("records", summary_.records);
+        write_cells();
+        write_contrasts();
+        list("apart", true, [&] { write_apart(); });
+        write_speeds();
+        list("heat", level_ < 3, [&] { write_heat(); });
+        list("curves", level_ < 3, [&] { write_curves(); });
+        list("timelines", level_ < 2, [&] { write_timelines(); });
+        list("maps", level_ < 1, [&] { write_maps(); });
         if (level_ >= 1 && !table_.keep_maps.empty()) left_out("the keep maps");
         if (level_ >= 2 && !table_.timelines.empty()) left_out("the caches' sizes over time");
         if (level_ >= 3) left_out("heat maps and curves");
-        out["warnings"] = Json::array();
-        for (const AbWarning &w : summary_.warnings)
-            out["warnings"].push_back({w.arm, w.budget, w.protocol, w.task, w.text});
-        out["notes"] = notes_;
-        out["names"] = texts_.list(); // last: by now all are known
-        return out;
+        list("warnings", true, [&] {
+            for (const AbWarning &w : summary_.warnings)
+                row(w.arm, w.budget, w.protocol, w.task, w.text);
+        });
+        list("notes", true, [&] { put(notes_); });
+        list("names", true, [&] { put(texts_.list()); }); // last: by now all are known
+        out_.end_object();
+        return out_.take();
     }
 
   private:
-    void left_out(const std::string &what) {
-        notes_.push_back(what +
-                         " are left out of this page, which would be too large: results.jsonl has them");
+    template <typename Fill>
+    void list(std::string_view name, bool is_wanted, Fill &&fill) {
+        out_.key(name).begin_array();
+        if (is_wanted) fill();
+        out_.end_array();
+    }
+    // A table whose first `texts` columns are numbers of names.
+    template <typename Fill>
+    void table(std::string_view name, std::initializer_list<const char *> columns, int texts,
+               Fill &&fill) {
+        out_.key(name).begin_object();
+        list("columns", true, [&] {
+            for (const char *column : columns)
+                out_.value(column);
+        });
+        out_.member("texts", texts);
+        list("rows", true, fill);
+        out_.end_object();
     }
 
-    Json place(const AbCellKey &key) {
-        return {texts_(key.arm), texts_(key.budget), texts_(key.protocol), texts_(key.task),
-                texts_(key.metric)};
+    void put(const Short &number) { out_.raw(number.json); }
+    void put(bool flag) { out_.value(flag ? 1 : 0); }
+    void put(const std::vector<std::string> &texts) {
+        for (const std::string &text : texts)
+            out_.value(text);
     }
-
-    Json place(const AbPlaceKey &key) {
+    void put(const AbCellKey &key) {
+        out_.value(texts_(key.arm)).value(texts_(key.budget)).value(texts_(key.protocol));
+        out_.value(texts_(key.task)).value(texts_(key.metric));
+    }
+    void put(const AbPlaceKey &key) {
         const auto &[arm, budget, protocol, task] = key;
-        return {texts_(arm), texts_(budget), texts_(protocol), texts_(task)};
+        out_.value(texts_(arm)).value(texts_(budget)).value(texts_(protocol)).value(texts_(task));
+    }
+    template <typename T>
+    void put(const T &value) {
+        out_.value(value);
+    }
+    template <typename... T>
+    void row(const T &...values) {
+        out_.begin_array();
+        (put(values), ...);
+        out_.end_array();
     }
 
-    Json cells() {
-        Json out;
-        out["columns"] = {"arm",  "budget", "protocol", "task",   "metric", "up",    "kind",
-                          "n",    "docs",   "mean",     "low",    "high",   "bytes", "full",
-                          "peak", "kept",   "seen",     "evicts", "us",     "front"};
-        out["texts"] = 5;
-        out["rows"] = Json::array();
-        for (const AbCellSummary &one : summary_.cells) {
-            const AbCell &c = *one.cell;
-            Json row = place(c);
-            for (Json value :
-                 {Json(c.kind.higher_is_better ? 1 : 0), Json(static_cast<int>(c.kind.kind)), Json(one.items),
-                  Json(one.clusters), number(one.mean), one.interval ? number(one.interval->low) : Json(),
-                  one.interval ? number(one.interval->high) : Json(), number(c.kv_bytes),
-                  number(c.full_kv_bytes), Json(c.peak_kv_bytes), number(c.kept_slots), number(c.seen),
-                  number(c.evictions), number(c.eviction_us), Json(one.on_front ? 1 : 0)})
-                row.push_back(std::move(value));
-            out["rows"].push_back(std::move(row));
-        }
-        return out;
+    void left_out(const std::string &what) {
+        notes_.push_back(
+            what + " are left out of this page, which would be too large: results.jsonl has them");
     }
 
-    Json contrast_row(const AbContrast &c) {
-        Json row = {texts_(c.a),        texts_(c.a_budget), texts_(c.b),
-                    texts_(c.b_budget), texts_(c.protocol), texts_(c.task),
-                    texts_(c.metric),   texts_(c.family),   texts_(c.interval_method),
-                    texts_(c.test)};
-        const auto side = [](const std::optional<Interval> &i, double Interval::*end) {
-            return i ? number((*i).*end) : Json();
-        };
-        const bool any = c.items > 0;
-        for (Json value : {Json(static_cast<int>(c.kind)),
-                           Json(static_cast<int>(c.verdict)),
-                           Json(c.within_margin ? 1 : 0),
-                           any ? number(c.mean_a) : Json(),
-                           any ? number(c.mean_b) : Json(),
-                           any ? number(c.effect) : Json(),
-                           side(c.interval, &Interval::low),
-                           side(c.interval, &Interval::high),
-                           number(c.p),
-                           c.p ? number(c.p_adjusted) : Json(),
-                           Json(c.family_size),
-                           number(c.detectable),
-                           Json(c.items),
-                           Json(c.clusters),
-                           Json(c.identical),
-                           Json(c.only_a + c.only_b),
-                           Json(c.ratio ? 1 : 0),
-                           Json(c.meaning.higher_is_better ? 1 : 0),
-                           Json(static_cast<int>(c.meaning.kind)),
-                           number(c.at_bytes),
-                           number(c.noise),
-                           Json(c.implied ? 1 : 0),
-                           Json(c.length)})
-            row.push_back(std::move(value));
-        return row;
+    void write_cells() {
+        table("cells", {"arm",  "budget", "protocol", "task",   "metric", "up",    "kind",
+                        "n",    "docs",   "mean",     "low",    "high",   "bytes", "full",
+                        "peak", "kept",   "seen",     "evicts", "us",     "front"},
+              5, [&] {
+                  for (const AbCellSummary &one : summary_.cells) {
+                      const AbCell &c = *one.cell;
+                      row(static_cast<const AbCellKey &>(c), c.kind.higher_is_better,
+                          static_cast<int>(c.kind.kind), one.items, one.clusters, number(one.mean),
+                          end(one.interval, &Interval::low), end(one.interval, &Interval::high),
+                          number(c.kv_bytes), number(c.full_kv_bytes), c.peak_kv_bytes,
+                          number(c.kept_slots), number(c.seen), number(c.evictions),
+                          number(c.eviction_us), one.on_front);
+                  }
+              });
     }
 
-    Json contrasts() {
-        Json out;
-        out["columns"] = {"a",      "aBudget", "b",     "bBudget",   "protocol", "task",      "metric",
-                          "family", "method",  "test",  "kind",      "verdict",  "within",    "meanA",
-                          "meanB",  "effect",  "low",   "high",      "p",        "pAdjusted", "size",
-                          "seen",   "n",       "docs",  "identical", "missing",  "ratio",     "up",
-                          "sort",   "bytes",   "noise", "implied",   "length"};
-        out["texts"] = 10;
-        out["rows"] = Json::array();
-        bool cut = false;
-        for (const AbContrast &c : summary_.contrasts) {
-            if (level_ >= 4 && c.kind == AbContrast::Kind::pair) {
-                cut = true;
-            } else {
-                out["rows"].push_back(contrast_row(c));
-            }
-        }
-        if (cut) left_out("contrasts between two arms that are not the reference");
-        for (const AbContrast &c : summary_.equal_bytes)
-            out["rows"].push_back(contrast_row(c));
-        for (const AbContrast &c : summary_.noise)
-            out["rows"].push_back(contrast_row(c));
-        return out;
+    static Short end(const std::optional<Interval> &interval, double Interval::*end) {
+        return interval ? number((*interval).*end) : Short{"null"};
     }
 
-    Json apart() {
-        Json out = Json::array();
+    void write_contrast(const AbContrast &c) {
+        const auto mean = [&](double value) { return c.items > 0 ? number(value) : Short{"null"}; };
+        row(texts_(c.a), texts_(c.a_budget), texts_(c.b), texts_(c.b_budget), texts_(c.protocol),
+            texts_(c.task), texts_(c.metric), texts_(c.family), texts_(c.interval_method),
+            texts_(c.test), static_cast<int>(c.kind), static_cast<int>(c.verdict), c.within_margin,
+            mean(c.mean_a), mean(c.mean_b), mean(c.effect), end(c.interval, &Interval::low),
+            end(c.interval, &Interval::high), number(c.p),
+            c.p ? number(c.p_adjusted) : Short{"null"}, c.family_size, number(c.detectable),
+            c.items, c.clusters, c.identical, c.only_a + c.only_b, c.ratio,
+            c.meaning.higher_is_better, static_cast<int>(c.meaning.kind), number(c.at_bytes),
+            number(c.noise), c.implied, c.length);
+    }
+
+    void write_contrasts() {
+        table("contrasts",
+              {"a",      "aBudget", "b",     "bBudget",   "protocol", "task",      "metric",
+               "family", "method",  "test",  "kind",      "verdict",  "within",    "meanA",
+               "meanB",  "effect",  "low",   "high",      "p",        "pAdjusted", "size",
+               "seen",   "n",       "docs",  "identical", "missing",  "ratio",     "up",
+               "sort",   "bytes",   "noise", "implied",   "length"},
+              10, [&] {
+                  bool cut = false;
+                  for (const AbContrast &c : summary_.contrasts) {
+                      const bool is_left_out = level_ >= 4 && c.kind == AbContrast::Kind::pair;
+                      cut = cut || is_left_out;
+                      if (!is_left_out) write_contrast(c);
+                  }
+                  if (cut) left_out("contrasts between two arms that are not the reference");
+                  for (const AbContrast &c : summary_.equal_bytes)
+                      write_contrast(c);
+                  for (const AbContrast &c : summary_.noise)
+                      write_contrast(c);
+              });
+    }
+
+    void write_apart() {
         for (const AbApart &one : summary_.apart)
-            out.push_back({texts_(one.a), texts_(one.b), texts_(one.protocol), texts_(one.task),
-                           number(one.a_bytes.low), number(one.a_bytes.high), number(one.b_bytes.low),
-                           number(one.b_bytes.high)});
-        return out;
+            row(texts_(one.a), texts_(one.b), texts_(one.protocol), texts_(one.task),
+                number(one.a_bytes.low), number(one.a_bytes.high), number(one.b_bytes.low),
+                number(one.b_bytes.high));
     }
 
-    Json speeds() {
-        Json out;
-        out["columns"] = {"arm", "budget", "protocol", "task", "metric", "length",
-                          "n",   "median", "p25",      "p75",  "p99"};
-        out["texts"] = 5;
-        out["rows"] = Json::array();
-        for (const AbSpeedRow &s : summary_.speeds) {
-            Json row = place(s.key);
-            for (Json value : {Json(s.length), Json(s.items), number(s.median), number(s.p25), number(s.p75),
-                               number(s.p99)})
-                row.push_back(std::move(value));
-            out["rows"].push_back(std::move(row));
-        }
-        return out;
+    void write_speeds() {
+        table("speeds",
+              {"arm", "budget", "protocol", "task", "metric", "length", "n", "median", "p25", "p75",
+               "p99"},
+              5, [&] {
+                  for (const AbSpeedRow &s : summary_.speeds)
+                      row(s.key, s.length, s.items, number(s.median), number(s.p25), number(s.p75),
+                          number(s.p99));
+              });
     }
 
     // Prompts are a few tokens shorter or longer than what was asked for: lengths within 5% of each other are one.
@@ -202,8 +207,8 @@ class Writer {
         do {
             firsts.clear();
             for (const int64_t length : lengths)
-                if (firsts.empty() ||
-                    static_cast<double>(length) > static_cast<double>(firsts.back()) * (1 + tolerance))
+                if (firsts.empty() || static_cast<double>(length) >
+                                          static_cast<double>(firsts.back()) * (1 + tolerance))
                     firsts.push_back(length);
             tolerance *= 2;
         } while (firsts.size() > most_lengths && tolerance < 1e6);
@@ -211,14 +216,38 @@ class Writer {
     }
 
     static size_t group_of(const std::vector<int64_t> &firsts, int64_t length) {
-        return static_cast<size_t>(std::upper_bound(firsts.begin(), firsts.end(), length) - firsts.begin()) -
+        return static_cast<size_t>(std::upper_bound(firsts.begin(), firsts.end(), length) -
+                                   firsts.begin()) -
                1;
     }
 
+    // The depths of a heat map: those of the items, or if there are many, equal parts.
+    struct Depths {
+        explicit Depths(const std::set<float> &found) : is_binned(found.size() > most_depths) {
+            if (is_binned) {
+                for (size_t i = 0; i < most_depths; ++i)
+                    values.push_back((static_cast<double>(i) + 0.5) / most_depths);
+            } else {
+                values.assign(found.begin(), found.end());
+            }
+        }
+        size_t index(float depth) const {
+            if (is_binned)
+                return std::min(static_cast<size_t>(depth * most_depths), most_depths - 1);
+            return static_cast<size_t>(
+                std::lower_bound(values.begin(), values.end(), static_cast<double>(depth)) -
+                values.begin());
+        }
+
+        bool is_binned;
+        std::vector<double> values;
+    };
+
+    static bool has_depth(const AbPoint &p) { return p.depth >= 0 && p.length > 0; }
+
     // The items of one task that have a depth: means over lengths and depths.
-    Json heat() {
+    void write_heat() {
         std::map<std::string, std::pair<std::set<int64_t>, std::set<float>>> axes;
-        const auto has_depth = [](const AbPoint &p) { return p.depth >= 0 && p.length > 0; };
         for (const AbCell &cell : table_.cells) {
             if (!cell.kind.is_quality()) continue;
             for (const AbPoint &point : cell.points) {
@@ -227,68 +256,69 @@ class Writer {
                 axes[cell.task].second.insert(point.depth);
             }
         }
-        Json out = Json::array();
         for (const auto &[task, axis] : axes) {
             const std::vector<int64_t> lengths = length_groups(axis.first);
-            std::vector<double> depths;
-            const bool binned = axis.second.size() > most_depths;
-            if (binned) {
-                for (size_t i = 0; i < most_depths; ++i)
-                    depths.push_back((static_cast<double>(i) + 0.5) / most_depths);
-            } else {
-                for (const float depth : axis.second)
-                    depths.push_back(depth);
-            }
-            const auto depth_at = [&](float depth) {
-                if (binned) return std::min(static_cast<size_t>(depth * most_depths), most_depths - 1);
-                return static_cast<size_t>(
-                    std::lower_bound(depths.begin(), depths.end(), static_cast<double>(depth)) -
-                    depths.begin());
-            };
-            Json one;
-            one["task"] = texts_(task);
-            one["lengths"] = lengths;
-            one["depths"] = Json::array();
-            for (const double depth : depths)
-                one["depths"].push_back(number(depth));
-            one["cells"] = Json::array();
-            for (const AbCell &cell : table_.cells) {
-                if (cell.task != task || !cell.kind.is_quality()) continue;
-                std::vector<double> sums(lengths.size() * depths.size());
-                std::vector<uint32_t> counts(sums.size());
-                bool any = false;
-                for (const AbPoint &point : cell.points) {
-                    if (!has_depth(point)) continue;
-                    const size_t at =
-                        depth_at(point.depth) * lengths.size() + group_of(lengths, point.length);
-                    sums[at] += point.value;
-                    ++counts[at];
-                    any = true;
+            const Depths depths(axis.second);
+            out_.begin_object().member("task", texts_(task));
+            list("lengths", true, [&] {
+                for (const int64_t length : lengths)
+                    out_.value(length);
+            });
+            list("depths", true, [&] {
+                for (const double depth : depths.values)
+                    put(number(depth));
+            });
+            list("cells", true, [&] {
+                for (const AbCell &cell : table_.cells) {
+                    if (cell.task == task && cell.kind.is_quality())
+                        write_heat_cell(cell, lengths, depths);
                 }
-                if (!any) continue;
-                Json values = Json::array(), items = Json::array();
-                for (size_t i = 0; i < sums.size(); ++i) {
-                    values.push_back(counts[i] == 0
-                                         ? Json()
-                                         : number(std::strtod(
-                                               fmt::format("{:.4g}", sums[i] / counts[i]).c_str(), nullptr)));
-                    items.push_back(counts[i]);
-                }
-                one["cells"].push_back(
-                    {place(cell), std::move(values), std::move(items), cell.kind.higher_is_better ? 1 : 0});
-            }
-            out.push_back(std::move(one));
+            });
+            out_.end_object();
         }
-        return out;
     }
 
-    Json curves() {
-        Json out = Json::array();
+    void write_heat_cell(const AbCell &cell, const std::vector<int64_t> &lengths,
+                         const Depths &depths) {
+        std::vector<double> sums(lengths.size() * depths.values.size());
+        std::vector<uint32_t> counts(sums.size());
+        bool any = false;
+        for (const AbPoint &point : cell.points) {
+            if (!has_depth(point)) continue;
+            const size_t at =
+                depths.index(point.depth) * lengths.size() + group_of(lengths, point.length);
+            sums[at] += point.value;
+            ++counts[at];
+            any = true;
+        }
+        if (!any) return;
+        out_.begin_array();
+        row(static_cast<const AbCellKey &>(cell));
+        out_.begin_array();
+        for (size_t i = 0; i < sums.size(); ++i) {
+            if (counts[i] == 0) {
+                out_.null();
+            } else {
+                out_.raw(fmt::format("{:.4g}", sums[i] / counts[i]));
+            }
+        }
+        out_.end_array();
+        out_.begin_array();
+        for (const uint32_t count : counts)
+            out_.value(count);
+        out_.end_array();
+        put(cell.kind.higher_is_better);
+        out_.end_array();
+    }
+
+    void write_curves() {
         for (const auto &[key, curve] : table_.curves) {
             const size_t n = curve.mean.size();
             if (n == 0) continue;
             const size_t step = (n + most_curve_points - 1) / most_curve_points;
-            Json points = Json::array();
+            out_.begin_array().begin_array();
+            put(key.first);
+            out_.value(texts_(key.second)).end_array().value(curve.items[0]).begin_array();
             for (size_t from = 0; from < n; from += step) {
                 double sum = 0, weight = 0, error = 0;
                 const size_t to = std::min(n, from + step);
@@ -301,38 +331,34 @@ class Writer {
                         error += std::sqrt(curve.squares[i] / (items - 1) / items) /
                                  static_cast<double>(to - from);
                 }
-                points.push_back(
-                    {number((static_cast<double>(from + to) - 1) / 2), number(sum / weight), number(error)});
+                row(number((static_cast<double>(from + to) - 1) / 2), number(sum / weight),
+                    number(error));
             }
-            Json where = place(key.first);
-            where.push_back(texts_(key.second));
-            out.push_back({std::move(where), curve.items[0], std::move(points)});
+            out_.end_array().end_array();
         }
-        return out;
     }
 
-    Json timelines() {
-        Json out = Json::array();
-        if (table_.timelines.empty()) return out;
+    void write_timelines() {
+        if (table_.timelines.empty()) return;
         const size_t most = std::clamp<size_t>(timeline_points / table_.timelines.size(), 20, 300);
         for (const auto &[key, timeline] : table_.timelines) {
-            const size_t n = timeline.points.size(), step = (n + most - 1) / std::max<size_t>(most, 1);
-            Json points = Json::array();
+            const size_t n = timeline.points.size(), step = (n + most - 1) / most;
+            out_.begin_array();
+            row(key);
+            out_.value(timeline.item).begin_array();
             uint64_t evicted = 0;
             for (size_t i = 0; i < n; ++i) {
                 evicted += timeline.points[i][2];
                 // The last of each stretch stands for it, and for what was evicted in it.
                 if (i % step != step - 1 && i + 1 != n) continue;
-                points.push_back({timeline.points[i][0], timeline.points[i][1], evicted});
+                row(timeline.points[i][0], timeline.points[i][1], evicted);
                 evicted = 0;
             }
-            out.push_back({place(key), timeline.item, std::move(points)});
+            out_.end_array().end_array();
         }
-        return out;
     }
 
-    Json maps() {
-        Json out = Json::array();
+    void write_maps() {
         size_t left = map_characters, skipped = 0;
         for (const auto &[key, map] : table_.keep_maps) {
             if (map.items == 0 || map.bins.size() > left) {
@@ -340,33 +366,31 @@ class Writer {
                 continue;
             }
             left -= map.bins.size();
-            // A share as one character of 64.
-            std::string bins(map.bins.size(), '0');
-            for (size_t i = 0; i < bins.size(); ++i)
-                bins[i] = shades[static_cast<size_t>(std::lround(std::clamp(map.bins[i], 0.0F, 1.0F) * 63))];
-            out.push_back({place(key), map.layers, map.kv_heads, map.items, std::move(bins)});
+            std::string bins;
+            for (const float share : map.bins)
+                bins += page_shade(share);
+            out_.begin_array();
+            row(key);
+            out_.value(map.layers).value(map.kv_heads).value(map.items).value(bins).end_array();
         }
         if (skipped > 0)
-            notes_.push_back(
-                fmt::format("{} of {} keep maps are left out of this page, which would be too large: "
-                            "results.jsonl has them",
-                            skipped, table_.keep_maps.size()));
-        return out;
+            notes_.push_back(fmt::format(
+                "{} of {} keep maps are left out of this page, which would be too large: "
+                "results.jsonl has them",
+                skipped, table_.keep_maps.size()));
     }
-
-    static constexpr std::string_view shades =
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
     const AbTable &table_;
     const AbSummary &summary_;
     int level_;
+    JsonWriter out_;
     Texts texts_;
     std::vector<std::string> notes_;
 };
 
 } // namespace
 
-Json ab_report_data(const AbTable &table, const AbSummary &summary, int level) {
+std::string ab_report_data(const AbTable &table, const AbSummary &summary, int level) {
     return Writer(table, summary, level).write();
 }
 
