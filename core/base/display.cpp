@@ -53,6 +53,10 @@ std::string printable(std::string_view text, size_t limit) {
     return out;
 }
 
+std::string quote_text(std::string_view text) {
+    return "'" + printable(text, 60) + "'";
+}
+
 std::string format_bytes(uint64_t bytes) {
     constexpr std::array units = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes < 1024) return fmt::format("{} B", bytes);

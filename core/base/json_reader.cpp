@@ -97,8 +97,9 @@ class Builder : public Events {
             text_.substr(0, std::min(byte == 0 ? 0 : byte - 1, text_.size()));
         const auto lines = static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
         const size_t column = before.size() - (before.rfind('\n') + 1) + 1;
-        const std::string place =
-            line_ == 0 ? name_ : fmt::format("{}:{}:{}", name_, line_ + lines, column);
+        const std::string place = line_ == 0
+                                      ? fmt::format("{}: byte {}", name_, byte)
+                                      : fmt::format("{}:{}:{}", name_, line_ + lines, column);
         throw_error(ErrorKind::input, "{}: not valid JSON: {}", place, printable(reason, 200));
     }
 
@@ -200,11 +201,20 @@ class LineFinder : public Events {
 // The steps from `from` to `value`, which is a part of it.
 bool find_path(const Json &from, const Json &value, std::vector<Step> &path) {
     if (&from == &value) return true;
-    size_t index = 0;
-    for (auto it = from.begin(); from.is_structured() && it != from.end(); ++it, ++index) {
-        path.push_back(from.is_object() ? Step{it.key(), 0} : Step{{}, index});
-        if (find_path(*it, value, path)) return true;
+    const auto look_into = [&](const Json &part, const std::string &key, size_t index) {
+        if (&part != &value && !part.is_structured()) return false;
+        path.push_back({key, index});
+        if (find_path(part, value, path)) return true;
         path.pop_back();
+        return false;
+    };
+    if (from.is_object()) {
+        for (auto it = from.begin(); it != from.end(); ++it)
+            if (look_into(*it, it.key(), 0)) return true;
+    }
+    if (from.is_array()) {
+        for (size_t i = 0; i < from.size(); ++i)
+            if (look_into(from[i], {}, i)) return true;
     }
     return false;
 }
@@ -224,13 +234,13 @@ JsonDocument::JsonDocument(std::string_view text, std::string name, const JsonLi
     Builder builder(text, name_, line, limits);
     const char *last = nullptr;
     parse(text, last, builder);
-    tree_ = std::make_unique<const Json>(builder.take());
+    tree_ = std::make_unique<Json>(builder.take());
 }
 
 JsonDocument JsonDocument::of_tree(Json tree, std::string name) {
     JsonDocument document;
     document.name_ = std::move(name);
-    document.tree_ = std::make_unique<const Json>(std::move(tree));
+    document.tree_ = std::make_unique<Json>(std::move(tree));
     return document;
 }
 
@@ -239,6 +249,15 @@ JsonDocument::~JsonDocument() = default;
 
 JsonNode JsonDocument::root() const {
     return {*this, *tree_};
+}
+
+JsonNode JsonDocument::object() const {
+    if (!tree_->is_object()) root().expected("a JSON object");
+    return root();
+}
+
+Json JsonDocument::take() && {
+    return std::move(*tree_);
 }
 
 std::string JsonDocument::place(const Json &value) const {
@@ -301,6 +320,11 @@ void JsonNode::expected(std::string_view what) const {
     fail(fmt::format("expected {}, found {}", what, shown()));
 }
 
+std::string JsonNode::where() const {
+    const std::string path = document_->path(*value_);
+    return document_->name_ + (path.empty() ? "" : ": ") + path;
+}
+
 std::string JsonNode::shown() const {
     if (is_object()) return "an object";
     if (is_array()) return fmt::format("an array of {}", value_->size());
@@ -323,6 +347,15 @@ std::optional<JsonNode> JsonNode::find(std::string_view key) const {
 JsonNode JsonNode::at(std::string_view key) const {
     if (const auto node = find(key)) return *node;
     fail(fmt::format("'{}' is missing", key));
+}
+
+bool JsonNode::has(std::string_view key) const {
+    return member(key) != nullptr;
+}
+
+bool JsonNode::flag_or(std::string_view key, bool otherwise) const {
+    const auto node = find(key);
+    return node ? node->flag() : otherwise;
 }
 
 std::vector<std::pair<std::string_view, JsonNode>> JsonNode::members() const {
@@ -358,10 +391,10 @@ JsonNode JsonNode::element(size_t index) const {
 }
 
 const std::string &JsonNode::text(size_t longest) const {
-    if (!is_text()) expected("a text");
+    if (!is_text()) expected("a string");
     const auto &found = value_->get_ref<const std::string &>();
     if (found.size() > longest)
-        fail(fmt::format("expected a text of at most {} bytes, found {}", longest, found.size()));
+        fail(fmt::format("expected a string of at most {} bytes, found {}", longest, found.size()));
     return found;
 }
 
@@ -384,6 +417,11 @@ uint64_t JsonNode::natural(uint64_t low, uint64_t high) const {
         value_->get<uint64_t>() > high)
         expected(range_text("an integer", fmt::to_string(low), fmt::to_string(high)));
     return value_->get<uint64_t>();
+}
+
+double JsonNode::number() const {
+    if (!is_number()) expected("a number");
+    return value_->get<double>();
 }
 
 double JsonNode::number(double low, double high) const {

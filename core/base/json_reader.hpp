@@ -38,19 +38,21 @@ class JsonDocument {
 
     // Nodes hold a pointer to the document: it must outlive them and stay where it is.
     JsonNode root() const;
+    JsonNode object() const; // the root, which must be an object
+    nlohmann::json take() &&;
     const std::string &name() const { return name_; }
 
   private:
     friend class JsonNode;
     JsonDocument() = default;
-    // "NAME:LINE" of a value, and its path in the tree.
+    // "NAME:LINE" of a value; its path in the tree.
     std::string place(const nlohmann::json &value) const;
     std::string path(const nlohmann::json &value) const;
 
     std::string_view text_;
     std::string name_;
     size_t line_ = 0;
-    std::unique_ptr<const nlohmann::json> tree_;
+    std::unique_ptr<nlohmann::json> tree_;
 };
 
 // A value of a document. Its place is looked up only when a message needs it.
@@ -71,10 +73,14 @@ class JsonNode {
     [[noreturn]] void expected(std::string_view what) const;
     // How messages show the value: short, printable, one line.
     std::string shown() const;
+    // "NAME: a.b[3]", without the line: what else is made of the value can name its source.
+    std::string where() const;
 
     // Objects. A member that is null counts as absent. All of these refuse other values.
     std::optional<JsonNode> find(std::string_view key) const;
     JsonNode at(std::string_view key) const;
+    bool has(std::string_view key) const; // also as null
+    bool flag_or(std::string_view key, bool otherwise) const;
     std::vector<std::pair<std::string_view, JsonNode>> members() const;
     // Refuses a key that is not in the list, and suggests one that is.
     void only(const std::vector<std::string> &keys) const;
@@ -90,6 +96,7 @@ class JsonNode {
     int64_t integer(int64_t low, int64_t high) const;
     uint64_t natural(uint64_t low, uint64_t high) const;
     double number(double low, double high) const;
+    double number() const; // any
 
     const nlohmann::json &raw() const { return *value_; }
 

@@ -2,8 +2,9 @@
 // spelling and searched for the expressions that write a turn. Whatever writes its turns otherwise is not recognized.
 #include "text/chat_template.hpp"
 
+#include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "format/gguf.hpp"
-#include "text/json_node.hpp"
 #include "text/text_file.hpp"
 #include "text/utf8.hpp"
 
@@ -297,13 +298,13 @@ FoundChatTemplate find_chat_template(std::string_view chat_template_jinja,
     if (!chat_template_jinja.empty()) {
         found.jinja = chat_template_jinja;
     } else if (!tokenizer_config_json.empty()) {
-        const nlohmann::json tree = parse_untrusted_json(tokenizer_config_json, config_name);
-        const JsonNode config(tree, config_name);
-        if (const auto node = config.find("chat_template")) {
-            if (!node->raw().is_array()) {
+        const JsonLimits limits{size_t{128} << 20, 64, 8'000'000, true};
+        const JsonDocument config(tokenizer_config_json, std::string(config_name), limits);
+        if (const auto node = config.root().find("chat_template")) {
+            if (!node->is_array()) {
                 found.jinja = node->text();
             } else {
-                for (std::size_t i = 0; i < node->array_size(); ++i)
+                for (std::size_t i = 0; i < node->size(); ++i)
                     if (node->element(i).at("name").text() == "default")
                         found.jinja = node->element(i).at("template").text();
             }

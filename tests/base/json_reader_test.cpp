@@ -50,7 +50,7 @@ TEST_CASE("an error about a JSON value names file, line, path, expected and foun
           "f.json:5: sizes[1]: expected an integer from 0 to 9, found -2");
     CHECK(text([&] { sizes.element(2).integer(0, 9); }) ==
           "f.json:5: sizes[2]: expected an integer from 0 to 9, found 3.5");
-    CHECK(text([&] { sizes.text(); }) == "f.json:3: sizes: expected a text, found an array of 3");
+    CHECK(text([&] { sizes.text(); }) == "f.json:3: sizes: expected a string, found an array of 3");
     CHECK(text([&] { sizes.size(2); }) ==
           "f.json:3: sizes: expected an array of at most 2, found an array of 3");
     CHECK(text([&] { inner.at("on").number(0, 1); }) ==
@@ -62,19 +62,19 @@ TEST_CASE("an error about a JSON value names file, line, path, expected and foun
               inner.only({"one", "none"});
           }) == "f.json:7: inner.on: unknown key; did you mean 'one'?; the keys are one, none");
     CHECK(text([&] { root.at("name").text(0); }) ==
-          "f.json:2: name: expected a text of at most 0 bytes, found 1");
+          "f.json:2: name: expected a string of at most 0 bytes, found 1");
 }
 
 TEST_CASE("the first line of a JSON text has the number that it has in its file") {
     const JsonDocument line(R"({"a": 1})", "f.jsonl", {}, 17);
     CHECK(error_text([&] { line.root().at("a").text(); }) ==
-          "f.jsonl:17: a: expected a text, found 1");
+          "f.jsonl:17: a: expected a string, found 1");
     const JsonDocument part("[1,\n2]", "f.bin: header", {}, 0);
     CHECK(error_text([&] { part.root().element(1).text(); }) ==
-          "f.bin: header: [1]: expected a text, found 2");
+          "f.bin: header: [1]: expected a string, found 2");
     const JsonDocument made = JsonDocument::of_tree({{"b", {1, 2}}}, "f.gguf");
     CHECK(error_text([&] { made.root().at("b").element(1).text(); }) ==
-          "f.gguf: b[1]: expected a text, found 2");
+          "f.gguf: b[1]: expected a string, found 2");
 }
 
 TEST_CASE("what is not JSON is refused with line and column") {
@@ -85,7 +85,7 @@ TEST_CASE("what is not JSON is refused with line and column") {
     CHECK(refused("[1] 2").starts_with("f.json:1:5: not valid JSON: "));
     CHECK(refused("[1e999]").starts_with("f.json:1:6: not valid JSON: number overflow"));
     CHECK(refused("\"\xff\"").starts_with("f.json:1:2: not valid JSON: "));
-    CHECK(refused("{", {}, 0).starts_with("f.json: not valid JSON: "));
+    CHECK(refused("{", {}, 0).starts_with("f.json: byte 2: not valid JSON: "));
     CHECK(refused("{", {}, 9).starts_with("f.json:9:2: not valid JSON: "));
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("JSON beyond its limits is refused") {
     const JsonDocument last(twice, "f.json", {100, 3, 6, true});
     CHECK(last.root().at("a").integer(0, 9) == 2);
     CHECK(error_text([&] { last.root().at("a").text(); }) ==
-          "f.json:2: a: expected a text, found 2");
+          "f.json:2: a: expected a string, found 2");
 }
 
 TEST_CASE("names in a JSON document are shown as printable text") {

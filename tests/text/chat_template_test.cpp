@@ -237,7 +237,7 @@ TEST_CASE("the template is found in tokenizer_config.json, also among named ones
     CHECK(find("", Json::object()) == "none");
     CHECK(find("", {{"chat_template", "other"}}) == "unknown");
     CHECK_THROWS_WITH(find("", {{"chat_template", 5}}),
-                      Contains("m/tokenizer_config.json: chat_template: expected a string"));
+                      Contains("m/tokenizer_config.json:1: chat_template: expected a string"));
     CHECK(keel::load_chat_template(root + "/models/tiny").jinja.empty());
 }
 

@@ -286,7 +286,7 @@ TEST_CASE("files beside a tokenizer.model add tokens and say what frames a text"
     // not legacy: a space before the text and before no other stretch of it
     CHECK(chat->encode("</s>a", {.add_special = false}) == Ids{2, spm_model().encode("xa", false).back()});
     CHECK_THROWS_WITH(from_model(bytes, R"({"added_tokens_decoder": {"x": {"content": "y"}}})"),
-                      Contains("m/tokenizer_config.json: added_tokens_decoder: expected ids"));
+                      Contains("m/tokenizer_config.json:1: added_tokens_decoder: expected ids"));
     CHECK_THROWS_WITH(from_model(bytes, {}, R"({"y": 400})"),
                       Contains("m/tokenizer.model: added token 'y' takes id 400"));
     CHECK_THROWS_WITH(from_model(bytes, {}, R"({"y": -1})"),

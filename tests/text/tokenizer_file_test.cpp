@@ -66,7 +66,7 @@ TEST_CASE("the small file that the other cases spoil is good") {
 
 TEST_CASE("what Keel's tokenizer does not do is refused by name and place") {
     CHECK_THAT(refusal("/normalizer", {{"type", "NFD"}}),
-               Contains("m/tokenizer.json: normalizer.type: the normalizer 'NFD' is not supported"));
+               Contains(": normalizer.type: the normalizer 'NFD' is not supported"));
     CHECK(refusal("/normalizer", {{"type", "NFC"}}) == "accepted");
     CHECK_THAT(refusal("/model/type", "Unigram"),
                Contains("model.type") && Contains("'Unigram'") && Contains("BPE"));
@@ -103,9 +103,10 @@ TEST_CASE("what Keel's tokenizer does not do is refused by name and place") {
 
 TEST_CASE("a damaged vocabulary is refused") {
     CHECK_THAT(refusal("/model/vocab", Json::object()), Contains("model.vocab: the vocabulary is empty"));
-    CHECK_THAT(refusal("/model/vocab", {1, 2}), Contains("expected an object") && Contains("found array"));
+    CHECK_THAT(refusal("/model/vocab", {1, 2}),
+               Contains("expected an object") && Contains("found an array of 2"));
     CHECK_THAT(refusal("/model/vocab/zz", 97), Contains("id 97 is given to both 'a' and 'zz'"));
-    CHECK_THAT(refusal("/model/vocab/zz", -1), Contains("'zz'") && Contains("found '-1'"));
+    CHECK_THAT(refusal("/model/vocab/zz", -1), Contains("vocab.zz: ") && Contains("found -1"));
     CHECK_THAT(refusal("/model/vocab/zz", 1LL << 40), Contains("from 0 to 4194303"));
     CHECK_THAT(refusal("/model/vocab/zz", ~0ULL), Contains("from 0 to 4194303"));
     CHECK_THAT(refusal("/model/vocab/zz", 1.5), Contains("'zz'"));
@@ -160,13 +161,13 @@ TEST_CASE("a template that does not hold its text once, or names no token, is re
 }
 
 TEST_CASE("text that is not JSON, or is made to exhaust its reader, is refused in one line") {
-    CHECK_THAT(refusal(""), Contains("m/tokenizer.json: not valid JSON"));
-    CHECK_THAT(refusal("{\"version\": \n nope}"), Contains("line 2"));
+    CHECK_THAT(refusal(""), Contains("m/tokenizer.json:1:1: not valid JSON"));
+    CHECK_THAT(refusal("{\"version\": \n nope}"), Contains("m/tokenizer.json:2:2: "));
     CHECK_THAT(refusal("[]"), Contains("expected an object"));
     CHECK_THAT(refusal("{}"), Contains("'model' is missing"));
     CHECK_THAT(refusal("{\"a\": \"\xFF\"}"), Contains("not valid JSON"));
     CHECK_THAT(refusal("\"" + std::string(100000, 'x')), Contains("not valid JSON"));
-    CHECK_THAT(refusal(std::string(1'000'000, '[')), Contains("nested more than 64 levels deep"));
+    CHECK_THAT(refusal(std::string(1'000'000, '[')), Contains("at most 64 nested levels"));
     CHECK_THAT(refusal("[" + std::string(9'000'000, ',') + "]"), Contains("more than 8000000 values"));
     const std::string whole = good().dump();
     for (std::size_t size = 0; size < whole.size(); size += 97)
@@ -202,13 +203,14 @@ TEST_CASE("the ids that end a generation come from all three side files") {
     CHECK(both->bos_id() == 3);
     CHECK(both->eos_id() == 4);
     CHECK_THROWS_WITH(ends(R"({"eos_token_id": "x"})", "", ""),
-                      Contains("m/generation_config.json: eos_token_id: expected an integer"));
+                      Contains("m/generation_config.json:1: eos_token_id: expected an integer"));
     CHECK_THROWS_WITH(ends(R"({"eos_token_id": [1, -2]})", "", ""), Contains("eos_token_id[1]"));
-    CHECK_THROWS_WITH(ends("", R"([1])", ""), Contains("m/config.json: expected an object"));
-    CHECK_THROWS_WITH(ends("", "{", ""), Contains("m/config.json: not valid JSON"));
+    CHECK_THROWS_WITH(ends("", R"([1])", ""), Contains("m/config.json:1: expected a JSON object"));
+    CHECK_THROWS_WITH(ends("", "{", ""), Contains("m/config.json:1:2: not valid JSON"));
     CHECK_THROWS_WITH(
         ends("", "", R"({"eos_token": "<none>"})"),
-        Contains("m/tokenizer_config.json: eos_token: the tokenizer has no added token '<none>'"));
+        Contains(
+            "m/tokenizer_config.json:1: eos_token: the tokenizer has no added token '<none>'"));
     CHECK_THROWS_WITH(ends("", "", R"({"bos_token": 7})"), Contains("bos_token: expected a string, found 7"));
 }
 

@@ -41,10 +41,10 @@ PreTokenizer read_pre_tokenizer(const JsonNode &root) {
     for (std::size_t i = 0; i + 1 < steps.size(); ++i)
         read_split_step(steps[i], "ByteLevel", out);
     const JsonNode &last = steps.back();
-    if (last.type() != "ByteLevel")
-        last.at("type").fail(
-            fmt::format("the last pre-tokenizer is {}; Keel reads byte-level BPE, where it is ByteLevel",
-                        quote_text(last.type())));
+    if (type_of(last) != "ByteLevel")
+        last.at("type").fail(fmt::format(
+            "the last pre-tokenizer is {}; Keel reads byte-level BPE, where it is ByteLevel",
+            quote_text(type_of(last))));
     out.set_byte_level(last.flag_or("add_prefix_space", true), last.flag_or("use_regex", true));
     return out;
 }
@@ -53,7 +53,7 @@ void check_decoder(const JsonNode &root) {
     const auto decoder = root.find("decoder");
     if (!decoder) root.fail("'decoder' is missing; byte-level BPE has the decoder ByteLevel");
     const std::vector<JsonNode> steps = read_steps(*decoder, "decoders");
-    if (steps.size() != 1 || steps.front().type() != "ByteLevel")
+    if (steps.size() != 1 || type_of(steps.front()) != "ByteLevel")
         decoder->fail("only the decoder ByteLevel is supported; Keel reads byte-level BPE");
 }
 

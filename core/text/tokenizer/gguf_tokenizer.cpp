@@ -1,7 +1,7 @@
 // The vocabulary in a GGUF file -> ByteLevelBpe or SpmBpe.
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "format/gguf.hpp"
-#include "text/json_node.hpp"
 #include "text/tokenizer/byte_level_bpe.hpp"
 #include "text/tokenizer/gguf_pre_tokenizers.hpp"
 #include "text/tokenizer/spm_bpe.hpp"

@@ -35,7 +35,7 @@ PreTokenizer read_pre_tokenizer(const JsonNode &root) {
     const std::vector<JsonNode> steps = read_steps(*node, "pretokenizers");
     bool adds_space = false;
     for (std::size_t i = 0; i < steps.size(); ++i)
-        if (steps[i].type() == "Metaspace" && i + 1 == steps.size())
+        if (type_of(steps[i]) == "Metaspace" && i + 1 == steps.size())
             read_metaspace(steps[i], out, adds_space);
         else
             read_split_step(steps[i], "Metaspace", out);
@@ -66,7 +66,7 @@ Decoding read_decoder(const JsonNode &root) {
     const JsonNode decoder = root.at("decoder");
     bool spaces = false;
     for (const JsonNode &step : read_steps(decoder, "decoders")) {
-        const std::string &type = step.type();
+        const std::string &type = type_of(step);
         if (type == "Metaspace") {
             PreTokenizer unused;
             read_metaspace(step, unused, out.leading_space);
@@ -113,7 +113,8 @@ bool is_spm(const JsonNode &root) {
     const auto decoder = root.find("decoder");
     if (!decoder) return root.at("model").flag_or("byte_fallback", false);
     for (const JsonNode &step : read_steps(*decoder, "decoders"))
-        if (step.type() == "Metaspace" || step.type() == "ByteFallback" || step.type() == "Replace")
+        if (type_of(step) == "Metaspace" || type_of(step) == "ByteFallback" ||
+            type_of(step) == "Replace")
             return true;
     return false;
 }

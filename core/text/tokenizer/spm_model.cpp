@@ -4,7 +4,8 @@
 // (0.1.97, as Debian has it) trusts its input: it walks the double-array trie in precompiled_charsmap without looking at
 // its bounds, and a file with a made-up trie ends the program with a segmentation fault; failed checks print and call
 // exit(). The merges are the ones that GGUF vocabularies need anyway, and are tested against the library's ids.
-#include "text/json_node.hpp"
+#include "base/display.hpp"
+#include "base/error.hpp"
 #include "text/tokenizer/protobuf.hpp"
 #include "text/tokenizer/spm_bpe.hpp"
 #include "text/tokenizer/tokenizer_parsers.hpp"

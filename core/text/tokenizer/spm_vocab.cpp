@@ -1,8 +1,8 @@
 // A vocabulary with scores -> SpmBpe.
 #include "text/tokenizer/spm_bpe.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
-#include "text/json_node.hpp"
 #include "text/utf8.hpp"
 
 #include <cmath>

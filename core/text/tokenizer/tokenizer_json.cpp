@@ -18,35 +18,31 @@ std::int32_t token_id(const JsonNode &merges, std::size_t index, const Tokenizer
 
 // The two sides of a merge, written "a b" or ["a", "b"].
 std::pair<std::string_view, std::string_view> merge_sides(const JsonNode &merges, std::size_t index) {
-    const nlohmann::json &rule = merges.raw()[index];
-    if (rule.is_array() && rule.size() == 2 && rule[0].is_string() && rule[1].is_string())
-        return {rule[0].get_ref<const std::string &>(), rule[1].get_ref<const std::string &>()};
-    if (rule.is_string()) {
-        const std::string_view text = rule.get_ref<const std::string &>();
+    const JsonNode rule = merges.element(index);
+    if (rule.is_array() && rule.size() == 2 && rule.element(0).is_text() &&
+        rule.element(1).is_text())
+        return {rule.element(0).text(), rule.element(1).text()};
+    if (rule.is_text()) {
+        const std::string_view text = rule.text();
         const std::size_t space = text.find(' ');
         if (space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos)
             return {text.substr(0, space), text.substr(space + 1)};
     }
-    merges.element(index).expected("a merge, \"a b\" or [\"a\", \"b\"]");
+    rule.expected("a merge, \"a b\" or [\"a\", \"b\"]");
 }
 
 } // namespace
 
 TokenizerVocab read_vocab(const JsonNode &node) {
-    if (!node.raw().is_object()) node.expected("an object of tokens and their ids");
-    if (node.raw().empty()) node.fail("the vocabulary is empty");
+    if (!node.is_object()) node.expected("an object of tokens and their ids");
+    const auto members = node.members();
+    if (members.empty()) node.fail("the vocabulary is empty");
     TokenizerVocab vocab;
-    vocab.reserve(node.raw().size());
+    vocab.reserve(members.size());
     std::unordered_map<std::int32_t, std::string_view> owner;
-    owner.reserve(node.raw().size());
-    for (const auto &[token, value] : node.raw().items()) {
-        // number() by hand: a place for each of 100,000 entries would cost more than the entries
-        if (!value.is_number_integer() || value < 0 || value > max_token_id)
-            node.fail(
-                fmt::format("the id of token {} must be an integer from 0 to {}, found {}", quote_text(token),
-                            max_token_id,
-                            quote_text(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace))));
-        const auto id = value.get<std::int32_t>();
+    owner.reserve(members.size());
+    for (const auto &[token, value] : members) {
+        const auto id = static_cast<std::int32_t>(value.integer(0, max_token_id));
         if (const auto [it, is_new] = owner.emplace(id, token); !is_new)
             node.fail(fmt::format("id {} is given to both {} and {}", id, quote_text(it->second),
                                   quote_text(token)));
@@ -56,7 +52,7 @@ TokenizerVocab read_vocab(const JsonNode &node) {
 }
 
 void read_merges(const JsonNode &merges, const TokenizerVocab &vocab, MergeTable &table) {
-    const std::size_t count = merges.array_size();
+    const std::size_t count = merges.size();
     table.reserve(count);
     std::string joined;
     for (std::size_t i = 0; i < count; ++i) {
@@ -79,12 +75,13 @@ std::optional<std::int32_t> read_unknown(const JsonNode &model, const TokenizerV
 }
 
 void refuse_model_options(const JsonNode &model) {
-    if (model.type() != "BPE")
-        model.at("type").fail(fmt::format("the model type {} is not supported; Keel reads BPE, byte-level or "
-                                          "SentencePiece-style",
-                                          quote_text(model.type())));
+    if (type_of(model) != "BPE")
+        model.at("type").fail(
+            fmt::format("the model type {} is not supported; Keel reads BPE, byte-level or "
+                        "SentencePiece-style",
+                        quote_text(type_of(model))));
     if (const auto dropout = model.find("dropout");
-        dropout && !(dropout->raw().is_number() && dropout->raw() == 0))
+        dropout && !(dropout->is_number() && dropout->number() == 0))
         dropout->fail("dropout would make tokens random; expected null or 0");
     for (const char *key : {"continuing_subword_prefix", "end_of_word_suffix"})
         if (const auto affix = model.find(key); affix && !affix->text().empty())
@@ -111,7 +108,7 @@ std::vector<AddedToken> read_added_tokens(const JsonNode &root) {
     const auto list = root.find("added_tokens");
     if (!list) return tokens;
     std::unordered_set<std::string> contents;
-    for (std::size_t i = 0; i < list->array_size(); ++i) {
+    for (std::size_t i = 0; i < list->size(); ++i) {
         const JsonNode node = list->element(i);
         tokens.push_back(read_added_token_flags(node));
         tokens.back().id = static_cast<std::int32_t>(node.at("id").integer(0, max_token_id));

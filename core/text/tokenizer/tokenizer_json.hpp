@@ -1,6 +1,8 @@
 #pragma once
 
-#include "text/json_node.hpp"
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "text/tokenizer/added_tokens.hpp"
 #include "text/tokenizer/bpe.hpp"
 #include "text/tokenizer/piece_table.hpp"
@@ -17,6 +19,11 @@
 // The components of a tokenizer.json that all kinds of BPE share. `root` is the whole tree. All throw Error (input) that
 // names the file and the place; what is not understood is refused by name.
 namespace keel {
+
+// The member "type" of a component.
+inline const std::string &type_of(const JsonNode &component) {
+    return component.at("type").text();
+}
 
 // Far beyond any real vocabulary; tables are sized by the highest id.
 constexpr std::int64_t max_token_id = (1 << 22) - 1;

@@ -28,10 +28,10 @@ SplitRegex read_pattern(const JsonNode &node) {
 }
 
 void read_normalizer_step(const JsonNode &node, TextNormalizer &out) {
-    const std::string &type = node.type();
+    const std::string &type = type_of(node);
     if (type == "Sequence") {
         for (const JsonNode &step : read_steps(node, "normalizers"))
-            if (step.type() == "Sequence")
+            if (type_of(step) == "Sequence")
                 step.fail("a Sequence within a Sequence is not supported");
             else
                 read_normalizer_step(step, out);
@@ -63,7 +63,7 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
     std::vector<std::int32_t> before;
     std::vector<std::int32_t> after;
     bool text_seen = false;
-    for (std::size_t i = 0; i < single.array_size(); ++i) {
+    for (std::size_t i = 0; i < single.size(); ++i) {
         const JsonNode item = single.element(i);
         if (const auto sequence = item.find("Sequence")) {
             if (text_seen || sequence->at("id").text() != "A")
@@ -72,8 +72,8 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
             continue;
         }
         const std::string &name = item.at("SpecialToken").at("id").text();
-        const JsonNode ids = node.at("special_tokens").at(name.c_str()).at("ids");
-        for (std::size_t k = 0; k < ids.array_size(); ++k) {
+        const JsonNode ids = node.at("special_tokens").at(name).at("ids");
+        for (std::size_t k = 0; k < ids.size(); ++k) {
             const auto id = static_cast<std::int32_t>(ids.element(k).integer(0, max_token_id));
             if (pieces.kind(id) == TokenKind::unused)
                 ids.element(k).fail(fmt::format("no token has the id {}", id));
@@ -90,7 +90,7 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
 }
 
 void read_post_step(const JsonNode &node, const PieceTable &pieces, TextFrame &frame) {
-    const std::string &type = node.type();
+    const std::string &type = type_of(node);
     if (type == "ByteLevel") return; // moves offsets only, which Keel does not report
     if (type == "TemplateProcessing") return read_template(node, pieces, frame);
     if (type != "Sequence")
@@ -98,19 +98,19 @@ void read_post_step(const JsonNode &node, const PieceTable &pieces, TextFrame &f
             "the post-processor {} is not supported; Keel reads TemplateProcessing, ByteLevel and Sequence",
             quote_text(type)));
     const JsonNode list = node.at("processors");
-    if (list.array_size() > 16) list.fail("more than 16 post-processors");
-    for (std::size_t i = 0; i < list.array_size(); ++i)
+    if (list.size() > 16) list.fail("more than 16 post-processors");
+    for (std::size_t i = 0; i < list.size(); ++i)
         read_post_step(list.element(i), pieces, frame);
 }
 
 } // namespace
 
 std::vector<JsonNode> read_steps(const JsonNode &component, const char *list_key) {
-    if (component.type() != "Sequence") return {component};
+    if (type_of(component) != "Sequence") return {component};
     const JsonNode list = component.at(list_key);
-    if (list.array_size() > max_steps) list.fail(fmt::format("more than {} steps", max_steps));
+    if (list.size() > max_steps) list.fail(fmt::format("more than {} steps", max_steps));
     std::vector<JsonNode> steps;
-    for (std::size_t i = 0; i < list.array_size(); ++i)
+    for (std::size_t i = 0; i < list.size(); ++i)
         steps.push_back(list.element(i));
     return steps;
 }
@@ -122,17 +122,17 @@ TextNormalizer read_normalizer(const JsonNode &root) {
 }
 
 void read_split_step(const JsonNode &node, std::string_view known, PreTokenizer &out) {
-    if (node.type() == "Split") {
+    if (type_of(node) == "Split") {
         out.add_split(read_pattern(node.at("pattern")), read_behavior(node.at("behavior")),
                       node.flag_or("invert", false));
-    } else if (node.type() == "Digits") {
+    } else if (type_of(node) == "Digits") {
         const bool alone = node.flag_or("individual_digits", false);
         out.add_split(SplitRegex("\\p{N}", SplitRegex::Syntax::regex, node.where()),
                       alone ? SplitBehavior::isolated : SplitBehavior::contiguous, false);
     } else {
-        node.at("type").fail(
-            fmt::format("the pre-tokenizer {} is not supported; Keel reads Split, Digits and, at the end, {}",
-                        quote_text(node.type()), known));
+        node.at("type").fail(fmt::format(
+            "the pre-tokenizer {} is not supported; Keel reads Split, Digits and, at the end, {}",
+            quote_text(type_of(node)), known));
     }
 }
 

@@ -15,25 +15,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Json = nlohmann::json;
+constexpr const char *config_file = "tokenizer_config.json";
+constexpr JsonLimits limits{size_t{128} << 20, 64, 8'000'000, true};
 
 std::string file_name(const std::string &folder, const char *name) {
     return folder.empty() ? std::string(name) : (fs::path(folder) / name).string();
 }
 
-// A side file: its tree, or null if there is none. Its top must be an object.
-Json parse_side_file(std::string_view text, const std::string &name) {
-    if (text.empty()) return nullptr;
-    Json tree = parse_untrusted_json(text, name);
-    if (!tree.is_object()) JsonNode(tree, name).expected("an object");
-    return tree;
+// A side file, which is an object; nothing if there is none.
+std::optional<JsonDocument> parse_side_file(const std::string &folder, const char *name,
+                                            std::string_view text) {
+    if (text.empty()) return std::nullopt;
+    JsonDocument document(text, file_name(folder, name), limits);
+    (void)document.object();
+    return document;
 }
 
 // The id of a token that tokenizer_config.json names, as a string or as an object with "content".
 std::optional<std::int32_t> named_token(const JsonNode &config, const char *key, const Tokenizer &tokenizer) {
     const auto node = config.find(key);
     if (!node) return std::nullopt;
-    const JsonNode content = node->raw().is_object() ? node->at("content") : *node;
+    const JsonNode content = node->is_object() ? node->at("content") : *node;
     if (auto id = tokenizer.find_token(content.text())) return id;
     content.fail(fmt::format("the tokenizer has no added token {}", quote_text(content.text())));
 }
@@ -43,13 +45,13 @@ std::vector<std::int32_t> token_ids(const JsonNode &config, const char *key) {
     const auto node = config.find(key);
     if (!node) return {};
     constexpr std::int64_t high = INT32_MAX;
-    if (!node->raw().is_array()) {
-        if (node->raw() == -1) return {}; // some exporters write "none" so
-        return {static_cast<std::int32_t>(node->integer(0, high))};
+    if (!node->is_array()) {
+        const std::int64_t id = node->integer(-1, high); // some exporters write -1 for none
+        return id < 0 ? std::vector<std::int32_t>() : std::vector{static_cast<std::int32_t>(id)};
     }
-    if (node->array_size() > 1024) node->fail("more than 1024 ids");
+    if (node->size() > 1024) node->fail("more than 1024 ids");
     std::vector<std::int32_t> ids;
-    for (std::size_t i = 0; i < node->array_size(); ++i)
+    for (std::size_t i = 0; i < node->size(); ++i)
         ids.push_back(static_cast<std::int32_t>(node->element(i).integer(0, high)));
     return ids;
 }
@@ -59,9 +61,9 @@ void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
     std::optional<std::int32_t> bos;
     std::optional<std::int32_t> eos;
     std::vector<std::int32_t> ends;
-    const std::string name = file_name(files.folder, "tokenizer_config.json");
-    if (const Json tree = parse_side_file(files.tokenizer_config_json, name); !tree.is_null()) {
-        const JsonNode config(tree, name);
+    if (const auto document =
+            parse_side_file(files.folder, config_file, files.tokenizer_config_json)) {
+        const JsonNode config = document->root();
         bos = named_token(config, "bos_token", tokenizer);
         eos = named_token(config, "eos_token", tokenizer);
         if (eos) ends.push_back(*eos);
@@ -69,10 +71,9 @@ void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
     const std::pair<const char *, std::string_view> side_files[] = {
         {"generation_config.json", files.generation_config_json}, {"config.json", files.config_json}};
     for (const auto &[file, text] : side_files) {
-        const std::string side_name = file_name(files.folder, file);
-        const Json tree = parse_side_file(text, side_name);
-        if (tree.is_null()) continue;
-        const JsonNode config(tree, side_name);
+        const auto document = parse_side_file(files.folder, file, text);
+        if (!document) continue;
+        const JsonNode config = document->root();
         const std::vector<std::int32_t> bos_ids = token_ids(config, "bos_token_id");
         const std::vector<std::int32_t> eos_ids = token_ids(config, "eos_token_id");
         if (!bos && !bos_ids.empty()) bos = bos_ids.front();
@@ -86,52 +87,49 @@ void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
 
 // Tokens that stand beside a tokenizer.model: {"<x>": 32000} in added_tokens.json, {"32000": {"content": ...}} in
 // tokenizer_config.json, which knows more of them.
-void read_model_added_tokens(const TokenizerFiles &files, const Json &config_tree,
-                             const std::string &config_name, SpmVocab &vocab) {
+void read_model_added_tokens(const TokenizerFiles &files, const std::optional<JsonDocument> &config,
+                             SpmVocab &vocab) {
     std::unordered_set<std::int32_t> seen;
     const auto add = [&](AddedToken token, std::int64_t id) {
         token.id = static_cast<std::int32_t>(id);
         token.normalized = false; // SentencePiece would have to know them
         if (seen.insert(token.id).second) vocab.added.push_back(std::move(token));
     };
-    if (!config_tree.is_null()) {
-        const JsonNode config(config_tree, config_name);
-        if (const auto decoder = config.find("added_tokens_decoder")) {
-            if (!decoder->raw().is_object()) decoder->expected("an object of ids and tokens");
-            for (const auto &[key, value] : decoder->raw().items()) {
+    if (config) {
+        if (const auto decoder = config->root().find("added_tokens_decoder")) {
+            if (!decoder->is_object()) decoder->expected("an object of ids and tokens");
+            for (const auto &[key, value] : decoder->members()) {
                 std::int64_t id = -1;
                 const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
                 if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > max_token_id)
                     decoder->fail(
                         fmt::format("expected ids from 0 to {}, found {}", max_token_id, quote_text(key)));
-                add(read_added_token_flags(decoder->at(key.c_str())), id);
+                add(read_added_token_flags(value), id);
             }
         }
     }
-    const std::string name = file_name(files.folder, "added_tokens.json");
-    const Json tree = parse_side_file(files.added_tokens_json, name);
-    if (tree.is_null()) return;
-    const JsonNode root(tree, name);
-    for (const auto &[content, value] : tree.items()) {
-        const std::int64_t id = root.at(content.c_str()).integer(0, max_token_id);
+    const auto document =
+        parse_side_file(files.folder, "added_tokens.json", files.added_tokens_json);
+    if (!document) return;
+    for (const auto &[content, value] : document->root().members()) {
+        const std::int64_t id = value.integer(0, max_token_id);
         AddedToken token;
         token.content = content;
         if (content.empty() || content.size() > AddedTokens::max_content_bytes)
-            root.fail(fmt::format("an added token must have 1 to {} bytes, found {}",
-                                  AddedTokens::max_content_bytes, content.size()));
+            value.fail(fmt::format("an added token must have 1 to {} bytes, found {}",
+                                   AddedTokens::max_content_bytes, content.size()));
         add(std::move(token), id);
     }
 }
 
 SpmVocab read_model_file(const TokenizerFiles &files) {
     SpmVocab vocab = parse_spm_model(files.tokenizer_model, file_name(files.folder, "tokenizer.model"));
-    const std::string name = file_name(files.folder, "tokenizer_config.json");
-    const Json tree = parse_side_file(files.tokenizer_config_json, name);
-    read_model_added_tokens(files, tree, name, vocab);
+    const auto document = parse_side_file(files.folder, config_file, files.tokenizer_config_json);
+    read_model_added_tokens(files, document, vocab);
     bool add_bos = true; // as Hugging Face's LlamaTokenizer
     bool add_eos = false;
-    if (!tree.is_null()) {
-        const JsonNode config(tree, name);
+    if (document) {
+        const JsonNode config = document->root();
         add_bos = config.flag_or("add_bos_token", true);
         add_eos = config.flag_or("add_eos_token", false);
         // "legacy" is Hugging Face's word for a space behind every special token, and its default
@@ -160,11 +158,9 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files) {
         read_marks(files, *tokenizer);
         return tokenizer;
     }
-    const std::string name = file_name(files.folder, "tokenizer.json");
-    const Json tree = parse_untrusted_json(files.tokenizer_json, name);
-    const JsonNode root(tree, name);
-    if (!tree.is_object()) root.expected("an object, as Hugging Face tokenizers write it");
-    std::unique_ptr<Tokenizer> tokenizer = parse_tokenizer_json(root);
+    const JsonDocument document(files.tokenizer_json, file_name(files.folder, "tokenizer.json"),
+                                limits);
+    std::unique_ptr<Tokenizer> tokenizer = parse_tokenizer_json(document.object());
     read_marks(files, *tokenizer);
     return tokenizer;
 }

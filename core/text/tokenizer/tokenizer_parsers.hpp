@@ -1,6 +1,6 @@
 #pragma once
 
-#include "text/json_node.hpp"
+#include "base/json_reader.hpp"
 #include "text/tokenizer/spm_bpe.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
