@@ -2,15 +2,16 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "convert/gguf_write.hpp"
 #include "model/architectures.hpp"
 #include "model/gguf_model.hpp"
-#include "model/json.hpp"
 #include "platform/paths.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer/gguf_pre_tokenizers.hpp"
 #include "text/tokenizer/tokenizer_parsers.hpp"
 
+#include <nlohmann/json.hpp>
 #include <span>
 #include <unordered_map>
 
@@ -20,11 +21,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr model::JsonLimits tokenizer_limits{size_t{128} << 20, 64, 8'000'000};
-constexpr model::JsonLimits side_limits{size_t{16} << 20, 32, 200'000};
+constexpr JsonLimits tokenizer_limits{size_t{128} << 20, 64, 8'000'000};
+constexpr JsonLimits side_limits{size_t{16} << 20, 32, 200'000};
 
 // Kinds of tokens as GGUF numbers them.
 enum Kind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+std::string shown(const json &value) {
+    return printable(value.dump(-1, ' ', true, json::error_handler_t::replace), 60);
+}
 
 const json *member(const json &object, const char *key) {
     if (!object.is_object()) return nullptr;
@@ -51,8 +56,11 @@ std::vector<json> steps_of(const json &root, const char *component, const char *
     return steps != nullptr && steps->is_array() ? steps->get<std::vector<json>>() : std::vector<json>{};
 }
 
-json read_object(const fs::path &path, const model::JsonLimits &limits) {
-    return model::parse_json_object(read_text_file(path, limits.bytes), path.string(), limits);
+json read_object(const fs::path &path, const JsonLimits &limits) {
+    const std::string text = read_text_file(path, limits.bytes);
+    JsonDocument document(text, path.string(), limits);
+    (void)document.object();
+    return std::move(document).take();
 }
 
 class TokenizerWriter {
@@ -145,7 +153,7 @@ class TokenizerWriter {
     int32_t checked_id(const json &id, const char *place) const {
         if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(config_.vocab_size)) {
             fail(place, fmt::format("expected ids from 0 to {}, found {}", config_.vocab_size - 1,
-                                    model::describe(id)));
+                                    shown(id)));
         }
         return id.get<int32_t>();
     }
@@ -206,7 +214,7 @@ class TokenizerWriter {
                        merge[1].is_string()) {
                 texts.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
             } else {
-                fail("model.merges", "expected \"a b\" or [\"a\", \"b\"], found " + model::describe(merge));
+                fail("model.merges", "expected \"a b\" or [\"a\", \"b\"], found " + shown(merge));
             }
         }
         return texts;

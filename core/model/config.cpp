@@ -13,7 +13,6 @@ namespace keel {
 namespace {
 
 using model::ConfigReader;
-using model::JsonLimits;
 
 constexpr int64_t max_hidden = 1 << 20;
 constexpr int64_t max_intermediate = 1 << 24;
@@ -233,8 +232,11 @@ uint64_t ModelConfig::parameter_count() const {
 }
 
 ModelConfig parse_model_config(std::string_view text, std::string_view name) {
-    const auto document = model::parse_json_object(text, name, config_limits);
-    const ConfigReader in(document, name);
+    return parse_model_config(JsonDocument(text, std::string(name), config_limits));
+}
+
+ModelConfig parse_model_config(const JsonDocument &document) {
+    const ConfigReader in(document.object());
     ModelConfig config;
     config.architecture = read_architecture(in);
     const ConfigDefaults &defaults = config.architecture->defaults;
@@ -253,9 +255,9 @@ ModelConfig parse_model_config(std::string_view text, std::string_view name) {
 }
 
 void add_generation_config(ModelConfig &config, std::string_view text, std::string_view name) {
-    const auto document = model::parse_json_object(text, name, config_limits);
-    const auto more =
-        ConfigReader(document, name).integers("eos_token_id", 0, config.vocab_size - 1, max_end_tokens);
+    const JsonDocument document(text, std::string(name), config_limits);
+    const auto more = ConfigReader(document.object())
+                          .integers("eos_token_id", 0, config.vocab_size - 1, max_end_tokens);
     std::vector<int64_t> &ids = config.eos_ids;
     ids.insert(ids.end(), more.begin(), more.end());
     std::sort(ids.begin(), ids.end());

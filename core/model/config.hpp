@@ -11,6 +11,8 @@
 
 namespace keel {
 
+class JsonDocument;
+
 // How RoPE's angles are changed for contexts longer than the model was first trained on.
 struct RopeScaling {
     enum class Kind {
@@ -80,9 +82,11 @@ struct ModelConfig {
     uint64_t parameter_count() const;
 };
 
-// Parses the text of a config.json. `name` stands in front of every error. Throws Error(input), e.g.
-// models/x/config.json: num_attention_heads: expected an integer from 1 to 65536, found "abc"
+// Parses the text of a config.json. Every error begins with `name`. Throws Error(input), e.g.
+// models/x/config.json:7: num_attention_heads: expected an integer from 1 to 65536, found "abc"
 ModelConfig parse_model_config(std::string_view text, std::string_view name);
+// The same of a document that the program made of another file's keys.
+ModelConfig parse_model_config(const JsonDocument &document);
 
 // Reads FOLDER/config.json and, where there is one, the end tokens of FOLDER/generation_config.json: chat models list
 // more end tokens there than in config.json.

@@ -2,7 +2,7 @@
 
 // Internal to core/model: typed, range-checked access to the keys of a JSON object.
 
-#include "model/json.hpp"
+#include "base/json_reader.hpp"
 
 #include <cstdint>
 #include <initializer_list>
@@ -15,14 +15,12 @@ namespace keel::model {
 
 class ConfigReader {
   public:
-    // `object` and `name` must outlive the reader. `prefix` stands before keys in errors, e.g. "rope_scaling.".
-    ConfigReader(const nlohmann::json &object, std::string_view name, std::string prefix = {});
+    explicit ConfigReader(const JsonNode &object) : object_(object) {}
 
     // Null counts as absent everywhere: that is how Hugging Face writes "not set".
-    bool has(const char *key) const { return get(key) != nullptr; }
-    const nlohmann::json *get(const char *key) const;
+    bool has(const char *key) const { return object_.find(key).has_value(); }
     // Written as null: where that differs from being left out, which stands for a default.
-    bool is_null(const char *key) const;
+    bool is_null(const char *key) const { return object_.has(key) && !has(key); }
 
     // Each throws Error(input) if the key is absent (where there is no fallback), of another type or out of range.
     int64_t integer(const char *key, int64_t low, int64_t high) const;
@@ -39,14 +37,12 @@ class ConfigReader {
     // Throws if there is a key that is not in the list: for objects where an unknown key changes the meaning.
     void only(std::initializer_list<std::string_view> keys) const;
 
-    // Throws Error(input) "NAME: PREFIXkey: expected WHAT, found VALUE".
+    // Throws Error(input) "FILE:LINE: PATH: expected WHAT, found VALUE".
     [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;
 
   private:
-    const nlohmann::json *object_;
-    std::string_view name_;
-    std::string prefix_;
+    JsonNode object_;
 };
 
 } // namespace keel::model

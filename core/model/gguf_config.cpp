@@ -1,5 +1,6 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "model/gguf_model.hpp"
 #include "model/rope_frequencies.hpp"
 #include "numbers/convert.hpp"
@@ -222,7 +223,7 @@ class ConfigMaker {
     // Messages of the parser name keys of config.json; here they name the file's.
     ModelConfig parse() const {
         try {
-            return parse_model_config(config_.dump(), file_.name());
+            return parse_model_config(JsonDocument::of_tree(config_, file_.name()));
         } catch (const Error &e) {
             const std::string message = e.what(), front = file_.name() + ": ";
             if (!message.starts_with(front)) throw;

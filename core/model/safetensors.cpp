@@ -2,8 +2,8 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "format/ggml_type.hpp"
-#include "model/json.hpp"
 #include "platform/mapped_file.hpp"
 
 #include <algorithm>
@@ -15,12 +15,10 @@
 namespace keel {
 namespace {
 
-using nlohmann::json;
-
 constexpr uint64_t max_header = 100'000'000; // bytes, as in the reference implementation
 constexpr size_t max_rank = 8;
 // Depth: header, tensor, shape. Values: a matrix has 8 of them, so 125,000 tensors in one file.
-constexpr model::JsonLimits header_limits{max_header, 4, 1'000'000};
+constexpr JsonLimits header_limits{max_header, 4, 1'000'000};
 
 struct DtypeRow {
     std::string_view name;
@@ -61,13 +59,13 @@ class HeaderReader {
 
     SafetensorsHeader read() {
         const std::string_view text = header_text();
-        const json document = model::parse_json_object(text, fmt::format("{}: header", name_), header_limits);
+        const JsonDocument document(text, fmt::format("{}: header", name_), header_limits, 0);
         SafetensorsHeader header;
-        for (const auto &item : document.items()) {
-            if (item.key() == "__metadata__") {
-                read_metadata(item.value(), header);
+        for (const auto &[key, value] : document.object().members()) {
+            if (key == "__metadata__") {
+                read_metadata(value, header);
             } else {
-                header.tensors.push_back(read_tensor(item.key(), item.value()));
+                header.tensors.push_back(read_tensor(std::string(key), value));
             }
         }
         check_overlap(header.tensors);
@@ -99,26 +97,17 @@ class HeaderReader {
         return {reinterpret_cast<const char *>(file_.data()) + 8, static_cast<size_t>(length)};
     }
 
-    void read_metadata(const json &value, SafetensorsHeader &header) const {
-        if (!value.is_object()) fail("__metadata__", "expected an object, found " + model::describe(value));
-        for (const auto &item : value.items()) {
-            if (!item.value().is_string()) {
-                fail("__metadata__", fmt::format("key '{}': expected a string, found {}",
-                                                 printable(item.key()), model::describe(item.value())));
-            }
-            header.metadata.emplace_back(item.key(), item.value().get<std::string>());
-        }
+    static void read_metadata(const JsonNode &value, SafetensorsHeader &header) {
+        for (const auto &[key, text] : value.members())
+            header.metadata.emplace_back(key, text.text());
     }
 
-    TensorInfo read_tensor(const std::string &name, const json &value) const {
-        if (!value.is_object()) fail(name, "expected an object, found " + model::describe(value));
+    TensorInfo read_tensor(const std::string &name, const JsonNode &value) const {
         TensorInfo tensor;
         tensor.name = name;
-        const json &dtype = member(name, value, "dtype");
-        if (!dtype.is_string()) fail(name, "dtype: expected a string, found " + model::describe(dtype));
-        tensor.dtype_name = printable(dtype.get<std::string>(), 20);
-        read_shape(tensor, member(name, value, "shape"));
-        read_offsets(tensor, member(name, value, "data_offsets"));
+        tensor.dtype_name = printable(value.at("dtype").text(), 20);
+        read_shape(tensor, value.at("shape"));
+        read_offsets(tensor, value.at("data_offsets"));
         const DtypeRow *row = find_dtype(tensor.dtype_name);
         if (row == nullptr) return tensor; // a newer type: it can be listed, and is refused when it is used
         tensor.dtype = row->dtype;
@@ -126,39 +115,29 @@ class HeaderReader {
         return tensor;
     }
 
-    void read_shape(TensorInfo &tensor, const json &shape) const {
-        if (!shape.is_array() || shape.size() > max_rank) {
-            fail(tensor.name, fmt::format("shape: expected an array of at most {} sizes, found {}", max_rank,
-                                          model::describe(shape)));
-        }
-        for (const json &dimension : shape) {
-            tensor.shape.push_back(static_cast<int64_t>(natural(tensor.name, "shape", dimension)));
-        }
+    static void read_shape(TensorInfo &tensor, const JsonNode &shape) {
+        for (size_t i = 0; i < shape.size(max_rank); ++i)
+            tensor.shape.push_back(shape.element(i).integer(0, INT64_MAX));
         // Zero elements make every product fit, so the sizes are multiplied without the zeros.
         int64_t product = 1;
         for (const int64_t dimension : tensor.shape) {
             if (__builtin_mul_overflow(product, std::max<int64_t>(dimension, 1), &product)) {
-                fail(tensor.name,
-                     fmt::format("shape: {} has more elements than 64 bits count", shape_text(tensor.shape)));
+                shape.fail(fmt::format("{} has more elements than 64 bits count",
+                                       shape_text(tensor.shape)));
             }
         }
     }
 
-    void read_offsets(TensorInfo &tensor, const json &offsets) const {
-        if (!offsets.is_array() || offsets.size() != 2) {
-            fail(tensor.name, "data_offsets: expected [begin, end], found " + model::describe(offsets));
-        }
-        const uint64_t begin = natural(tensor.name, "data_offsets", offsets[0]);
-        const uint64_t end = natural(tensor.name, "data_offsets", offsets[1]);
+    void read_offsets(TensorInfo &tensor, const JsonNode &offsets) const {
+        if (!offsets.is_array() || offsets.size() != 2) offsets.expected("[begin, end]");
+        const uint64_t begin = offsets.element(0).natural(0, INT64_MAX);
+        const uint64_t end = offsets.element(1).natural(0, INT64_MAX);
         const uint64_t size = file_.size() - data_start_;
-        if (begin > end)
-            fail(tensor.name, fmt::format("data_offsets: begin {} lies behind end {}", begin, end));
+        if (begin > end) offsets.fail(fmt::format("begin {} lies behind end {}", begin, end));
         if (end > size) {
-            fail(tensor.name,
-                 fmt::format(
-                     "data_offsets: end {} lies behind the file's {} data bytes; the file is cut short "
-                     "or damaged",
-                     end, size));
+            offsets.fail(fmt::format(
+                "end {} lies behind the file's {} data bytes; the file is cut short or damaged",
+                end, size));
         }
         tensor.offset = data_start_ + begin;
         tensor.bytes = end - begin;
@@ -186,20 +165,6 @@ class HeaderReader {
                 fail(tensors[i].name, fmt::format("its data overlaps that of '{}'", printable(before.name)));
             }
         }
-    }
-
-    const json &member(const std::string &name, const json &object, const char *key) const {
-        const auto found = object.find(key);
-        if (found == object.end()) fail(name, fmt::format("expected the key '{}', found none", key));
-        return *found;
-    }
-
-    uint64_t natural(const std::string &name, const char *key, const json &value) const {
-        if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-            fail(name, fmt::format("{}: expected integers from 0 to {}, found {}", key, INT64_MAX,
-                                   model::describe(value)));
-        }
-        return value.get<uint64_t>();
     }
 
     [[noreturn]] void fail(std::string_view tensor, const std::string &message) const {
@@ -254,29 +219,21 @@ const TensorInfo *SafetensorsFile::find(std::string_view name) const {
 
 ShardIndex parse_shard_index(std::string_view text, std::string_view name) {
     // "metadata" holds what the writer liked; only the map matters.
-    const json document = model::parse_json_object(text, name, {max_shard_index_bytes, 16, 400'000});
-    const auto map = document.find("weight_map");
-    if (map == document.end() || !map->is_object()) {
-        throw_error(ErrorKind::input, "{}: weight_map: expected an object, found {}", name,
-                    map == document.end() ? "nothing" : model::describe(*map));
-    }
+    const JsonDocument document(text, std::string(name), {max_shard_index_bytes, 16, 400'000});
+    const JsonNode map = document.object().at("weight_map");
+    const auto members = map.members();
     ShardIndex index;
-    if (map->empty()) throw_error(ErrorKind::input, "{}: weight_map: expected tensors, found none", name);
-    for (const auto &item : map->items()) {
-        const std::string *file = item.value().get_ptr<const std::string *>();
-        if (file == nullptr || !is_plain_shard_name(*file)) {
-            throw_error(ErrorKind::input,
-                        "{}: weight_map: '{}': expected the plain name of a .safetensors file, found {}",
-                        name, printable(item.key()), model::describe(item.value()));
-        }
-        index.files.push_back(*file);
+    if (members.empty()) map.fail("expected tensors, found none");
+    for (const auto &[tensor, file] : members) {
+        if (!file.is_text() || !is_plain_shard_name(file.text()))
+            file.expected("the plain name of a .safetensors file");
+        index.files.push_back(file.text());
     }
     std::sort(index.files.begin(), index.files.end());
     index.files.erase(std::unique(index.files.begin(), index.files.end()), index.files.end());
-    for (const auto &item : map->items()) {
-        const auto at = std::lower_bound(index.files.begin(), index.files.end(),
-                                         item.value().get_ref<const std::string &>());
-        index.tensors.emplace_back(item.key(), static_cast<uint32_t>(at - index.files.begin()));
+    for (const auto &[tensor, file] : members) {
+        const auto at = std::lower_bound(index.files.begin(), index.files.end(), file.text());
+        index.tensors.emplace_back(tensor, static_cast<uint32_t>(at - index.files.begin()));
     }
     return index;
 }

@@ -93,9 +93,10 @@ TEST_CASE("Qwen 3 normalizes heads of their own size") {
     const ModelConfig biased = parse(small("Qwen3ForCausalLM", R"("attention_bias": true)"));
     CHECK(biased.qkv_bias);
     CHECK(biased.attention_out_bias);
-    CHECK_THAT(refusal(small("Qwen3ForCausalLM", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+    CHECK_THAT(
+        refusal(small("Qwen3ForCausalLM", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0,
                              "original_max_position_embeddings": 32768})")),
-               StartsWith("x/config.json: rope_scaling.rope_type: 'yarn' scaling is not supported"));
+        Contains(": rope_scaling.rope_type: 'yarn' scaling is not supported"));
 }
 
 TEST_CASE("layer_types says layer by layer where the window holds") {
@@ -190,10 +191,11 @@ TEST_CASE("Gemma 1 has its GELU by another key than hidden_act") {
 }
 
 TEST_CASE("models of a kind that is not there are refused by name and reason") {
-    CHECK_THAT(refusal(small("Qwen3MoeForCausalLM")),
-               StartsWith("x/config.json: architectures: 'Qwen3MoeForCausalLM' is not supported, because its "
-                          "feed-forward network is a mixture of experts; supported: LlamaForCausalLM, "
-                          "MistralForCausalLM, "));
+    CHECK_THAT(
+        refusal(small("Qwen3MoeForCausalLM")),
+        Contains(": architectures: 'Qwen3MoeForCausalLM' is not supported, because its "
+                 "feed-forward network is a mixture of experts; supported: LlamaForCausalLM, "
+                 "MistralForCausalLM, "));
     CHECK_THAT(refusal(small("Gemma3ForConditionalGeneration")), Contains("take the text-only version"));
     CHECK_THAT(refusal(small("LlamaForCausalLM", R"("num_local_experts": 8)")),
                Contains("num_local_experts: a mixture of experts is not supported"));

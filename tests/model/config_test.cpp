@@ -6,6 +6,7 @@
 
 using namespace keel;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using keel::test::error_text;
 using keel::test::TempFolder;
@@ -118,9 +119,8 @@ TEST_CASE("RoPE variants that are not there are refused by name, never ignored")
     for (const std::string type : {"dynamic", "yarn", "longrope", "su"}) {
         const auto text =
             refusal(config_with(R"("rope_scaling": {"type": ")" + type + R"(", "factor": 2.0})"));
-        CHECK_THAT(text,
-                   StartsWith("x/config.json: rope_scaling.type: '" + type + "' scaling is not supported") &&
-                       Contains("linear, llama3"));
+        CHECK_THAT(text, Contains(": rope_scaling.type: '" + type + "' scaling is not supported") &&
+                             Contains("linear, llama3"));
     }
     CHECK_THAT(refusal(config_with(R"("rope_scaling": {"type": "linear"})")),
                Contains("rope_scaling.factor: expected a number from 1 to") && Contains("found nothing"));
@@ -144,8 +144,10 @@ TEST_CASE("RoPE variants that are not there are refused by name, never ignored")
 }
 
 TEST_CASE("values of the wrong type or beyond their range name key, range and value") {
-    CHECK(refusal(replaced("num_attention_heads", "\"abc\"")) ==
-          "x/config.json: num_attention_heads: expected an integer from 1 to 65536, found \"abc\"");
+    CHECK_THAT(
+        refusal(replaced("num_attention_heads", "\"abc\"")),
+        StartsWith("x/config.json:") &&
+            EndsWith(": num_attention_heads: expected an integer from 1 to 65536, found \"abc\""));
     CHECK_THAT(refusal(replaced("hidden_size", "-1")),
                Contains("hidden_size: expected an integer from 1 to 1048576, found -1"));
     CHECK_THAT(refusal(replaced("hidden_size", "64.5")), Contains("found 64.5"));
@@ -168,7 +170,7 @@ TEST_CASE("values of the wrong type or beyond their range name key, range and va
     CHECK_THAT(refusal(config_with(R"("eos_token_id": 256)")),
                Contains("eos_token_id: expected an integer from 0 to 255, found 256"));
     CHECK_THAT(refusal(config_with(R"("eos_token_id": [1, "two"])")),
-               Contains("eos_token_id: entry 1") && Contains("\"two\""));
+               Contains("eos_token_id[1]: ") && Contains("\"two\""));
     CHECK_THAT(refusal(config_with(R"("bos_token_id": [1, 2])")), Contains("bos_token_id"));
     CHECK_THAT(refusal(config_with(R"("max_position_embeddings": 4294967296)")),
                Contains("max_position_embeddings"));
@@ -193,16 +195,15 @@ TEST_CASE("each size may be large, their product may not") {
 }
 
 TEST_CASE("architectures that are not there are refused with the list of those that are") {
-    CHECK_THAT(
-        refusal(R"({"architectures": ["GPT2LMHeadModel"]})"),
-        StartsWith(
-            "x/config.json: architectures: 'GPT2LMHeadModel' is not supported; supported: LlamaForCausalLM"));
+    CHECK_THAT(refusal(R"({"architectures": ["GPT2LMHeadModel"]})"),
+               StartsWith("x/config.json:1: architectures: 'GPT2LMHeadModel' is not supported; "
+                          "supported: LlamaForCausalLM"));
     CHECK_THAT(refusal("{}"), Contains("architectures: expected one of: LlamaForCausalLM"));
     CHECK_THAT(refusal(R"({"model_type": "t5"})"), Contains("model_type: 't5' is not supported"));
     CHECK_THAT(refusal(R"({"architectures": "LlamaForCausalLM"})"),
                Contains("architectures: expected an array"));
     CHECK_THAT(refusal(R"({"architectures": [7]})"),
-               Contains("architectures: entry 0: expected a string, found 7"));
+               Contains("architectures[0]: expected a string, found 7"));
     CHECK_THAT(refusal(config_with(R"("hidden_act": "relu")")),
                Contains("hidden_act: 'relu' is not supported"));
     CHECK_THAT(refusal(config_with(R"("quantization_config": {"quant_method": "gptq"})")),
@@ -215,8 +216,8 @@ TEST_CASE("architectures that are not there are refused with the list of those t
 
 TEST_CASE("broken JSON names line and column, and hostile JSON is stopped early") {
     CHECK_THAT(refusal("{\n  \"hidden_size\": ,\n}"),
-               StartsWith("x/config.json: line 2, column 18: not valid JSON"));
-    CHECK_THAT(refusal(""), StartsWith("x/config.json: line 1, column 1: not valid JSON"));
+               StartsWith("x/config.json:2:18: not valid JSON"));
+    CHECK_THAT(refusal(""), StartsWith("x/config.json:1:1: not valid JSON"));
     CHECK_THAT(refusal("[1, 2]"), Contains("expected a JSON object, found an array of 2"));
     CHECK_THAT(refusal(config_with(R"("hidden_size": 1)")), Contains("'hidden_size' stands twice"));
     CHECK_THAT(refusal(config_with("\"a\": " + std::string(100000, '['))), Contains("nested levels"));
@@ -242,7 +243,7 @@ TEST_CASE("end tokens of generation_config.json are added") {
     CHECK(load_model_config(folder.path()).eos_ids == std::vector<int64_t>{3, 9});
     folder.write("generation_config.json", R"({"eos_token_id": 1000})");
     CHECK_THAT(error_text([&] { load_model_config(folder.path()); }),
-               Contains("generation_config.json: eos_token_id"));
+               Contains("generation_config.json:1: eos_token_id"));
 }
 
 TEST_CASE("every prefix of a config is an error") {

@@ -121,20 +121,21 @@ TEST_CASE("a header length that cannot be is refused before anything is allocate
 
 TEST_CASE("headers that are no safetensors headers name what is wrong and where") {
     CHECK_THAT(refusal_of_header("{\"w\": [}"),
-               Contains("m.safetensors: header: line 1, column 8: not valid JSON"));
+               Contains("m.safetensors: header: byte 8: not valid JSON"));
     CHECK_THAT(refusal_of_header(""), Contains("not valid JSON"));
     CHECK_THAT(refusal_of_header("[]"), Contains("expected a JSON object, found an array of 0"));
-    CHECK_THAT(refusal_of_header(R"({"w": 5})"), Contains("tensor 'w': expected an object, found 5"));
+    CHECK_THAT(refusal_of_header(R"({"w": 5})"),
+               Contains("header: w: expected an object, found 5"));
     CHECK_THAT(refusal_of_header(R"({"w": {"shape": [], "data_offsets": [0, 4]}})"),
-               Contains("'w': expected the key 'dtype'"));
+               Contains("w: 'dtype' is missing"));
     CHECK_THAT(refusal_of_header(R"({"w": {"dtype": "F32", "data_offsets": [0, 4]}})"),
-               Contains("expected the key 'shape'"));
+               Contains("w: 'shape' is missing"));
     CHECK_THAT(refusal_of_header(R"({"w": {"dtype": "F32", "shape": [1]}})"),
-               Contains("expected the key 'data_offsets'"));
+               Contains("w: 'data_offsets' is missing"));
     CHECK_THAT(refusal_of_header(R"({"w": {"dtype": 4, "shape": [1], "data_offsets": [0, 4]}})"),
                Contains("dtype: expected a string"));
     CHECK_THAT(refusal_of_header(R"({"__metadata__": {"format": 5}})"),
-               Contains("__metadata__") && Contains("'format'"));
+               Contains("__metadata__.format: expected a string"));
     CHECK_THAT(refusal_of_header(R"({"__metadata__": "x"})"), Contains("expected an object"));
     CHECK_THAT(refusal_of_header("{\"w\xff\": 5}"), Contains("not valid JSON") && Contains("UTF-8"));
     CHECK_THAT(refusal_of_header("{\"w\": " + std::string(50000, '[')), Contains("nested levels"));
@@ -151,7 +152,7 @@ TEST_CASE("offsets must lie in the file, in order, and match the shape") {
                Contains("end 65 lies behind the file's 64 data bytes"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[8, 0]"), Contains("begin 8 lies behind end 0"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[-8, 0]"),
-               Contains("data_offsets: expected integers from 0") && Contains("found -8"));
+               Contains("data_offsets[0]: expected an integer from 0") && Contains("found -8"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 18446744073709551615]"), Contains("data_offsets"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 1e3]"), Contains("found 1000.0"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0]"),
@@ -221,13 +222,14 @@ TEST_CASE("a shard index cannot lead out of its folder") {
           ".hidden.safetensors", "a\\\\b.safetensors", "x\\u0000.safetensors"}) {
         const auto text =
             error_text([&] { parse_shard_index(R"({"weight_map": {"a": ")" + name + R"("}})", "i.json"); });
-        CHECK_THAT(text,
-                   StartsWith("i.json: weight_map: 'a': expected the plain name of a .safetensors file"));
+        CHECK_THAT(
+            text,
+            StartsWith("i.json:1: weight_map.a: expected the plain name of a .safetensors file"));
     }
     const auto refused = [](std::string_view text) {
         return error_text([&] { parse_shard_index(text, "i.json"); });
     };
-    CHECK_THAT(refused("{}"), Contains("weight_map: expected an object, found nothing"));
+    CHECK_THAT(refused("{}"), Contains("'weight_map' is missing"));
     CHECK_THAT(refused(R"({"weight_map": {}})"), Contains("expected tensors, found none"));
     CHECK_THAT(refused(R"({"weight_map": {"a": 5}})"), Contains("found 5"));
     CHECK_THAT(refused(R"({"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}})"),
