@@ -2,153 +2,115 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "platform/paths.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace keel {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr uint64_t largest_file = uint64_t{256} << 20;
 constexpr size_t longest_line = size_t{16} << 20, most_lines = 2'000'000, longest_text = 400;
-constexpr int deepest = 6;
 constexpr int64_t most_tokens = int64_t{1} << 31, most_heads = 4096;
 
-// A line that is being read, for messages.
-struct Place {
-    const std::string &file;
-    size_t line;
+constexpr JsonLimits limits{longest_line, 6, 4'000'000};
 
-    template <typename... Args>
-    [[noreturn]] void fail(fmt::format_string<Args...> format, Args &&...args) const {
-        throw_error(ErrorKind::input, "{}:{}: {}", file, line,
-                    fmt::format(format, std::forward<Args>(args)...));
+int64_t whole(const JsonNode &record, const char *key, int64_t most) {
+    return record.at(key).integer(0, most);
+}
+
+int64_t whole_or_0(const JsonNode &record, const char *key, int64_t most) {
+    const auto value = record.find(key);
+    return value ? value->integer(0, most) : 0;
+}
+
+double number_or_0(const JsonNode &record, const char *key) {
+    const auto value = record.find(key);
+    return value ? value->number(0, std::numeric_limits<double>::max()) : 0;
+}
+
+std::string text_or_none(const JsonNode &record, const char *key) {
+    const auto value = record.find(key);
+    return value ? printable(value->text(), longest_text) : std::string();
+}
+
+void read_heads(const JsonNode &record, LogLine &line) {
+    if (const auto kept = record.find("kept")) {
+        if (kept->size() != line.heads)
+            kept->expected(fmt::format("{} numbers, one for each head", line.heads));
+        for (size_t head = 0; head < line.heads; ++head)
+            line.kept.push_back(kept->element(head).integer(0, most_tokens));
     }
-};
-
-const Json *member(const Json &object, const char *key) {
-    const auto found = object.find(key);
-    return found == object.end() ? nullptr : &*found;
-}
-
-int64_t whole(const Json &value, const char *key, int64_t least, int64_t most, const Place &at) {
-    const bool fits = value.is_number_integer() &&
-                      (!value.is_number_unsigned() || value.get<uint64_t>() <= static_cast<uint64_t>(most));
-    if (!fits || value.get<int64_t>() < least || value.get<int64_t>() > most)
-        at.fail("expected an integer from {} to {} for \"{}\", found {}", least, most, key,
-                printable(value.dump(-1, ' ', false, Json::error_handler_t::replace), 60));
-    return value.get<int64_t>();
-}
-
-int64_t whole(const Json &object, const char *key, int64_t most, const Place &at, bool is_needed = true) {
-    const Json *value = member(object, key);
-    if (value == nullptr && !is_needed) return 0;
-    if (value == nullptr) at.fail("expected \"{}\" in an eviction's record, found none", key);
-    return whole(*value, key, 0, most, at);
-}
-
-double number(const Json &object, const char *key, const Place &at) {
-    const Json *value = member(object, key);
-    if (value == nullptr) return 0;
-    if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() < 0)
-        at.fail("expected a number of 0 or more for \"{}\"", key);
-    return value->get<double>();
-}
-
-std::string text(const Json &object, const char *key, const Place &at) {
-    const Json *value = member(object, key);
-    if (value == nullptr) return {};
-    if (!value->is_string()) at.fail("expected a text for \"{}\"", key);
-    return printable(value->get_ref<const std::string &>(), longest_text);
-}
-
-void read_heads(const Json &json, LogLine &line, const Place &at) {
-    if (const Json *kept = member(json, "kept")) {
-        if (!kept->is_array() || kept->size() != line.heads)
-            at.fail("expected {} numbers for \"kept\", one for each head", line.heads);
-        for (const Json &count : *kept)
-            line.kept.push_back(whole(count, "kept", 0, most_tokens, at));
-    }
-    const Json *tokens = member(json, "kept_tokens");
-    if (tokens == nullptr) return;
-    if (!tokens->is_array() || tokens->size() != line.heads)
-        at.fail("expected {} lists for \"kept_tokens\", one for each head", line.heads);
-    for (const Json &head : *tokens) {
-        if (!head.is_array()) at.fail("expected lists of [from, to] for \"kept_tokens\"");
+    const auto tokens = record.find("kept_tokens");
+    if (!tokens) return;
+    if (tokens->size() != line.heads)
+        tokens->expected(fmt::format("{} lists, one for each head", line.heads));
+    for (size_t head = 0; head < line.heads; ++head) {
+        const JsonNode list = tokens->element(head);
         std::vector<TokenRun> runs;
         int64_t last = 0;
-        for (const Json &run : head) {
-            if (!run.is_array() || run.size() != 2) at.fail("expected [from, to] in \"kept_tokens\"");
-            const int64_t from = whole(run[0], "kept_tokens", last, most_tokens - 2, at);
-            last = whole(run[1], "kept_tokens", from + 1, most_tokens - 1, at);
+        for (size_t i = 0; i < list.size(); ++i) {
+            const JsonNode run = list.element(i);
+            if (run.size() != 2) run.expected("[from, to]");
+            const int64_t from = run.element(0).integer(last, most_tokens - 2);
+            last = run.element(1).integer(from + 1, most_tokens - 1);
             runs.push_back({static_cast<int32_t>(from), static_cast<int32_t>(last)});
         }
         line.runs.push_back(std::move(runs));
     }
 }
 
-LogLine read_line(std::string_view content, const Place &at) {
-    Json json;
-    try {
-        json = Json::parse(content.begin(), content.end(), [&](int depth, Json::parse_event_t, Json &) {
-            if (depth > deepest)
-                at.fail("expected an eviction's record, found JSON nested more than {} deep", deepest);
-            return true;
-        });
-    } catch (const Json::exception &) {
-        at.fail("expected an eviction's record (a JSON object), found '{}'", printable(content, 60));
+// The five numbers, or nothing if one is missing: infinities are null.
+std::optional<std::array<double, 5>> read_scores(const JsonNode &scores) {
+    std::array<double, 5> values{};
+    constexpr std::array<const char *, 5> keys = {"min", "p25", "median", "p75", "max"};
+    for (size_t i = 0; i < keys.size(); ++i) {
+        const auto value = scores.find(keys[i]);
+        if (!value) return std::nullopt;
+        values[i] = value->number();
     }
-    if (!json.is_object())
-        at.fail("expected an eviction's record (a JSON object), found '{}'", printable(content, 60));
+    return values;
+}
+
+LogLine read_line(std::string_view content, const std::string &file, size_t number) {
+    const JsonDocument document(content, file, limits, number);
+    const JsonNode record = document.object();
     LogLine line;
-    line.sequence = static_cast<uint64_t>(whole(json, "sequence", int64_t{1} << 53, at));
-    line.tokens = whole(json, "tokens", most_tokens, at);
-    line.time = text(json, "time", at);
-    line.seconds = number(json, "seconds", at);
-    line.trigger = text(json, "trigger", at);
-    line.policy = text(json, "policy", at);
-    line.layer = static_cast<uint32_t>(whole(json, "layer", most_heads, at));
-    line.heads = static_cast<uint32_t>(whole(json, "heads", most_heads, at));
-    if (line.heads == 0) at.fail("expected one head or more, found \"heads\" 0");
-    line.budget = whole(json, "budget", most_tokens, at, false);
-    line.held = whole(json, "held", most_tokens, at);
-    line.kept_min = whole(json, "kept_min", line.held, at);
-    line.kept_max = whole(json, "kept_max", line.held, at);
-    if (member(json, "evicted") != nullptr) {
-        line.evicted = whole(json, "evicted", line.held * line.heads, at);
-        line.evicted_max = whole(json, "evicted_max", line.held, at);
-    } else { // logs of older versions: right where the heads of a layer are of one length
+    line.sequence = static_cast<uint64_t>(whole(record, "sequence", int64_t{1} << 53));
+    line.tokens = whole(record, "tokens", most_tokens);
+    line.time = text_or_none(record, "time");
+    line.seconds = number_or_0(record, "seconds");
+    line.trigger = text_or_none(record, "trigger");
+    line.policy = text_or_none(record, "policy");
+    line.layer = static_cast<uint32_t>(whole(record, "layer", most_heads));
+    line.heads = static_cast<uint32_t>(record.at("heads").integer(1, most_heads));
+    line.budget = whole_or_0(record, "budget", most_tokens);
+    line.held = whole(record, "held", most_tokens);
+    line.kept_min = whole(record, "kept_min", line.held);
+    line.kept_max = whole(record, "kept_max", line.held);
+    if (record.find("evicted")) {
+        line.evicted = whole(record, "evicted", line.held * line.heads);
+        line.evicted_max = whole(record, "evicted_max", line.held);
+    } else { // logs of older versions: right if the heads of a layer are of one length
         line.evicted_max = line.held - line.kept_min;
         line.evicted = line.evicted_max * line.heads;
     }
-    line.freed_bytes = static_cast<uint64_t>(whole(json, "freed_bytes", int64_t{1} << 53, at));
-    line.moved_keys = whole(json, "moved_keys", int64_t{1} << 53, at, false);
-    line.microseconds = number(json, "microseconds", at);
-    if (const Json *allocator = member(json, "allocator"); allocator != nullptr && allocator->is_object())
-        line.allocator = text(*allocator, "plugin", at);
-    if (const Json *pressure = member(json, "pressure"); pressure != nullptr && pressure->is_object()) {
-        line.pressure = text(*pressure, "why", at);
-        line.pressure_share = number(*pressure, "share", at);
+    line.freed_bytes = static_cast<uint64_t>(whole(record, "freed_bytes", int64_t{1} << 53));
+    line.moved_keys = whole_or_0(record, "moved_keys", int64_t{1} << 53);
+    line.microseconds = number_or_0(record, "microseconds");
+    if (const auto allocator = record.find("allocator"))
+        line.allocator = text_or_none(*allocator, "plugin");
+    if (const auto pressure = record.find("pressure")) {
+        line.pressure = text_or_none(*pressure, "why");
+        line.pressure_share = number_or_0(*pressure, "share");
     }
-    if (const Json *scores = member(json, "scores"); scores != nullptr && scores->is_object()) {
-        std::array<double, 5> values{};
-        constexpr std::array<const char *, 5> keys = {"min", "p25", "median", "p75", "max"};
-        bool all = true;
-        for (size_t i = 0; i < keys.size(); ++i) {
-            const Json *value = member(*scores, keys[i]);
-            const bool is_number = value != nullptr && value->is_number();
-            all = all && is_number;
-            if (is_number) values[i] = value->get<double>();
-        }
-        if (all) line.scores = values; // infinities are null
-    }
-    read_heads(json, line, at);
+    if (const auto scores = record.find("scores")) line.scores = read_scores(*scores);
+    read_heads(record, line);
     return line;
 }
 
@@ -163,24 +125,19 @@ LogHistory parse_eviction_log(std::string_view content, const std::string &name)
     LogHistory history;
     history.file = name;
     for (size_t number = 1; !content.empty(); ++number) {
-        const Place at{name, number};
         const size_t end = content.find('\n');
         const bool is_whole = end != std::string_view::npos;
         const std::string_view line = content.substr(0, end);
         content.remove_prefix(is_whole ? end + 1 : content.size());
         if (line.empty() || line == "\r") continue;
-        if (line.size() > longest_line)
-            at.fail("expected an eviction's record, found a line of {} bytes", line.size());
         if (history.lines.size() >= most_lines)
-            at.fail("expected at most {} records, found more", most_lines);
-        if (is_whole) {
-            history.lines.push_back(read_line(line, at));
-            continue;
-        }
-        try { // a run that was killed while it wrote
-            history.lines.push_back(read_line(line, at));
+            throw_error(ErrorKind::input, "{}:{}: expected at most {} records, found more", name,
+                        number, most_lines);
+        try {
+            history.lines.push_back(read_line(line, name, number));
         } catch (const Error &) {
-            if (history.lines.empty()) throw;
+            // A run that was killed while it wrote leaves half a line.
+            if (is_whole || history.lines.empty()) throw;
             history.is_cut_off = true;
         }
     }
@@ -221,8 +178,8 @@ std::vector<LogLayer> log_layers(const LogHistory &history, std::optional<uint64
     return out;
 }
 
-KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer, std::optional<uint32_t> head,
-                         size_t columns, size_t bins) {
+KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer,
+                         std::optional<uint32_t> head, size_t columns, size_t bins) {
     KeepPicture picture;
     picture.layer = layer.layer;
     picture.head = head;
@@ -259,10 +216,9 @@ KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer, std::
         for (size_t b = 0; b < picture.bins; ++b) {
             const double begin = width * static_cast<double>(b);
             const double come = std::min(width, static_cast<double>(line.tokens) - begin);
-            row[b] =
-                come <= 0
-                    ? -1.0f
-                    : static_cast<float>(std::min(1.0, kept[b] / (come * static_cast<double>(end - first))));
+            row[b] = come <= 0 ? -1.0f
+                               : static_cast<float>(std::min(
+                                     1.0, kept[b] / (come * static_cast<double>(end - first))));
         }
     }
     return picture;
@@ -306,14 +262,17 @@ LogTotals log_totals(const LogHistory &history) {
             sequences.insert(line.sequence);
             totals.has_positions = totals.has_positions || !line.runs.empty();
             LogTotals::Layer &layer = layers[line.layer];
-            layer.kept_min = layer.lines == 0 ? line.kept_min : std::min(layer.kept_min, line.kept_min);
+            layer.kept_min =
+                layer.lines == 0 ? line.kept_min : std::min(layer.kept_min, line.kept_min);
             layer.kept_max = std::max(layer.kept_max, line.kept_max);
             double mean = static_cast<double>(line.kept_min + line.kept_max) / 2;
             if (!line.kept.empty()) {
                 mean = 0;
-                layer.head_kept_sum.resize(std::max<size_t>(layer.head_kept_sum.size(), line.kept.size()));
+                layer.head_kept_sum.resize(
+                    std::max<size_t>(layer.head_kept_sum.size(), line.kept.size()));
                 for (size_t h = 0; h < line.kept.size(); ++h) {
-                    mean += static_cast<double>(line.kept[h]) / static_cast<double>(line.kept.size());
+                    mean +=
+                        static_cast<double>(line.kept[h]) / static_cast<double>(line.kept.size());
                     layer.head_kept_sum[h] += static_cast<double>(line.kept[h]);
                 }
             }

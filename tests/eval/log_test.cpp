@@ -177,23 +177,22 @@ TEST_CASE("A log without positions, an empty one, and one of an older version ar
 }
 
 TEST_CASE("Broken lines are refused with their place: the half line of a killed run is left out") {
-    CHECK_THAT(fault(sample() + "hello\n"),
-               StartsWith("e.jsonl:5: expected an eviction's record") && Contains("hello"));
+    CHECK_THAT(fault(sample() + "hello\n"), StartsWith("e.jsonl:5:1: not valid JSON: "));
     CHECK_THAT(fault("[1]\n"), StartsWith("e.jsonl:1: "));
-    CHECK_THAT(fault("\n{}\n"), StartsWith("e.jsonl:2: expected \"sequence\""));
-    CHECK_THAT(fault(with("tokens", "-1")), Contains("\"tokens\", found -1"));
-    CHECK_THAT(fault(with("tokens", "18446744073709551615")), Contains("\"tokens\""));
-    CHECK_THAT(fault(with("tokens", "1e300")), Contains("\"tokens\""));
+    CHECK_THAT(fault("\n{}\n"), Contains("e.jsonl:2: 'sequence' is missing"));
+    CHECK_THAT(fault(with("tokens", "-1")), Contains("tokens: ") && Contains("found -1"));
+    CHECK_THAT(fault(with("tokens", "18446744073709551615")), Contains("tokens: "));
+    CHECK_THAT(fault(with("tokens", "1e300")), Contains("tokens: "));
     CHECK_THAT(fault(with("heads", "0")), Contains("heads"));
     CHECK_THAT(fault(with("heads", "1000000000")), Contains("heads"));
     CHECK_THAT(fault(with("kept", "[1]")), Contains("2 numbers"));
     CHECK_THAT(fault(with("kept_tokens", "[[[5,4]],[]]")), Contains("kept_tokens"));
     CHECK_THAT(fault(with("kept_tokens", "[[[0,4],[3,6]],[]]")), Contains("kept_tokens"));
     CHECK_THAT(fault(with("kept_min", "99")), Contains("kept_min"));
-    CHECK_THAT(fault(with("evicted", "99")), Contains("\"evicted\", found 99"));
+    CHECK_THAT(fault(with("evicted", "99")), Contains("evicted: ") && Contains("found 99"));
     CHECK_THAT(fault(with("evicted_max", "99")), Contains("evicted_max"));
     CHECK_THAT(fault(with("microseconds", "-3")), Contains("microseconds"));
-    CHECK_THAT(fault("{\"a\":" + std::string(100000, '[') + "\n"), StartsWith("e.jsonl:1: "));
+    CHECK_THAT(fault("{\"a\":" + std::string(100000, '[') + "\n"), Contains("nested levels"));
     const std::string cut = sample() + sample().substr(0, 100);
     const LogHistory h = parse_eviction_log(cut, "e.jsonl");
     CHECK(h.lines.size() == 4);
