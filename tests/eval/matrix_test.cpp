@@ -194,7 +194,7 @@ TEST_CASE("what is no result is refused by name") {
         const auto file = folder.write("x.json", text);
         return test::error_text([&] { load_bench_lines({file}); });
     };
-    CHECK(contains(refused("{"), "x.json: expected JSON"));
+    CHECK(contains(refused("{"), "x.json:1:2: not valid JSON"));
     CHECK(contains(refused("[1,2]"), "expected a result"));
     CHECK(contains(refused("{\"format\":\"keel-bench-run/1\"}"), "expected a result"));
     CHECK(contains(refused(std::string(100000, '[')), "x.json"));

@@ -1,49 +1,45 @@
 #include "eval/bench/matrix/page.hpp"
 
 #include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "platform/paths.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 namespace keel {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using Maybe = std::optional<JsonNode>;
 
 constexpr uint64_t largest_file = uint64_t{8} << 20;
 constexpr size_t most_files = 20'000;
-constexpr int deepest = 32;
 constexpr size_t longest_text = 500;
 
-// A member, or null: results of other versions may lack some.
-const Json &member(const Json &object, const char *key) {
-    static const Json none;
-    if (!object.is_object()) return none;
-    const auto found = object.find(key);
-    return found == object.end() ? none : *found;
+// What is of another type counts as absent, like what is not there: results of other versions may
+// differ.
+Maybe member(const Maybe &object, const char *key) {
+    return object && object->is_object() ? object->find(key) : std::nullopt;
 }
 
-std::string text(const Json &value) {
-    return value.is_string() ? value.get<std::string>().substr(0, longest_text) : std::string{};
+std::string text(const Maybe &value) {
+    return value && value->is_text() ? value->text().substr(0, longest_text) : std::string{};
 }
 
-std::optional<double> number(const Json &value) {
-    if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
-    return value.get<double>();
+std::optional<double> number(const Maybe &value) {
+    return value && value->is_number() ? std::optional(value->number()) : std::nullopt;
 }
 
-std::optional<int64_t> whole(const Json &value) {
+std::optional<int64_t> whole(const Maybe &value) {
     const auto found = number(value);
     if (!found || std::abs(*found) > 1e15) return std::nullopt;
     return static_cast<int64_t>(*found);
 }
 
-std::optional<BenchRate> rate(const Json &test, const char *share) {
-    const Json &spread = member(test, "tokens_per_second");
+std::optional<BenchRate> rate(const JsonNode &test, const char *share) {
+    const Maybe spread = member(test, "tokens_per_second");
     const auto median = number(member(spread, "median"));
     if (!median || *median < 0) return std::nullopt;
     BenchRate r;
@@ -54,14 +50,15 @@ std::optional<BenchRate> rate(const Json &test, const char *share) {
     return r;
 }
 
-BenchLine common_line(const Json &json, const Json &result, const fs::path &file) {
+BenchLine common_line(const Maybe &json, const Maybe &result, const fs::path &file) {
     BenchLine line;
     line.file = file.string();
     line.commit = text(member(json, "commit"));
     line.date = text(member(json, "date"));
     line.version = text(member(result, "version"));
     line.machine = text(member(member(result, "machine"), "cpu"));
-    const Json &model = member(result, "model"), &kv = member(result, "kv"), &axes = member(json, "axes");
+    const Maybe model = member(result, "model"), kv = member(result, "kv"),
+                axes = member(json, "axes");
     line.model = text(member(axes, "model"));
     if (line.model.empty()) line.model = fs::path(text(member(model, "path"))).filename().string();
     line.weights = text(member(model, "weights"));
@@ -81,46 +78,37 @@ BenchLine common_line(const Json &json, const Json &result, const fs::path &file
     return line;
 }
 
-void add_lines(const Json &json, const fs::path &file, std::vector<BenchLine> &lines) {
+void load_file(const fs::path &file, std::vector<BenchLine> &lines) {
+    const std::string content = read_text_file(file, largest_file);
+    const JsonDocument document(content, file.string(), {largest_file});
+    const Maybe json = document.root();
     const bool is_run = text(member(json, "format")) == "keel-bench-run/1";
-    const Json &result = is_run ? member(json, "result") : json;
-    const Json &prefill = member(result, "prefill"), &decode = member(result, "decode");
-    if (!prefill.is_array() || !decode.is_array() || !member(result, "model").is_object())
-        throw_error(
-            ErrorKind::input,
-            "{}: expected a result of `keel bench matrix` or `keel bench --json`, found something else",
-            file.string());
+    const Maybe result = is_run ? member(json, "result") : json;
+    const Maybe prefill = member(result, "prefill"), decode = member(result, "decode");
+    if (!prefill || !prefill->is_array() || !decode || !decode->is_array() ||
+        !member(result, "model"))
+        throw_error(ErrorKind::input,
+                    "{}: expected a result of `keel bench matrix` or `keel bench --json`, found "
+                    "something else",
+                    file.string());
     constexpr size_t most_tests = 1000;
-    const size_t n = std::min(std::max(prefill.size(), decode.size()), most_tests);
+    const size_t n = std::min(std::max(prefill->size(), decode->size()), most_tests);
     for (size_t i = 0; i < n; ++i) {
         BenchLine line = common_line(json, result, file);
-        if (i < prefill.size()) {
-            line.prefill_tokens = whole(member(prefill[i], "tokens"));
-            line.prefill = rate(prefill[i], "of_peak");
+        if (i < prefill->size()) {
+            const JsonNode test = prefill->element(i);
+            line.prefill_tokens = whole(member(test, "tokens"));
+            line.prefill = rate(test, "of_peak");
         }
-        if (i < decode.size()) {
-            line.depth = whole(member(decode[i], "depth"));
-            line.decode = rate(decode[i], "of_bandwidth");
-            line.sequences = std::max<int64_t>(1, whole(member(decode[i], "sequences")).value_or(1));
-            line.kv_bytes = number(member(decode[i], "kv_bytes"));
+        if (i < decode->size()) {
+            const JsonNode test = decode->element(i);
+            line.depth = whole(member(test, "depth"));
+            line.decode = rate(test, "of_bandwidth");
+            line.sequences = std::max<int64_t>(1, whole(member(test, "sequences")).value_or(1));
+            line.kv_bytes = number(member(test, "kv_bytes"));
         }
         lines.push_back(std::move(line));
     }
-}
-
-void load_file(const fs::path &file, std::vector<BenchLine> &lines) {
-    const std::string content = read_text_file(file, largest_file);
-    Json json;
-    try {
-        json = Json::parse(content, [&](int depth, Json::parse_event_t, Json &) {
-            if (depth > deepest)
-                throw_error(ErrorKind::input, "{}: JSON nested more than {} deep", file.string(), deepest);
-            return true;
-        });
-    } catch (const Json::exception &) {
-        throw_error(ErrorKind::input, "{}: expected JSON, found something else", file.string());
-    }
-    add_lines(json, file, lines);
 }
 
 } // namespace
@@ -134,11 +122,12 @@ std::vector<BenchLine> load_bench_lines(const std::vector<fs::path> &paths) {
             continue;
         }
         std::vector<fs::path> here;
-        for (auto it = fs::directory_iterator(path, error); !error && it != fs::directory_iterator();
-             it.increment(error)) {
+        for (auto it = fs::directory_iterator(path, error);
+             !error && it != fs::directory_iterator(); it.increment(error)) {
             if (it->path().extension() == ".json") here.push_back(it->path());
             if (here.size() > most_files)
-                throw_error(ErrorKind::input, "{}: more than {} results", path.string(), most_files);
+                throw_error(ErrorKind::input, "{}: more than {} results", path.string(),
+                            most_files);
         }
         if (error) throw_error(ErrorKind::input, "{}: {}", path.string(), error.message());
         if (here.empty())
