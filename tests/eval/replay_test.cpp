@@ -135,8 +135,8 @@ TEST_CASE("hostile saves are refused before anything is allocated") {
         return saved.refused(json);
     };
     using J = nlohmann::json;
-    CHECK(contains(saved.refused_text("{"), "keel compare"));
-    CHECK(contains(saved.refused_text("[1]"), "an object"));
+    CHECK(contains(saved.refused_text("{"), "op.json:1:2: not valid JSON"));
+    CHECK(contains(saved.refused_text("[1]"), "expected a JSON object"));
     CHECK(contains(saved.refused_text(std::string(100000, '[')), "op.json"));
     CHECK(contains(change([](J &j) { j["format"] = "keel-op/9"; }), "keel-op/1"));
     CHECK(contains(change([](J &j) { j["op"] = "mat\nmul"; }), "there is no op"));
@@ -146,7 +146,7 @@ TEST_CASE("hostile saves are refused before anything is allocated") {
     CHECK(contains(change([](J &j) { j["features"] = -1; }), "features"));
     change([](J &j) { j["features"] = uint64_t{1} << 40; });
     CHECK(contains(change([](J &j) { j["scalars"]["weight_dtype"] = 77; }), "weight_dtype"));
-    CHECK(contains(change([](J &j) { j["scalars"] = {{"x", "y"}}; }), "'x'"));
+    CHECK(contains(change([](J &j) { j["scalars"] = {{"x", "y"}}; }), "scalars.x: "));
     CHECK(contains(change([](J &j) { j["tensors"][0]["shape"] = {1 << 20, 1 << 20}; }), "larger"));
     CHECK(contains(change([](J &j) { j["tensors"][0]["shape"] = {-1, 3}; }), "shape"));
     CHECK(contains(change([](J &j) { j["tensors"][0]["shape"] = {1, 1, 1, 1, 1}; }), "dimensions"));
