@@ -246,12 +246,15 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
     for (const auto &[line, message] : std::vector<std::pair<std::string, std::string>>{
              {"[1]", "expected a JSON object"},
              {"{\"input\": \"a\\nb\"}", "expected 'outputs' (RULER's form) or 'answers'"},
-             {"{\"outputs\": [\"x\"]}", "expected a text for 'input'"},
+             {"{\"outputs\": [\"x\"]}", "'input' is missing"},
              {"{\"input\": \"one line\", \"outputs\": [\"x\"]}", "found one line"},
-             {"{\"input\": \"a\\nb\", \"outputs\": []}", "expected 1 to"},
-             {"{\"input\": \"a\\nb\", \"outputs\": [{}]}", "expected texts in 'outputs'"},
-             {"{\"input\": 3, \"outputs\": [\"x\"]}", "expected a text for 'input'"},
-             {"{\"input\": \"a\\nb\", \"outputs\": [\"\"]}", "an empty answer"}}) {
+             {"{\"input\": \"a\\nb\", \"outputs\": []}",
+              "outputs: expected 1 to 1000 answers, found an array of 0"},
+             {"{\"input\": \"a\\nb\", \"outputs\": [{}]}",
+              "outputs[0]: expected a string, found an object"},
+             {"{\"input\": 3, \"outputs\": [\"x\"]}", "input: expected a string, found 3"},
+             {"{\"input\": \"a\\nb\", \"outputs\": [\"\"]}",
+              "outputs[0]: expected an answer, found an empty one"}}) {
         task.path = folder.write("wrong.jsonl", "\n" + line + "\n");
         const std::string found = error_text([&] { make_task_items(task, tokenizer(), tiny); });
         INFO(found);

@@ -2,19 +2,19 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "base/json_reader.hpp"
 #include "eval/ab/tasks/answers.hpp"
 #include "platform/paths.hpp"
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace keel {
 namespace {
 
-using Json = nlohmann::json;
 constexpr uint64_t most_bytes = uint64_t{1} << 30;
 constexpr size_t most_answers = 1000;
+constexpr JsonLimits line_limits{most_bytes, 16};
 
 struct Line {
     std::string context, question, document, item;
@@ -36,7 +36,8 @@ class JsonlItems : public AbTaskItems {
             for (const AbUnit &unit : units(d, AbProtocol::query_aware)) {
                 const auto prompt = std::ssize(unit.prompt), whole = prompt + task_.max_tokens;
                 const auto at = [&] {
-                    return fmt::format("{}:{}", printable(task_.path.string(), 200), lines_[d].number);
+                    return fmt::format("{}:{}", printable(task_.path.string(), 200),
+                                       lines_[d].number);
                 };
                 if (prompt > out.prompt) {
                     out.prompt = prompt;
@@ -51,7 +52,8 @@ class JsonlItems : public AbTaskItems {
         return out;
     }
     std::string score_name() const override { return ab_answer_metric_name(task_.metric); }
-    double score(const std::string &answer, const std::vector<std::string> &expected) const override {
+    double score(const std::string &answer,
+                 const std::vector<std::string> &expected) const override {
         return ab_answer_score(task_.metric, answer, expected);
     }
     std::vector<AbUnit> units(size_t document, AbProtocol protocol) const override {
@@ -63,15 +65,16 @@ class JsonlItems : public AbTaskItems {
         asked.expected = line.expected;
         asked.max_tokens = task_.max_tokens;
         std::vector<AbUnit> units;
-        ab_join_prompt(tokenizer_, begin_, line.context, line.question, protocol, unit, std::move(asked),
-                       units);
+        ab_join_prompt(tokenizer_, begin_, line.context, line.question, protocol, unit,
+                       std::move(asked), units);
         if (!unit.questions.empty()) units.push_back(std::move(unit));
         return units;
     }
 
   private:
     [[noreturn]] void refuse(size_t number, const std::string &what) const {
-        throw_error(ErrorKind::input, "{}:{}: {}", printable(task_.path.string(), 200), number, what);
+        throw_error(ErrorKind::input, "{}:{}: {}", printable(task_.path.string(), 200), number,
+                    what);
     }
 
     void read(const std::string &text) {
@@ -90,53 +93,48 @@ class JsonlItems : public AbTaskItems {
                         printable(task_.path.string(), 200));
     }
 
-    std::string text_of(const Json &object, const char *key, size_t number) const {
+    static std::string text_of(const JsonNode &object, const char *key) {
         const auto found = object.find(key);
-        if (found == object.end()) return {};
-        if (!found->is_string())
-            refuse(number, fmt::format("expected a text for '{}', found {}", key, found->type_name()));
-        return found->get<std::string>();
+        return found ? found->text() : std::string();
     }
 
-    std::vector<std::string> texts_of(const Json &value, const char *key, size_t number) const {
+    static std::string answer_of(const JsonNode &value) {
+        std::string out = value.is_number() ? value.shown() : value.text();
+        if (out.empty()) value.fail("expected an answer, found an empty one");
+        return out;
+    }
+
+    static std::vector<std::string> answers_of(const JsonNode &value) {
+        if (!value.is_array()) return {answer_of(value)};
+        if (value.size() == 0 || value.size() > most_answers)
+            value.expected(fmt::format("1 to {} answers", most_answers));
         std::vector<std::string> out;
-        const Json list = value.is_array() ? value : Json::array({value});
-        if (list.empty() || list.size() > most_answers)
-            refuse(number,
-                   fmt::format("expected 1 to {} answers in '{}', found {}", most_answers, key, list.size()));
-        for (const Json &one : list) {
-            if (one.is_string()) {
-                out.push_back(one.get<std::string>());
-            } else if (one.is_number()) {
-                out.push_back(one.dump());
-            } else {
-                refuse(number, fmt::format("expected texts in '{}', found {}", key, one.type_name()));
-            }
-            if (out.back().empty()) refuse(number, fmt::format("an empty answer in '{}'", key));
-        }
+        for (size_t i = 0; i < value.size(); ++i)
+            out.push_back(answer_of(value.element(i)));
         return out;
     }
 
     void add(std::string_view text, size_t number) {
-        const Json object = Json::parse(text, nullptr, false);
-        if (!object.is_object()) refuse(number, "expected a JSON object");
+        const JsonDocument document(text, printable(task_.path.string(), 200), line_limits, number);
+        const JsonNode object = document.object();
         Line line;
-        const bool ruler = object.contains("outputs");
-        const char *answers = ruler ? "outputs" : "answers";
-        if (!object.contains(answers))
-            refuse(number, "expected 'outputs' (RULER's form) or 'answers' (LongBench's), found neither");
-        if (!object.contains("input")) refuse(number, "expected a text for 'input', found none");
-        line.expected = texts_of(object[answers], answers, number);
-        const std::string input = text_of(object, "input", number);
-        if (object.contains("context")) {
-            split_template(text_of(object, "context", number), input, line);
+        const auto outputs = object.find("outputs");
+        const auto answers = outputs ? outputs : object.find("answers");
+        if (!answers)
+            object.fail(
+                "expected 'outputs' (RULER's form) or 'answers' (LongBench's), found neither");
+        line.expected = answers_of(*answers);
+        const std::string input = object.at("input").text();
+        if (object.find("context")) {
+            split_template(text_of(object, "context"), input, line);
         } else {
-            split_last_line(input + text_of(object, "answer_prefix", number), line, number);
+            split_last_line(input + text_of(object, "answer_prefix"), line, number);
         }
-        if (line.question.empty()) refuse(number, "expected a question behind the context, found none");
+        if (line.question.empty())
+            refuse(number, "expected a question behind the context, found none");
         line.item = fmt::format("{}", lines_.size());
         line.number = number;
-        // Questions over the same context share its luck.
+        // Questions over the same context are not independent.
         line.document = contexts_.emplace(line.context, line.item).first->second;
         lines_.push_back(std::move(line));
     }
@@ -146,7 +144,8 @@ class JsonlItems : public AbTaskItems {
         const size_t c = task_.prompt.find("{context}"), behind = c + 9,
                      i = task_.prompt.find("{input}", behind);
         line.context = task_.prompt.substr(0, c) + context;
-        line.question = task_.prompt.substr(behind, i - behind) + input + task_.prompt.substr(i + 7);
+        line.question =
+            task_.prompt.substr(behind, i - behind) + input + task_.prompt.substr(i + 7);
     }
 
     // RULER: the question, with the beginning of the answer, is the last line that is not empty.
@@ -154,8 +153,9 @@ class JsonlItems : public AbTaskItems {
         const size_t last = input.find_last_not_of(" \t\r\n");
         const size_t cut = last == std::string::npos ? last : input.rfind('\n', last);
         if (cut == std::string::npos)
-            refuse(number, "expected a context and, on a line of its own at the end, the question in "
-                           "'input'; found one line");
+            refuse(number,
+                   "expected a context and, on a line of its own at the end, the question in "
+                   "'input'; found one line");
         line.context = input.substr(0, cut + 1);
         line.question = input.substr(cut + 1);
     }
