@@ -87,7 +87,7 @@ AbHeader header_of(Lines &lines) {
                     "{}: expected the header of an experiment's results, found {}; the run that wrote it "
                     "may have ended early",
                     lines.name(), lines.tail() ? "half a line" : "an empty file");
-    return parse_ab_header(line, fmt::format("{}:1", lines.name()));
+    return parse_ab_header(line, lines.name());
 }
 
 void append_line(std::FILE *file, const fs::path &path, std::string line) {

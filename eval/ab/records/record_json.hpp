@@ -5,10 +5,11 @@
 #include <string>
 #include <string_view>
 
-// Between records and the lines of a results file. Errors begin with the place that is handed in.
+// Between records and the lines of a results file.
 namespace keel {
 
-AbHeader parse_ab_header(std::string_view line, const std::string &place);
+// The first line of `file`.
+AbHeader parse_ab_header(std::string_view line, const std::string &file);
 AbRecord parse_ab_record(std::string_view line, const std::string &file, uint64_t number);
 
 } // namespace keel
