@@ -3,7 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/suggest.hpp"
-#include "eval/ab/plan/yaml_reader.hpp"
+#include "config/yaml_reader.hpp"
 #include "platform/paths.hpp"
 #include "run/pipeline.hpp"
 

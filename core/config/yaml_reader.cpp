@@ -1,4 +1,4 @@
-#include "eval/ab/plan/yaml_reader.hpp"
+#include "config/yaml_reader.hpp"
 
 #include "base/display.hpp"
 #include "base/error.hpp"
