@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace keel::ab_yaml {
+namespace keel::yaml {
 
 using pipeline::describe;
 using pipeline::YamlEntry;
@@ -22,7 +22,8 @@ const std::string &plain(const YamlNode &node, std::string_view what) {
     if (node.kind != YamlNode::Kind::scalar)
         fail(node.where(), fmt::format("expected {}, found {}", what, describe(node)));
     if (node.quoted)
-        fail(node.where(), fmt::format("expected {}, found {}; remove the quotes", what, describe(node)));
+        fail(node.where(),
+             fmt::format("expected {}, found {}; remove the quotes", what, describe(node)));
     return node.text;
 }
 
@@ -37,20 +38,9 @@ void check_keys(const YamlNode &map, std::string_view in, const std::vector<std:
         if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
         std::string end = did_you_mean(entry.key, known);
         if (end.empty()) end = fmt::format("; known keys: {}", fmt::join(known, ", "));
-        fail(entry.where, fmt::format("unknown key '{}' in {}{}", printable(entry.key, 60), in, end));
+        fail(entry.where,
+             fmt::format("unknown key '{}' in {}{}", printable(entry.key, 60), in, end));
     }
-}
-
-void check_name(const std::string &name, const SourceLocation &where, std::string_view what) {
-    constexpr size_t longest = 64;
-    const bool good = !name.empty() && name.size() <= longest && name.front() != '.' && name.front() != '-' &&
-                      std::all_of(name.begin(), name.end(), [](char c) {
-                          return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                                 c == '_' || c == '.' || c == '-';
-                      });
-    if (!good)
-        fail(where, fmt::format("expected {} of letters, digits, '_', '.' and '-' (at most {}), found '{}'",
-                                what, longest, printable(name, 80)));
 }
 
 const std::string &scalar(const YamlNode &node, std::string_view what) {
@@ -73,8 +63,8 @@ double number(const YamlNode &node, std::string_view what, double low, double hi
     const std::string &text = plain(node, what);
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) || value < low ||
-        value > high)
+    if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) ||
+        value < low || value > high)
         fail(node.where(),
              fmt::format("expected {} from {} to {}, found {}", what, low, high, describe(node)));
     return value + 0.0; // no negative zero
@@ -83,11 +73,13 @@ double number(const YamlNode &node, std::string_view what, double low, double hi
 bool boolean(const YamlNode &node, std::string_view what) {
     const std::string &text = plain(node, what);
     if (text != "true" && text != "false")
-        fail(node.where(), fmt::format("expected true or false for '{}', found {}", what, describe(node)));
+        fail(node.where(),
+             fmt::format("expected true or false for '{}', found {}", what, describe(node)));
     return text == "true";
 }
 
-size_t choice(const YamlNode &node, std::string_view what, std::initializer_list<std::string_view> words) {
+size_t choice(const YamlNode &node, std::string_view what,
+              std::initializer_list<std::string_view> words) {
     const std::string &text = scalar(node, what);
     const auto *const found = std::find(words.begin(), words.end(), text);
     if (found == words.end()) {
@@ -122,4 +114,4 @@ std::vector<const YamlNode *> items(const YamlNode &node, std::string_view key, 
     return out;
 }
 
-} // namespace keel::ab_yaml
+} // namespace keel::yaml

@@ -9,15 +9,15 @@
 #include <string_view>
 #include <vector>
 
-// Internal: values of an experiment's file, checked. All throw Error(input) "FILE:LINE:COLUMN: ...".
-namespace keel::ab_yaml {
+// Values of a YAML file other than a pipeline, checked: experiments, matrices of benchmarks. All throw
+// Error(input) "FILE:LINE:COLUMN: ...".
+namespace keel::yaml {
 
 [[noreturn]] void fail(const SourceLocation &where, const std::string &what);
 
 // Refuses keys that are not among the known ones. `in`: "an experiment".
-void check_keys(const pipeline::YamlNode &map, std::string_view in, const std::vector<std::string> &known);
-// Names of arms and tasks: letters, digits, _ . - and at most 64 of them, so that they serve as parts of file names.
-void check_name(const std::string &name, const SourceLocation &where, std::string_view what);
+void check_keys(const pipeline::YamlNode &map, std::string_view in,
+                const std::vector<std::string> &known);
 
 const std::string &scalar(const pipeline::YamlNode &node, std::string_view what); // not empty
 int64_t integer(const pipeline::YamlNode &node, std::string_view what, int64_t low, int64_t high);
@@ -31,4 +31,4 @@ path(const pipeline::YamlNode &node); // absolute; relative ones start from the 
 std::vector<const pipeline::YamlNode *> items(const pipeline::YamlNode &node, std::string_view key,
                                               size_t most);
 
-} // namespace keel::ab_yaml
+} // namespace keel::yaml

@@ -128,7 +128,7 @@ TEST_CASE("a broken matrix is refused with file and line") {
     CHECK(contains(refused("lengths: 8\n"), "'models' is missing"));
     CHECK(contains(refused("models: tiny\n"), "'lengths' is missing"));
     CHECK(contains(refused("- 1\n"), "expected a map"));
-    CHECK(contains(refused("models: []\nlengths: 8\n"), "nothing to measure"));
+    CHECK(contains(refused("models: []\nlengths: 8\n"), "at least one entry"));
     CHECK(contains(refused("models: tiny\nlengths: [8, x]\n"), "m.yaml:2:"));
     CHECK(contains(refused("models: tiny\nlengths: [8, 0]\n"), "m.yaml:2:"));
     CHECK(contains(refused("models: tiny\nlengths: [8, 8]\n"), "twice"));
@@ -142,7 +142,7 @@ TEST_CASE("a broken matrix is refused with file and line") {
         CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: " + std::string(wrong) + "\n"),
                        "expected sequences at once from 1 to 256"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: [2, 2]\n"), "2 sequences at once twice"));
-    CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: []\n"), "nothing to measure"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: []\n"), "at least one entry"));
     std::string many = "models: tiny\nlengths: [1";
     for (int i = 2; i <= 5001; ++i)
         many += "," + std::to_string(i);

@@ -16,7 +16,7 @@ namespace {
 using pipeline::describe;
 using pipeline::YamlEntry;
 using pipeline::YamlNode;
-using namespace ab_yaml;
+using namespace yaml;
 
 constexpr int64_t most_tokens = int64_t{1} << 24;
 constexpr int64_t most_items = 1'000'000;
@@ -24,6 +24,20 @@ constexpr int64_t most_seed = int64_t{1} << 53; // other tools read it from JSON
 
 const std::vector<std::string> top_keys = {"title", "base",  "arms",  "reference",  "budgets",   "protocol",
                                            "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
+
+// Names of arms and tasks serve as parts of file names.
+void check_name(const std::string &name, const SourceLocation &where, std::string_view what) {
+    constexpr size_t longest = 64;
+    const bool good = !name.empty() && name.size() <= longest && name.front() != '.' &&
+                      name.front() != '-' && std::all_of(name.begin(), name.end(), [](char c) {
+                          return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                 (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+                      });
+    if (!good)
+        fail(where, fmt::format(
+                        "expected {} of letters, digits, '_', '.' and '-' (at most {}), found '{}'",
+                        what, longest, printable(name, 80)));
+}
 
 const YamlEntry &need(const YamlNode &map, std::string_view key, std::string_view in,
                       std::string_view example) {

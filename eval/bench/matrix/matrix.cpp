@@ -3,15 +3,13 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/fingerprint.hpp"
-#include "base/suggest.hpp"
 #include "config/config_writer.hpp"
 #include "config/schema.hpp"
-#include "config/yaml_document.hpp"
+#include "config/yaml_reader.hpp"
 #include "platform/paths.hpp"
 #include "run/pipeline.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 namespace keel {
 namespace {
@@ -19,49 +17,9 @@ namespace {
 using pipeline::describe;
 using pipeline::YamlEntry;
 using pipeline::YamlNode;
+using namespace yaml;
 
-constexpr size_t most_runs = 10'000;
-
-[[noreturn]] void fail(const SourceLocation &where, const std::string &what) {
-    throw_error(ErrorKind::input, "{}: {}", to_string(where), what);
-}
-
-void check_keys(const YamlNode &map, std::string_view where, const std::vector<std::string> &known) {
-    for (const YamlEntry &entry : map.entries) {
-        if (std::find(known.begin(), known.end(), entry.key) == known.end())
-            fail(entry.where, fmt::format("unknown key '{}' in {}{}", printable(entry.key, 60), where,
-                                          did_you_mean(entry.key, known)));
-    }
-}
-
-const std::string &scalar(const YamlNode &node, std::string_view what) {
-    if (node.kind != YamlNode::Kind::scalar || node.text.empty())
-        fail(node.where(), fmt::format("expected {}, found {}", what, describe(node)));
-    return node.text;
-}
-
-int64_t number(const YamlNode &node, std::string_view what, int64_t low, int64_t high) {
-    const std::string &text = scalar(node, what);
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high)
-        fail(node.where(),
-             fmt::format("expected {} from {} to {}, found {}", what, low, high, describe(node)));
-    return value;
-}
-
-// A list, or one item that stands for a list of one.
-std::vector<const YamlNode *> items(const YamlNode &node, std::string_view key) {
-    std::vector<const YamlNode *> out;
-    if (node.kind == YamlNode::Kind::sequence) {
-        for (const YamlNode &item : node.items)
-            out.push_back(&item);
-    } else {
-        out.push_back(&node);
-    }
-    if (out.empty() || node.is_null()) fail(node.where(), fmt::format("'{}' has nothing to measure", key));
-    return out;
-}
+constexpr size_t most_runs = 10'000, most_choices = 1000;
 
 // Keys of a pipeline and their values, as --set takes them.
 std::vector<MatrixSet> read_sets(const YamlNode &node) {
@@ -134,7 +92,7 @@ std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const
                                     const char *setting, const std::string &otherwise) {
     std::vector<MatrixChoice> choices;
     if (const YamlEntry *entry = root.find(key)) {
-        for (const YamlNode *item : items(entry->value, key))
+        for (const YamlNode *item : items(entry->value, key, most_choices))
             choices.push_back(read_choice(*item, word, setting));
     } else if (otherwise.empty()) {
         choices.push_back({{}, {}, root.where()});
@@ -160,7 +118,7 @@ const YamlEntry &need(const YamlNode &root, const std::filesystem::path &file, c
 }
 
 void read_models(const YamlNode &root, const std::filesystem::path &file, BenchMatrix &matrix) {
-    for (const YamlNode *item : items(need(root, file, "models").value, "models")) {
+    for (const YamlNode *item : items(need(root, file, "models").value, "models", most_choices)) {
         std::string word;
         BenchMatrix::Model model;
         static_cast<MatrixChoice &>(model) = read_choice(*item, "path", "", &word);
@@ -187,8 +145,8 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     m.caches = read_axis(root, "kv", "dtype", "kv.dtype", default_of("kv.dtype"));
     m.policies = read_axis(root, "policies", "plugin", "policy.plugin", default_of("policy.plugin"));
     m.syncs = read_axis(root, "sync", "strategy", "sync.strategy", "");
-    for (const YamlNode *item : items(need(root, file, "lengths").value, "lengths")) {
-        const int64_t length = number(*item, "a length in tokens", 1, int64_t{1} << 24);
+    for (const YamlNode *item : items(need(root, file, "lengths").value, "lengths", most_runs)) {
+        const int64_t length = integer(*item, "a length in tokens", 1, int64_t{1} << 24);
         if (std::find(m.lengths.begin(), m.lengths.end(), length) != m.lengths.end())
             fail(item->where(), fmt::format("the length {} twice", length));
         m.lengths.push_back(length);
@@ -196,14 +154,15 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     }
     const auto optional = [&](const char *key, const char *what, int64_t low, int64_t high) {
         const YamlEntry *entry = root.find(key);
-        return entry == nullptr ? std::nullopt : std::optional(number(entry->value, what, low, high));
+        return entry == nullptr ? std::nullopt
+                                : std::optional(integer(entry->value, what, low, high));
     };
     m.decode = optional("decode", "tokens to decode", 1, int64_t{1} << 24).value_or(m.decode);
     m.repeat = optional("repeat", "repeats", 1, 1000).value_or(m.repeat);
     if (const YamlEntry *batch = root.find("batch")) {
         m.sequences.clear();
-        for (const YamlNode *item : items(batch->value, "batch")) {
-            const int64_t n = number(*item, "sequences at once", 1, Pipeline::most_batch);
+        for (const YamlNode *item : items(batch->value, "batch", most_choices)) {
+            const int64_t n = integer(*item, "sequences at once", 1, Pipeline::most_batch);
             if (std::find(m.sequences.begin(), m.sequences.end(), n) != m.sequences.end())
                 fail(item->where(), fmt::format("{} sequences at once twice", n));
             m.sequences.push_back(n);
