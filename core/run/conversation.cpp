@@ -29,20 +29,23 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
     const std::vector<std::string> names = ChatTemplate::names();
     if (!name.empty()) {
         if (auto chat = ChatTemplate::by_name(name)) return *std::move(chat);
-        throw_error(ErrorKind::usage, "there is no chat template '{}'{}; there are {}", printable(name, 60),
-                    did_you_mean(std::string(name), names), fmt::join(names, ", "));
+        throw_error(ErrorKind::usage, "there is no chat template '{}'{}; there are {}",
+                    printable(name, 60), did_you_mean(std::string(name), names),
+                    fmt::join(names, ", "));
     }
     FoundChatTemplate found = load_chat_template(model);
     if (found.known) return *std::move(found.known);
     if (found.jinja.empty()) {
-        throw_error(
-            ErrorKind::usage,
-            "{}: the model names no chat template, so it was made to go on with a text rather than to answer "
-            "({} does that); {} chats all the same, with one of {}",
-            printable(model.string(), 400), ways.plain, ways.chosen, fmt::join(names, ", "));
+        throw_error(ErrorKind::usage,
+                    "{}: the model names no chat template, so it was made to go on with a text "
+                    "rather than to answer "
+                    "({} does that); {} chats all the same, with one of {}",
+                    printable(model.string(), 400), ways.plain, ways.chosen,
+                    fmt::join(names, ", "));
     }
     throw_error(ErrorKind::usage,
-                "{}: the model's chat template writes turns as none that Keel knows; choose the nearest with "
+                "{}: the model's chat template writes turns as none that Keel knows; choose the "
+                "nearest with "
                 "{}: {}",
                 printable(model.string(), 400), ways.chosen, fmt::join(names, ", "));
 }
@@ -103,7 +106,8 @@ std::vector<int32_t> Conversation::encode_question(std::string_view question) co
     return chat_.encode(tokenizer, chat_.conversation(all), false);
 }
 
-// Back to so many tokens. What was evicted meanwhile cannot come back: then all is read again with the next question.
+// Back to so many tokens. What was evicted meanwhile cannot come back: then all is read again with
+// the next question.
 void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
     try {
         session_.truncate(session_.tokens() - tokens);
@@ -120,12 +124,15 @@ void Conversation::read_anew() {
     random_ = random;
 }
 
-// Of a stop string (an end mark that the tokenizer has no token for), the tokens are in the cache and not in the text.
-void Conversation::drop_stop_string(const GenerateResult &result, size_t text_bytes, int64_t before) {
+// Of a stop string (an end mark that the tokenizer has no token for), the tokens are in the cache
+// and not in the text.
+void Conversation::drop_stop_string(const GenerateResult &result, size_t text_bytes,
+                                    int64_t before) {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
     size_t kept = result.ids.size();
     while (kept > 0 &&
-           tokenizer.decode(std::span(result.ids).first(kept), TextStream::behind_prompt).size() > text_bytes)
+           tokenizer.decode(std::span(result.ids).first(kept), TextStream::behind_prompt).size() >
+               text_bytes)
         --kept;
     const int64_t wanted = before + static_cast<int64_t>(kept);
     if (wanted < session_.tokens()) {
@@ -163,7 +170,8 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
         take_back(before, pending);
         throw;
     }
-    if (result.reason == StopReason::device_lost) throw_error(ErrorKind::runtime, "{}", result.detail);
+    if (result.reason == StopReason::device_lost)
+        throw_error(ErrorKind::runtime, "{}", result.detail);
     if (result.ids.empty()) {
         take_back(before, pending);
         result.detail.clear(); // nothing stays
@@ -176,7 +184,8 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     question_to_ = question_from_ + std::ssize(ids);
     turns_.push_back({ChatRole::user, std::string(question)});
     turns_.push_back({ChatRole::assistant, result.text});
-    if (result.reason == StopReason::end_token) session_.set_pending(std::nullopt); // the template writes it
+    if (result.reason == StopReason::end_token)
+        session_.set_pending(std::nullopt); // the template writes it
     if (result.reason == StopReason::stop_string)
         drop_stop_string(result, text_bytes, before + std::ssize(ids) + (pending ? 1 : 0));
     return result;
@@ -205,7 +214,8 @@ void Conversation::read_note(const std::string &note, std::vector<ChatMessage> &
     StateReader in(std::as_bytes(std::span(note)), file);
     const std::string name = in.get_text("the chat template");
     if (name != chat_.name()) {
-        in.fail("the chat was written in the template {}, this one has {}; begin this one with that template",
+        in.fail("the chat was written in the template {}, this one has {}; begin this one with "
+                "that template",
                 printable(name, 60), chat_.name());
     }
     const bool has_system = in.get<uint32_t>("the system prompt") != 0;
@@ -225,7 +235,8 @@ void Conversation::load(const std::filesystem::path &path) {
         const auto note = found.notes.find(note_name);
         if (note == found.notes.end()) {
             throw_error(ErrorKind::input,
-                        "{}: a saved session, but of no chat; 'keel run --load-session' takes it", file);
+                        "{}: a saved session, but of no chat; 'keel run --load-session' takes it",
+                        file);
         }
         read_note(note->second, turns, system, file);
     };

@@ -8,7 +8,8 @@
 namespace keel {
 
 uint32_t Engine::prefill_chunk() const {
-    return static_cast<uint32_t>(std::min<int64_t>(device().info().prefill_chunk, kv_shape.max_slots));
+    return static_cast<uint32_t>(
+        std::min<int64_t>(device().info().prefill_chunk, kv_shape.max_slots));
 }
 
 bool uses_system_memory(const Device &device) {
@@ -23,19 +24,21 @@ MemoryInfo memory_of(const Device &device) {
     const uint64_t total = own.total != 0 ? own.total : info.total_bytes;
     const std::string name = fmt::format("device '{}'", info.name);
     if (own.free != 0) return {std::max(total, own.free), own.free, name};
-    return {total, total - std::min(total, own.ours), name + ", which does not tell how much is free"};
+    return {total, total - std::min(total, own.ours),
+            name + ", which does not tell how much is free"};
 }
 
 uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
     KvShape shape = kv_shape;
     shape.max_slots = context;
-    return shape.book_bytes() + RopeTables::bytes(context, model.head_dim) * (model.local_rope_theta ? 2 : 1);
+    return shape.book_bytes() +
+           RopeTables::bytes(context, model.head_dim) * (model.local_rope_theta ? 2 : 1);
 }
 
 std::vector<const PlannedOp *> Engine::ops() const {
     std::vector<const PlannedOp *> all = graph->ops(StepForm::decode);
-    for (const auto &more :
-         {graph->ops(StepForm::prefill), graph->ops(StepForm::batch), graph->taps().list(), cache_plan->ops()})
+    for (const auto &more : {graph->ops(StepForm::prefill), graph->ops(StepForm::batch),
+                             graph->taps().list(), cache_plan->ops()})
         all.insert(all.end(), more.begin(), more.end());
     std::set<const PlannedOp *> seen;
     std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });

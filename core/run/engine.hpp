@@ -15,13 +15,15 @@ namespace keel {
 
 // Whether what a device allocates is the system's memory, and not its own.
 bool uses_system_memory(const Device &device);
-// Of the memory that a device's weights and caches lie in. A device of its own that does not tell what is free there counts as holding
-// nothing but what this process put there; total == 0 where it tells nothing.
+// Of the memory that a device's weights and caches lie in. A device of its own that does not tell
+// what is free there counts as holding nothing but what this process put there; total == 0 where it
+// tells nothing.
 MemoryInfo memory_of(const Device &device);
 
-// What runs a model, or some of its layers, on one backend: device, weights, planned ops, the plan of its cache. A pipeline owns one,
-// or several; sequences run on them through Session. It is made step by step, in the order of its members, because the memory that a
-// context takes is known before the first weight is read.
+// What runs a model, or some of its layers, on one backend: device, weights, planned ops, the plan
+// of its cache. A pipeline owns one, or several; sequences run on them through Session. It is made
+// step by step, in the order of its members, because the memory that a context takes is known
+// before the first weight is read.
 struct Engine {
     std::string name; // what messages and reports call it: of the hybrid section, else the plugin's
     LayerRange part;  // layers that it runs
@@ -45,7 +47,8 @@ struct Engine {
     MemoryInfo memory() const { return memory_of(device()); }
     // What its books and RoPE tables take for a context, before a single token is there.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
-    // All ops that were planned, each once: of prefill and decode steps, and of the cache when slots go.
+    // All ops that were planned, each once: of prefill and decode steps, and of the cache when
+    // slots go.
     std::vector<const PlannedOp *> ops() const;
 };
 

@@ -8,7 +8,8 @@
 namespace keel {
 namespace {
 
-constexpr int64_t small_context = 2048; // below it a smaller type of the weights is the better choice
+constexpr int64_t small_context =
+    2048; // below it a smaller type of the weights is the better choice
 
 std::string room(uint64_t need, const MemoryInfo &info) {
     return fmt::format("{} of {} available ({})", format_bytes(need), format_bytes(info.available),
@@ -17,8 +18,8 @@ std::string room(uint64_t need, const MemoryInfo &info) {
 
 } // namespace
 
-int64_t context_that_fits(const ModelSource &source, keel_dtype weights, keel_dtype key, keel_dtype value,
-                          const MemoryInfo &info) {
+int64_t context_that_fits(const ModelSource &source, keel_dtype weights, keel_dtype key,
+                          keel_dtype value, const MemoryInfo &info) {
     const int64_t wanted = source.config().max_positions;
     if (info.total == 0) return wanted;
     return longest_context(wanted, usable_bytes(info), [&](int64_t context) {
@@ -31,7 +32,8 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
     const int64_t wanted = model.max_positions, least = std::min(wanted, small_context);
     Fit fit;
     fit.context = wanted;
-    // Types in the order in which they cost quality; the first that leaves room for a useful context is taken.
+    // Types in the order in which they cost quality; the first that leaves room for a useful
+    // context is taken.
     for (const keel_dtype weights : {KEEL_DTYPE_NONE, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         if (weights != KEEL_DTYPE_NONE && !can_be(source, weights)) continue;
         for (const keel_dtype kv : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0}) {
@@ -41,7 +43,8 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
             fit.kv = kv;
             fit.context = context;
             fit.fits = context >= least;
-            // The whole context in f16 is best; a part of it in q8_0 is better than smaller weights.
+            // The whole context in f16 is best; a part of it in q8_0 is better than smaller
+            // weights.
             if (context == wanted || (fit.fits && kv == KEEL_DTYPE_Q8_0)) break;
         }
         if (fit.fits) break;
@@ -56,24 +59,27 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
     if (!fit.fits) {
         fit.context = least;
         fit.context_note = fmt::format(
-            "This model does not fit into the memory that was free when this was written: it needs {}.",
+            "This model does not fit into the memory that was free when this was written: it needs "
+            "{}.",
             room(memory_need(source, fit.weights, fit.kv, fit.kv, least).total(), info));
         return fit;
     }
     if (fit.weights != KEEL_DTYPE_NONE) {
         fit.weights_note = fmt::format("As stored they would take {}; as {} they take {}.",
-                                       format_bytes(source.total_bytes()), keel_dtype_name(fit.weights),
-                                       format_bytes(need.weights));
+                                       format_bytes(source.total_bytes()),
+                                       keel_dtype_name(fit.weights), format_bytes(need.weights));
     }
     const uint64_t per_token = kv_bytes_per_token(model, fit.kv, fit.kv);
-    fit.kv_note = fmt::format("{} takes {} a token, {} for the whole context{}.", keel_dtype_name(fit.kv),
-                              format_bytes(per_token), format_bytes(need.cache),
-                              fit.kv == KEEL_DTYPE_Q8_0 ? "; f16 would not have fitted" : "");
+    fit.kv_note =
+        fmt::format("{} takes {} a token, {} for the whole context{}.", keel_dtype_name(fit.kv),
+                    format_bytes(per_token), format_bytes(need.cache),
+                    fit.kv == KEEL_DTYPE_Q8_0 ? "; f16 would not have fitted" : "");
     fit.context_note =
         fit.context == wanted
             ? fmt::format("{} is all that the model was made for. A full run needs {}.", wanted,
                           room(need.total(), info))
-            : fmt::format("The model was made for {}; {} is what the memory held when this was written: {}.",
+            : fmt::format("The model was made for {}; {} is what the memory held when this was "
+                          "written: {}.",
                           wanted, fit.context, room(need.total(), info));
     return fit;
 }

@@ -7,10 +7,10 @@
 
 namespace keel {
 
-// The longest context, up to the model's, whose cache fits beside the weights: a multiple of 256. 0: none does.
-// Unknown memory holds everything.
-int64_t context_that_fits(const ModelSource &source, keel_dtype weights, keel_dtype key, keel_dtype value,
-                          const MemoryInfo &info);
+// The longest context, up to the model's, whose cache fits beside the weights: a multiple of 256.
+// 0: none does. Unknown memory holds everything.
+int64_t context_that_fits(const ModelSource &source, keel_dtype weights, keel_dtype key,
+                          keel_dtype value, const MemoryInfo &info);
 
 // Choices that fit the memory, with the reasons in words.
 struct Fit {

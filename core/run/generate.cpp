@@ -52,7 +52,8 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
     options.stop = *config.generation.stop;
     options.pin = *config.generation.pin;
     if (!config.generation.pin.is_default())
-        options.pin_key = fmt::format("{}: {}", to_string(config.generation.pin.where), options.pin_key);
+        options.pin_key =
+            fmt::format("{}: {}", to_string(config.generation.pin.where), options.pin_key);
     SamplingParams &s = options.sampling;
     s.temperature = static_cast<float>(*config.sampling.temperature);
     s.top_k = static_cast<int32_t>(*config.sampling.top_k);
@@ -64,12 +65,14 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
     return options;
 }
 
-Generation::Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options)
+Generation::Generation(Session &session, std::span<const int32_t> prompt,
+                       const GenerateOptions &options)
     : session_(session), options_(options), start_(std::chrono::steady_clock::now()),
       sampler_(options.sampling),
       plain_greedy_(options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1) {
     if (prompt.empty() && !session.pending())
-        throw_error(ErrorKind::usage, "the prompt is empty and the model has no token that begins a text");
+        throw_error(ErrorKind::usage,
+                    "the prompt is empty and the model has no token that begins a text");
     if (options.random) sampler_.restore_rng(*options.random);
     stream_ = std::make_unique<TextStream>(*session.pipeline().tokenizer(), options.stop);
     if (!prompt.empty()) {
@@ -100,8 +103,9 @@ void Generation::take_prompt(std::span<const int32_t> prompt) {
     session_.unpin(session_.tokens());
     const int64_t stay = session_.tokens() - before;
     stop(StopReason::cancelled,
-         stay == 0 ? std::string()
-                   : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
+         stay == 0
+             ? std::string()
+             : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
 }
 
 bool Generation::is_cancelled() const {
@@ -169,7 +173,8 @@ GenerateResult Generation::finish() {
     return std::move(result_);
 }
 
-GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options) {
+GenerateResult generate(Session &session, std::span<const int32_t> prompt,
+                        const GenerateOptions &options) {
     Generation generation(session, prompt, options);
     generation.run_ahead();
     try {
@@ -186,7 +191,8 @@ std::string closing_line(const GenerateResult &r) {
     const SessionStats &s = r.stats;
     const double tokens = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
     std::string line;
-    if (!r.ids.empty()) line = fmt::format("time to first token {:.0f} ms | ", 1000 * r.first_token_seconds);
+    if (!r.ids.empty())
+        line = fmt::format("time to first token {:.0f} ms | ", 1000 * r.first_token_seconds);
     line += fmt::format("prefill {}, {:.1f} tokens/s | decode {}, {:.1f} tokens/s | ",
                         counted(s.prefill_tokens, "token"), s.prefill_rate(),
                         counted(s.decode_tokens, "token"), s.decode_rate());
@@ -199,11 +205,13 @@ std::string closing_line(const GenerateResult &r) {
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);
     if (s.ahead_steps + s.vain_steps > 0) {
-        line += fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);
+        line +=
+            fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);
         if (s.vain_steps > 0) line += fmt::format(", {} more in vain", s.vain_steps);
     }
     if ((s.replay_parts > 0 && s.decode_tokens > 0) || s.decode_stream.replays > 0) {
-        // A hybrid's decode steps are more than its tokens: those of a warm-up run twice, on parts that come and go.
+        // A hybrid's decode steps are more than its tokens: those of a warm-up run twice, on parts
+        // that come and go.
         const uint64_t steps = (s.decode_tokens + s.vain_steps) * s.replay_parts;
         const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
                                    ? fmt::format(" of {}", steps)

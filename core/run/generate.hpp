@@ -21,24 +21,29 @@ enum class StopReason {
     end_token,   // the model ended the text
     stop_string, // a stop string was met; it is not part of the text
     max_tokens,
-    cache_full, // context, cap or budget reached and the policy does not evict; `detail` names the key to change
-    cancelled, // HostServices::request_cancel, Ctrl-C
-    device_lost, // and no other backend could go on; `detail` is the error. The text so far is there, the session is of no use
+    cache_full,  // context, cap or budget reached and the policy does not evict; `detail` names the
+                 // key to change
+    cancelled,   // HostServices::request_cancel, Ctrl-C
+    device_lost, // and no other backend could go on; `detail` is the error. The text so far is
+                 // there, the session is of no use
 };
 const char *stop_reason_name(StopReason reason); // "end_token", ...
 
 struct GenerateOptions {
     int64_t max_tokens = pipeline::GenerationSection::default_max_tokens;
     std::vector<std::string> stop;
-    std::vector<std::string>
-        pin; // parts of the prompt that are never evicted, see find_text(); without a prompt there is nothing to pin
+    std::vector<std::string> pin; // parts of the prompt that are never evicted, see find_text();
+                                  // without a prompt there is nothing to pin
     std::string pin_key = "generation.pin"; // where they were asked for, for messages
     SamplingParams sampling;
-    bool ignore_end = false;         // go on past end tokens, up to max_tokens
-    std::vector<int32_t> end_ids;    // tokens that end the text beside those of the tokenizer, ascending
-    std::optional<int64_t> logprobs; // note log-probabilities: of each token, and of so many of the likeliest
+    bool ignore_end = false; // go on past end tokens, up to max_tokens
+    std::vector<int32_t>
+        end_ids; // tokens that end the text beside those of the tokenizer, ascending
+    std::optional<int64_t>
+        logprobs; // note log-probabilities: of each token, and of so many of the likeliest
     std::optional<Rng::State> random; // draw on from here, not from sampling.seed
-    // Called with text as soon as it is certain: complete characters, never a part of a stop string.
+    // Called with text as soon as it is certain: complete characters, never a part of a stop
+    // string.
     std::function<void(std::string_view)> on_text;
     Progress progress; // of the prefill
 };
@@ -51,12 +56,14 @@ struct GenerateResult {
     std::vector<TokenLogprobs> logprobs; // of each of ids, where they were asked for
     Rng::State random{};                 // of the sampler, behind the last draw
     StopReason reason = StopReason::max_tokens;
-    std::string detail; // of stop_string and cache_full; of cancelled where part of the prompt stays
+    std::string
+        detail; // of stop_string and cache_full; of cancelled where part of the prompt stays
     double first_token_seconds = 0; // from the call to the first token
     SessionStats stats;
 };
 
-// A generation token by token, for whoever takes the steps of several sequences together (SessionBatch); generate() is
+// A generation token by token, for whoever takes the steps of several sequences together
+// (SessionBatch); generate() is
 //
 //     Generation g(session, prompt, options);
 //     g.run_ahead();
@@ -71,10 +78,11 @@ class Generation {
     Generation &operator=(const Generation &) = delete;
 
     Session &session() const { return session_; }
-    // Whoever calls this takes each token that next() gives with Session::decode, one sequence at a time: greedy steps may then be queued
-    // before their token is read (Session::greedy).
+    // Whoever calls this takes each token that next() gives with Session::decode, one sequence at a
+    // time: greedy steps may then be queued before their token is read (Session::greedy).
     void run_ahead() { runs_ahead_ = true; }
-    // Chooses the next token by the session's last step. What has to be taken in before the next call; none: the text is at its end.
+    // Chooses the next token by the session's last step. What has to be taken in before the next
+    // call; none: the text is at its end.
     std::optional<int32_t> next();
     // Whether next() asks for Session::logits(); else Session::greedy() is all that it needs.
     bool needs_logits() const { return !plain_greedy_ || options_.logprobs; }
@@ -99,15 +107,19 @@ class Generation {
     bool plain_greedy_, stopped_ = false, runs_ahead_ = false;
 };
 
-// Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything after the first token ends in a result.
-// A session that has a pending token (of an earlier generate(), or loaded) goes on with it: in front of the prompt, or, where the prompt
-// is empty, alone: the ids that come are exactly those that the earlier generation would have gone on with (under the same random
-// numbers). The texts of the two need not join: a character whose bytes the end cut in two is U+FFFD in both. Afterwards the last token is
-// pending. A generation that is cancelled before its prompt was read has no ids and leaves the session as Session::prefill says.
-GenerateResult generate(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
+// Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything
+// after the first token ends in a result. A session that has a pending token (of an earlier
+// generate(), or loaded) goes on with it: in front of the prompt, or, where the prompt is empty,
+// alone: the ids that come are exactly those that the earlier generation would have gone on with
+// (under the same random numbers). The texts of the two need not join: a character whose bytes the
+// end cut in two is U+FFFD in both. Afterwards the last token is pending. A generation that is
+// cancelled before its prompt was read has no ids and leaves the session as Session::prefill says.
+GenerateResult generate(Session &session, std::span<const int32_t> prompt,
+                        const GenerateOptions &options);
 
-// The line that closes a run, and one more for each time that a hybrid's sequence went elsewhere: "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first part
-// where no token came.
+// The line that closes a run, and one more for each time that a hybrid's sequence went elsewhere:
+// "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first
+// part where no token came.
 std::string closing_line(const GenerateResult &result);
 
 } // namespace keel

@@ -37,7 +37,8 @@ class TextsAtOnce {
             if (!more_) return;
             Seat seat{free_session(), nullptr, number_++};
             try {
-                seat.text = std::make_unique<Generation>(*seat.session, prompt->ids, prompt->options);
+                seat.text =
+                    std::make_unique<Generation>(*seat.session, prompt->ids, prompt->options);
             } catch (const Error &error) {
                 if (seat.session->is_broken()) throw;
                 done_(seat.number, {}, &error);
@@ -100,7 +101,8 @@ class TextsAtOnce {
         GenerateResult result;
         if (error == nullptr) result = seat.text->finish();
         seat.text.reset();
-        if (error == nullptr) free_.push_back(std::move(seat.session)); // a session that failed is of no use
+        if (error == nullptr)
+            free_.push_back(std::move(seat.session)); // a session that failed is of no use
         done_(seat.number, std::move(result), error);
     }
 
@@ -120,7 +122,8 @@ class TextsAtOnce {
 } // namespace
 
 void generate_batch(
-    SessionBatch &batch, Pipeline &pipeline, const std::function<std::optional<TextRequest>()> &next,
+    SessionBatch &batch, Pipeline &pipeline,
+    const std::function<std::optional<TextRequest>()> &next,
     const std::function<void(size_t number, GenerateResult result, const Error *error)> &done) {
     TextsAtOnce(batch, pipeline, next, done).run();
 }

@@ -22,8 +22,8 @@ uint64_t kv_bytes_per_token(const ModelConfig &m, keel_dtype key, keel_dtype val
            (keel_dtype_row_bytes(key, dim) + keel_dtype_row_bytes(value, dim));
 }
 
-MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key, keel_dtype value,
-                       int64_t context, int64_t chunk, uint64_t weight_dtypes) {
+MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key,
+                       keel_dtype value, int64_t context, int64_t chunk, uint64_t weight_dtypes) {
     MemoryNeed need;
     for (const TensorInfo &tensor : source.tensors())
         need.weights += loaded_bytes(tensor, weights, weight_dtypes);
@@ -33,9 +33,10 @@ MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype
 }
 
 bool can_be(const ModelSource &source, keel_dtype weights) {
-    return std::all_of(source.tensors().begin(), source.tensors().end(), [&](const TensorInfo &tensor) {
-        return tensor.shape.size() != 2 || tensor.shape[1] % keel_dtype_block(weights) == 0;
-    });
+    return std::all_of(
+        source.tensors().begin(), source.tensors().end(), [&](const TensorInfo &tensor) {
+            return tensor.shape.size() != 2 || tensor.shape[1] % keel_dtype_block(weights) == 0;
+        });
 }
 
 uint64_t usable_bytes(const MemoryInfo &info) {

@@ -19,17 +19,19 @@ struct MemoryNeed {
 uint64_t kv_bytes_per_token(const ModelConfig &model, keel_dtype key, keel_dtype value);
 
 // `chunk`: tokens of a prefill step. `weight_dtypes`: what the device takes as it is stored.
-MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key, keel_dtype value,
-                       int64_t context, int64_t chunk = 512, uint64_t weight_dtypes = all_weight_dtypes);
+MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key,
+                       keel_dtype value, int64_t context, int64_t chunk = 512,
+                       uint64_t weight_dtypes = all_weight_dtypes);
 
 // Whether all matrices can be of that type: rows are whole blocks.
 bool can_be(const ModelSource &source, keel_dtype weights);
 
-// The part of the available memory that a pipeline made for it may plan with; the rest is for everybody else.
+// The part of the available memory that a pipeline made for it may plan with; the rest is for
+// everybody else.
 uint64_t usable_bytes(const MemoryInfo &info);
 
-// The longest context up to `wanted` for which need(context), which grows with it, is at most `bytes`: `wanted` itself, or a multiple of
-// 256. 0: none.
+// The longest context up to `wanted` for which need(context), which grows with it, is at most
+// `bytes`: `wanted` itself, or a multiple of 256. 0: none.
 template <typename Need>
 int64_t longest_context(int64_t wanted, uint64_t bytes, const Need &need) {
     constexpr int64_t step = 256;

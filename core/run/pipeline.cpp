@@ -19,7 +19,8 @@ namespace keel {
 BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind) {
     BoundPlugin bound;
     bound.library = &PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
-    bound.params = bound.library->params().bind(pipeline::given_params(section), section.plugin.where);
+    bound.params =
+        bound.library->params().bind(pipeline::given_params(section), section.plugin.where);
     bound.places = places_of(section);
     return bound;
 }
@@ -32,10 +33,11 @@ std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
                         to_string(section.params.front().key_where));
         }
         if (*section.device != "auto") {
-            throw_error(ErrorKind::input,
-                        "{}: expected auto for 'backend.device', found '{}': the reference backend has no "
-                        "devices to choose from",
-                        to_string(section.device.where), *section.device);
+            throw_error(
+                ErrorKind::input,
+                "{}: expected auto for 'backend.device', found '{}': the reference backend has no "
+                "devices to choose from",
+                to_string(section.device.where), *section.device);
         }
         return Device::open_reference(host);
     }
@@ -69,9 +71,11 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
       memory_(options.memory), monitor_(options.monitor ? options.monitor : system_monitor()),
       open_device_(options.device), open_fallback_(options.fallback),
       has_system_prompt_(options.has_system_prompt), quiet_fallbacks_(options.quiet_fallbacks),
-      sequences_(std::max(options.sequences, options.batch)), batch_(std::max<uint32_t>(options.batch, 1)) {
+      sequences_(std::max(options.sequences, options.batch)),
+      batch_(std::max<uint32_t>(options.batch, 1)) {
     const auto start = std::chrono::steady_clock::now();
-    // What is cheap to check comes first: plugins and their parameters, then the model's files, then its weights.
+    // What is cheap to check comes first: plugins and their parameters, then the model's files,
+    // then its weights.
     check_batch();
     policy_ = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
     source_ = open_model(config_.model);
@@ -89,8 +93,10 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
         if (options.need_tokenizer) throw;
     }
     if (tokenizer_ && tokenizer_->vocab_size() > model().vocab_size) {
-        throw_error(ErrorKind::input, "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
-                    config_.model.path->string(), tokenizer_->vocab_size() - 1, model().vocab_size - 1);
+        throw_error(ErrorKind::input,
+                    "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
+                    config_.model.path->string(), tokenizer_->vocab_size() - 1,
+                    model().vocab_size - 1);
     }
     make_cache_plans(options.has_system_prompt);
     check_trained_context(cache_plan());
@@ -106,16 +112,19 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
 
 Pipeline::~Pipeline() = default;
 
-// A cache that evicts may see more tokens than the model was trained on; one that keeps all may not.
+// A cache that evicts may see more tokens than the model was trained on; one that keeps all may
+// not.
 void Pipeline::check_trained_context(const CachePlan &plan) const {
     if (context() <= model().max_positions || !plan.keeps_all()) return;
     throw_error(ErrorKind::input,
-                "{}: model.context is {}, the model was made for {}; lower it or choose a policy that evicts",
+                "{}: model.context is {}, the model was made for {}; lower it or choose a policy "
+                "that evicts",
                 to_string(config_.model.context.where), context(), model().max_positions);
 }
 
-// A policy that brings a number of its own goes with a budget: both hold, and what an eviction leaves is the smaller. Where the two
-// differ, one of them does not mean what whoever wrote it may think.
+// A policy that brings a number of its own goes with a budget: both hold, and what an eviction
+// leaves is the smaller. Where the two differ, one of them does not mean what whoever wrote it may
+// think.
 void Pipeline::compare_budgets() const {
     const keel_policy_needs &needs = cache_plan().needs();
     const pipeline::PolicySection &p = config_.policy;
@@ -129,11 +138,11 @@ void Pipeline::compare_budgets() const {
     const std::string key =
         kind == pipeline::BudgetKind::tokens ? "policy.budget.tokens" : "policy.budget.mib";
     const SourceLocation where = p.budget.where();
-    log().warn(
-        "{}{} leaves {} slots a head, policy {} itself asks for {} beside a protected prefix of {}; both "
-        "hold, so an eviction leaves {}",
-        where.line > 0 ? to_string(where) + ": " : "", key, budget, policy_.library->id(), needs.own_budget,
-        *p.protect.prefix, std::min(own, budget));
+    log().warn("{}{} leaves {} slots a head, policy {} itself asks for {} beside a protected "
+               "prefix of {}; both "
+               "hold, so an eviction leaves {}",
+               where.line > 0 ? to_string(where) + ": " : "", key, budget, policy_.library->id(),
+               needs.own_budget, *p.protect.prefix, std::min(own, budget));
 }
 
 std::vector<const PlannedOp *> Pipeline::ops() const {
@@ -146,11 +155,13 @@ std::vector<const PlannedOp *> Pipeline::ops() const {
 }
 
 // A fallback is never silent.
-void Pipeline::report_fallbacks(const Device &device, const std::vector<const PlannedOp *> &ops) const {
+void Pipeline::report_fallbacks(const Device &device,
+                                const std::vector<const PlannedOp *> &ops) const {
     if (quiet_fallbacks_) return;
     for (const ExplainRow &row : explain_rows(ops)) {
         if (row.rung == "native") continue;
-        log().warn("backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes this "
+        log().warn("backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` "
+                   "makes this "
                    "an error",
                    device.plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
     }
@@ -186,8 +197,10 @@ void Pipeline::set_observer(const Observer &observer) {
         if (!observer)
             executor.set_observer({});
         else
-            executor.set_observer([observer, &executor](const PlannedOp &op, const keel_op_args *args,
-                                                        bool after) { observer(executor, op, args, after); });
+            executor.set_observer(
+                [observer, &executor](const PlannedOp &op, const keel_op_args *args, bool after) {
+                    observer(executor, op, args, after);
+                });
     }
 }
 

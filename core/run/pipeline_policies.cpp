@@ -28,11 +28,11 @@ PressureConfig pressure_config(const pipeline::PressureSection &section) {
 CacheConfig Pipeline::cache_config(const pipeline::PolicySection &p, const BoundPlugin &policy,
                                    const BoundPlugin &allocator, bool has_system_prompt) const {
     CacheConfig c;
-    c.policy = {policy.library->id(), &policy.library->policy(), policy.params.data(), policy.params.size(),
-                policy.places};
+    c.policy = {policy.library->id(), &policy.library->policy(), policy.params.data(),
+                policy.params.size(), policy.places};
     if (allocator.library != nullptr) {
-        c.allocator = {allocator.library->id(), &allocator.library->allocator(), allocator.params.data(),
-                       allocator.params.size(), allocator.places};
+        c.allocator = {allocator.library->id(), &allocator.library->allocator(),
+                       allocator.params.data(), allocator.params.size(), allocator.places};
     }
     switch (p.budget.kind()) {
     case pipeline::BudgetKind::none:
@@ -61,7 +61,8 @@ CacheConfig Pipeline::cache_config(const pipeline::PolicySection &p, const Bound
     c.at_budget = p.trigger.has(pipeline::Trigger::budget);
     c.at_insert = p.trigger.has(pipeline::Trigger::insert);
     if (p.trigger.has(pipeline::Trigger::every_n)) c.every_n = *p.trigger.every_n;
-    if (p.trigger.has(pipeline::Trigger::pressure)) c.pressure = pressure_config(p.trigger.pressure);
+    if (p.trigger.has(pipeline::Trigger::pressure))
+        c.pressure = pressure_config(p.trigger.pressure);
     c.monitor = monitor_;
     for (const pipeline::Span &span : *p.protect.spans)
         c.pinned.push_back({static_cast<int32_t>(span.from), static_cast<int32_t>(span.to)});
@@ -76,9 +77,11 @@ CacheConfig Pipeline::cache_config(const pipeline::PolicySection &p, const Bound
         if (window > 0 && (c.attention_window == 0 || window < c.attention_window))
             c.attention_window = window;
     }
-    c.rope_frequencies = rope_frequencies(model().rope_theta, model().head_dim, model().rope_scaling);
+    c.rope_frequencies =
+        rope_frequencies(model().rope_theta, model().head_dim, model().rope_scaling);
     if (model().local_rope_theta) {
-        c.local_rope_frequencies = rope_frequencies(*model().local_rope_theta, model().head_dim, {});
+        c.local_rope_frequencies =
+            rope_frequencies(*model().local_rope_theta, model().head_dim, {});
         for (size_t i = 0; i < static_cast<size_t>(model().layers); ++i)
             c.local_rope_layers.push_back(model().has_local_rope(i));
     }
@@ -109,8 +112,8 @@ void Pipeline::make_cache_plans(bool has_system_prompt) {
         for (const auto &engine : engines_) {
             CacheConfig c = make_cache_config(has_system_prompt, *engine);
             if (engine != engines_.front()) c.shared_log = engines_.front()->cache_plan->log_ptr();
-            engine->cache_plan =
-                std::make_unique<CachePlan>(*engine->executor, engine->kv_shape, host_, std::move(c));
+            engine->cache_plan = std::make_unique<CachePlan>(*engine->executor, engine->kv_shape,
+                                                             host_, std::move(c));
         }
     });
 }
@@ -124,29 +127,29 @@ BoundPlugin Pipeline::bind_allocator(const pipeline::PipelineConfig &config,
     const pipeline::TriggerSection &trigger = config.policy.trigger;
     if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) {
         if (!trigger.has(pipeline::Trigger::pressure)) return {};
-        throw_error(
-            ErrorKind::input,
-            "{}: policy {} never evicts, so it could not answer memory pressure; remove pressure from "
-            "policy.trigger.on or choose a policy that evicts",
-            to_string(trigger.on.where), policy.library->id());
+        throw_error(ErrorKind::input,
+                    "{}: policy {} never evicts, so it could not answer memory pressure; remove "
+                    "pressure from "
+                    "policy.trigger.on or choose a policy that evicts",
+                    to_string(trigger.on.where), policy.library->id());
     }
     pipeline::check_eviction(config.policy);
     if (trigger.has(pipeline::Trigger::pressure) && (needs.flags & KEEL_POLICY_PREFILL_ONLY) != 0) {
-        throw_error(
-            ErrorKind::input,
-            "{}: policy {} acts at the end of the prompt only, memory pressure comes at any time; remove "
-            "pressure from policy.trigger.on or choose a policy that goes on evicting",
-            to_string(trigger.on.where), policy.library->id());
+        throw_error(ErrorKind::input,
+                    "{}: policy {} acts at the end of the prompt only, memory pressure comes at "
+                    "any time; remove "
+                    "pressure from policy.trigger.on or choose a policy that goes on evicting",
+                    to_string(trigger.on.where), policy.library->id());
     }
-    for (const auto &[on, name] :
-         {std::pair{pipeline::Trigger::insert, "insert"}, std::pair{pipeline::Trigger::every_n, "every_n"}}) {
+    for (const auto &[on, name] : {std::pair{pipeline::Trigger::insert, "insert"},
+                                   std::pair{pipeline::Trigger::every_n, "every_n"}}) {
         // `budget` is among the defaults, so it may stand there.
         if (!trigger.has(on) || (needs.flags & KEEL_POLICY_PREFILL_ONLY) == 0) continue;
-        throw_error(
-            ErrorKind::input,
-            "{}: policy {} acts at the end of the prompt only, so it never answers {}; remove {} from "
-            "policy.trigger.on or choose a policy that goes on evicting",
-            to_string(trigger.on.where), policy.library->id(), name, name);
+        throw_error(ErrorKind::input,
+                    "{}: policy {} acts at the end of the prompt only, so it never answers {}; "
+                    "remove {} from "
+                    "policy.trigger.on or choose a policy that goes on evicting",
+                    to_string(trigger.on.where), policy.library->id(), name, name);
     }
     return bind_plugin(config.policy.allocator, KEEL_PLUGIN_ALLOCATOR);
 }
@@ -217,10 +220,10 @@ CachePlan &Pipeline::add_shared_prefill(std::span<CachePlan *const> plans) {
     for (const CachePlan *plan : plans) {
         const char *need = all.merge(plan->collected());
         if (need == nullptr) continue;
-        throw_error(
-            ErrorKind::input,
-            "policy {} needs {} in another form than a policy before it: one prefill cannot serve both",
-            plan->config().policy.name, need);
+        throw_error(ErrorKind::input,
+                    "policy {} needs {} in another form than a policy before it: one prefill "
+                    "cannot serve both",
+                    plan->config().policy.name, need);
     }
     auto arm = std::make_unique<Arm>();
     arm->config = config_;
@@ -231,7 +234,8 @@ CachePlan &Pipeline::add_shared_prefill(std::span<CachePlan *const> plans) {
     config.pressure.reset();
     config.pinned.clear();
     config.log.clear();
-    arm->plan = std::make_unique<CachePlan>(*engine().executor, kv_shape(), host_, std::move(config), all);
+    arm->plan =
+        std::make_unique<CachePlan>(*engine().executor, kv_shape(), host_, std::move(config), all);
     keep_arm(std::move(arm));
     return *arms_.back()->plan;
 }

@@ -27,9 +27,9 @@ std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string 
 // cut off, because the program was killed, is removed. The file is locked while this lives.
 class AnswerFile {
   public:
-    // `settings`: a fingerprint of what the answers depend on; each line has it. Throws Error(input)
-    // if the file holds something else, answers to other prompts or under other settings, or if
-    // another run writes to it.
+    // `settings`: a fingerprint of what the answers depend on; each line has it. Throws
+    // Error(input) if the file holds something else, answers to other prompts or under other
+    // settings, or if another run writes to it.
     AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings);
     ~AnswerFile();
     AnswerFile(const AnswerFile &) = delete;

@@ -16,15 +16,18 @@ double seconds_since(Clock::time_point start) {
 
 } // namespace
 
-// Adds the time and the stream's work between construction and destruction to the stats of a kind of step.
+// Adds the time and the stream's work between construction and destruction to the stats of a kind
+// of step.
 class Session::Meter {
   public:
     Meter(Session &session, bool decode)
-        : session_(session), decode_(decode), start_(Clock::now()), before_(session.pipeline_.counters()) {}
+        : session_(session), decode_(decode), start_(Clock::now()),
+          before_(session.pipeline_.counters()) {}
     ~Meter() {
         const Stream::Counters used = session_.pipeline_.counters() - before_;
         session_.stats_.stream += used;
-        (decode_ ? session_.stats_.decode_seconds : session_.stats_.prefill_seconds) += seconds_since(start_);
+        (decode_ ? session_.stats_.decode_seconds : session_.stats_.prefill_seconds) +=
+            seconds_since(start_);
         if (decode_) session_.stats_.decode_stream += used;
     }
     Meter(const Meter &) = delete;
@@ -56,7 +59,8 @@ bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
         } catch (const Error &error) {
             go_on_elsewhere(error, before);
             pending_ = pending;
-            stats_.prefill_tokens = counted; // all are read again; the time that was lost stays the prompt's
+            stats_.prefill_tokens =
+                counted; // all are read again; the time that was lost stays the prompt's
         }
     }
 }
@@ -102,16 +106,19 @@ bool Session::prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint
         }
         done += n;
         stats_.prefill_tokens += static_cast<uint64_t>(n);
-        if (progress) progress("prefill", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+        if (progress)
+            progress("prefill", static_cast<uint64_t>(done), static_cast<uint64_t>(total));
     }
     return true;
 }
 
-// Of a prefill that was cancelled: as if it had not begun, unless it evicted what cannot come back, or went into a policy's sums.
+// Of a prefill that was cancelled: as if it had not begun, unless it evicted what cannot come back,
+// or went into a policy's sums.
 void Session::take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions) {
     settle();
-    const bool can = std::all_of(parts_.begin(), parts_.end(),
-                                 [&](const Part &part) { return part.cache->can_truncate(tokens); });
+    const bool can = std::all_of(parts_.begin(), parts_.end(), [&](const Part &part) {
+        return part.cache->can_truncate(tokens);
+    });
     if (cache().evictions() != evictions || !can) return;
     truncate(tokens);
     pending_ = pending;
@@ -148,12 +155,13 @@ Session::Caches Session::caches() const {
 }
 
 // Through all layers: what one backend leaves goes on on the next.
-void Session::forward(std::span<const int32_t> ids, std::span<const int32_t> positions, const Caches &caches,
-                      uint32_t rows, std::span<StepTap *const> step_taps) {
+void Session::forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                      const Caches &caches, uint32_t rows, std::span<StepTap *const> step_taps) {
     for (size_t i = 0; i < parts_.size(); ++i) {
         Engine &engine = *parts_[i].engine;
         const bool last = i + 1 == parts_.size();
-        Segment segment{.positions = positions, .kv = caches[i]->views(), .logit_rows = last ? rows : 0};
+        Segment segment{
+            .positions = positions, .kv = caches[i]->views(), .logit_rows = last ? rows : 0};
         if (i == 0) {
             segment.ids = ids;
         } else {
@@ -169,8 +177,8 @@ void Session::forward(std::span<const int32_t> ids, std::span<const int32_t> pos
 }
 
 void Session::step(std::span<const int32_t> ids, StepKind kind, uint32_t rows) {
-    const TraceSpan span(engine().executor->stream().trace(), kind == StepKind::decode ? "decode" : "prefill",
-                         "step");
+    const TraceSpan span(engine().executor->stream().trace(),
+                         kind == StepKind::decode ? "decode" : "prefill", "step");
     take_in(ids, kind, rows);
     forward(step_ids_, step_positions_, step_caches_, rows, taps_);
 }
@@ -249,7 +257,8 @@ void Session::read_logits() {
     settle();
 }
 
-// Results of the last step. Where its device turns out to be lost the step is taken again elsewhere.
+// Results of the last step. Where its device turns out to be lost the step is taken again
+// elsewhere.
 template <typename Read>
 void Session::read_results(const Read &read) {
     bool again = false;
@@ -281,7 +290,8 @@ int32_t Session::greedy(bool go_on) {
     if (results_ == nullptr || (logits_read_ && logits_.empty()))
         throw_error(ErrorKind::internal, "no step was taken that has logits");
     if (logits_read_) { // of the prefill: they are here already
-        const std::span<const float> row = logits().last(static_cast<size_t>(pipeline_.model().vocab_size));
+        const std::span<const float> row =
+            logits().last(static_cast<size_t>(pipeline_.model().vocab_size));
         return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
     }
     if (settled_ && said_) return *said_; // of a step of several sequences

@@ -38,16 +38,18 @@ struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
     uint64_t evictions = 0;                         // times that a trigger fired and slots went
-    uint64_t evicted_tokens = 0;                    // by the head that lost most, summed over evictions
-    uint64_t evicted_bytes = 0;                     // of blocks that became empty
+    uint64_t evicted_tokens = 0; // by the head that lost most, summed over evictions
+    uint64_t evicted_bytes = 0;  // of blocks that became empty
     double eviction_seconds = 0; // within the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
-    uint64_t policy_bytes = 0, policy_peak_bytes = 0; // beside the cache, see CacheManager::policy_bytes
-    // What streams did in all steps, and in decode steps alone; in those that were run in vain as well.
+    uint64_t policy_bytes = 0,
+             policy_peak_bytes = 0; // beside the cache, see CacheManager::policy_bytes
+    // What streams did in all steps, and in decode steps alone; in those that were run in vain as
+    // well.
     Stream::Counters stream;
     Stream::Counters decode_stream;
     uint64_t ahead_steps =
-        0;                   // decode steps that were queued before their token was read, see Session::greedy
+        0; // decode steps that were queued before their token was read, see Session::greedy
     uint64_t vain_steps = 0; // so many more were, and nobody wanted them: none of the decode tokens
     uint64_t replay_parts = 0;      // of a decode step, that a backend could submit as a recording
     std::string no_replay;          // why it does not; empty: it does
@@ -60,8 +62,9 @@ struct SessionStats {
     }
 };
 
-// One sequence on a pipeline: its cache under its policy, step by step. Several sessions of one pipeline take turns: a turn is a step
-// and the reading of its results, which lie where the next one's will. Not thread-safe.
+// One sequence on a pipeline: its cache under its policy, step by step. Several sessions of one
+// pipeline take turns: a turn is a step and the reading of its results, which lie where the next
+// one's will. Not thread-safe.
 class Session {
   public:
     explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.cache_plan()) {}
@@ -72,42 +75,51 @@ class Session {
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
-    // Can n more tokens be taken in? If not, `why` says which limit stands in the way and which config key moves it.
+    // Can n more tokens be taken in? If not, `why` says which limit stands in the way and which
+    // config key moves it.
     bool can_take(int64_t n, std::string *why = nullptr) const;
-    // Takes tokens in, in chunks. `rows` of logits are there afterwards (at most PipelineOptions::max_logit_rows, and no more than the
-    // last chunk has). `is_prompt_end`: the prefill is over, policies that wait for it act now. Throws Error(resource) before anything
-    // happens if the tokens do not fit, Error(runtime) with layer and position if a number is not finite. False: it was cancelled
-    // (HostServices::request_cancel) before all was taken in, and has no logits. The session, its pending token too, is then as it was
-    // before; but where tokens were evicted meanwhile those that were taken in stay, tokens() says how many.
+    // Takes tokens in, in chunks. `rows` of logits are there afterwards (at most
+    // PipelineOptions::max_logit_rows, and no more than the last chunk has). `is_prompt_end`: the
+    // prefill is over, policies that wait for it act now. Throws Error(resource) before anything
+    // happens if the tokens do not fit, Error(runtime) with layer and position if a number is not
+    // finite. False: it was cancelled (HostServices::request_cancel) before all was taken in, and
+    // has no logits. The session, its pending token too, is then as it was before; but where tokens
+    // were evicted meanwhile those that were taken in stay, tokens() says how many.
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
-    // The prompt ends here: policies that wait for that act now, if prefill() was told that more of it follows.
+    // The prompt ends here: policies that wait for that act now, if prefill() was told that more of
+    // it follows.
     void end_prompt();
     // Takes one token in.
     void decode(int32_t id);
-    // Logits of the last `rows` tokens taken in, [rows, vocab], in host memory until the next step. The first call of a step waits for it.
+    // Logits of the last `rows` tokens taken in, [rows, vocab], in host memory until the next step.
+    // The first call of a step waits for it.
     std::span<const float> logits();
-    // The most likely next token, without reading all logits: ties go to the lower id. `go_on`: what comes next is most likely decode() with
-    // that token. Where the device runs beside the host, and nothing is decided on the host between the two, that step is then queued
-    // before the token is read: embed takes it from where argmax put it. Should it not be wanted it is taken back by whatever is called
-    // instead, or by drop_ahead(), and nothing but SessionStats::vain_steps and the device's time tells of it; logits() computes the
-    // step again whose logits it wrote over. Until then cache() has its slot.
+    // The most likely next token, without reading all logits: ties go to the lower id. `go_on`:
+    // what comes next is most likely decode() with that token. Where the device runs beside the
+    // host, and nothing is decided on the host between the two, that step is then queued before the
+    // token is read: embed takes it from where argmax put it. Should it not be wanted it is taken
+    // back by whatever is called instead, or by drop_ahead(), and nothing but
+    // SessionStats::vain_steps and the device's time tells of it; logits() computes the step again
+    // whose logits it wrote over. Until then cache() has its slot.
     int32_t greedy(bool go_on = false);
     void drop_ahead();
 
     // Takes the last n tokens back. Throws Error(usage) where CacheManager::truncate does.
     void truncate(int64_t n);
-    // A copy that goes its own way, under the same policy or another one of the pipeline's (CacheManager::fork_into says what that
-    // takes): an experiment's arms share one prefill. The cache's blocks are shared until they are written to;
-    // PipelineOptions::sequences has to allow it. Stats begin anew.
+    // A copy that goes its own way, under the same policy or another one of the pipeline's
+    // (CacheManager::fork_into says what that takes): an experiment's arms share one prefill. The
+    // cache's blocks are shared until they are written to; PipelineOptions::sequences has to allow
+    // it. Stats begin anew.
     std::unique_ptr<Session> fork();
     std::unique_ptr<Session> fork(CachePlan &plan);
-    // The token that was generated last and is not taken in yet: what the sequence goes on with. The next step forgets it.
+    // The token that was generated last and is not taken in yet: what the sequence goes on with.
+    // The next step forgets it.
     std::optional<int32_t> pending() const { return pending_; }
     void set_pending(std::optional<int32_t> id) { pending_ = id; }
 
-    // The sequence goes on on another of a hybrid's backends, as /switch of a chat asks for. Throws Error(usage) where the config does not
-    // allow that.
+    // The sequence goes on on another of a hybrid's backends, as /switch of a chat asks for. Throws
+    // Error(usage) where the config does not allow that.
     enum class Switch {
         there,   // it is there already
         done,    // it is there now
@@ -131,14 +143,15 @@ class Session {
     void protect_prefix(int64_t tokens, std::string_view what);
     uint64_t kv_bytes() const;
     const SessionStats &stats();
-    // A device was lost and nothing else could go on, or a step of several sessions failed: what the last call that threw said. The
-    // session is of no use any more.
+    // A device was lost and nothing else could go on, or a step of several sessions failed: what
+    // the last call that threw said. The session is of no use any more.
     bool is_broken() const { return is_broken_; }
     // Forgets everything but the pipeline; a policy's random numbers start anew.
     void reset();
 
-    // Writes cache, history and the pending token, and takes them in again in the place of what is here, see session_file.hpp. Stats
-    // begin anew, but for evictions. After a failed load_state() the session is empty.
+    // Writes cache, history and the pending token, and takes them in again in the place of what is
+    // here, see session_file.hpp. Stats begin anew, but for evictions. After a failed load_state()
+    // the session is empty.
     void save_state(StateWriter &out);
     void load_state(StateReader &in);
 
@@ -147,7 +160,8 @@ class Session {
     class Meter;
     class Repeater;
     class Hybrid;
-    // The cache of some layers, on the engine that runs them. One holds all layers, unless a hybrid splits them.
+    // The cache of some layers, on the engine that runs them. One holds all layers, unless a hybrid
+    // splits them.
     struct Part {
         Engine *engine;
         std::unique_ptr<CacheManager> cache;
@@ -160,10 +174,11 @@ class Session {
     int64_t next_chunk(int64_t left) const;
     bool prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
                      const Progress &progress);
-    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions, const Caches &caches,
-                 uint32_t rows, std::span<StepTap *const> taps);
-    // In a catch block: if the device was lost and another backend can go on, all but `tokens` tokens are forgotten and those are read
-    // anew there. Else throws what was caught, or what tells more.
+    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                 const Caches &caches, uint32_t rows, std::span<StepTap *const> taps);
+    // In a catch block: if the device was lost and another backend can go on, all but `tokens`
+    // tokens are forgotten and those are read anew there. Else throws what was caught, or what
+    // tells more.
     void go_on_elsewhere(const Error &error, size_t tokens);
     void read_again(std::span<const int32_t> ids);
     void retake(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
@@ -179,11 +194,13 @@ class Session {
     void read_results(const Read &read);
     void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);
     void step(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
-    // All of a step but the forward pass: makes room, takes the tokens in. Where it throws nothing has changed but evictions.
+    // All of a step but the forward pass: makes room, takes the tokens in. Where it throws nothing
+    // has changed but evictions.
     void take_in(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     void read_logits();
     void forget_step();
-    void settle();      // the step's eviction, once its results were read; a step ahead is not wanted then
+    void
+    settle(); // the step's eviction, once its results were read; a step ahead is not wanted then
     void settle_step(); // the same, and it may be
     void begin_results(std::span<const int32_t> ids, StepKind kind, uint32_t rows);
     // Steps ahead (session_ahead.cpp).
@@ -201,8 +218,9 @@ class Session {
         int64_t position;
     };
     [[noreturn]] void find_non_finite();
-    std::optional<NonFinite> probe_step(std::span<const int32_t> ids, std::span<const int32_t> positions,
-                                        const Caches &caches, uint32_t rows);
+    std::optional<NonFinite> probe_step(std::span<const int32_t> ids,
+                                        std::span<const int32_t> positions, const Caches &caches,
+                                        uint32_t rows);
     std::optional<NonFinite> replay_history();
 
     Pipeline &pipeline_;
@@ -219,18 +237,19 @@ class Session {
     Engine *results_ = nullptr;   // whose graph holds the results
     std::optional<int32_t> said_; // what greedy() gave
     LaterRead coming_;            // what it will give, where argmax was queued with the step
-    LaterRead ahead_;             // the same of the step that is queued behind that one; empty: there is none
+    LaterRead ahead_; // the same of the step that is queued behind that one; empty: there is none
     // NextToken::results_version() when the argmax of coming_ or ahead_ was queued.
     uint64_t results_version_ = 0;
     bool overwritten_ = false;    // the step's logits, by the one that was ahead of them
     bool ahead_failed_ = false;   // a step could not be queued: no other is tried
     std::vector<float> residual_; // between the parts of a step
     std::vector<StepTap *> taps_; // of the parts
-    Caches
-        step_caches_; // of the parts, kept from step to step as all of these: a decode step allocates nothing
+    Caches step_caches_; // of the parts, kept from step to step as all of these: a decode step
+                         // allocates nothing
     StepKind step_kind_ = StepKind::decode;
     uint32_t rows_ = 0;
-    uint32_t first_row_ = 0; // of the logits on the device: above 0 behind a step of several sequences
+    uint32_t first_row_ =
+        0; // of the logits on the device: above 0 behind a step of several sequences
     bool logits_read_ = false, settled_ = true, is_broken_ = false;
 };
 

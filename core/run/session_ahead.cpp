@@ -1,4 +1,5 @@
-// Greedy decode steps that are queued before their token is read: argmax puts it where the next step takes its tokens from.
+// Greedy decode steps that are queued before their token is read: argmax puts it where the next
+// step takes its tokens from.
 #include "run/session.hpp"
 
 #include "base/error.hpp"
@@ -7,14 +8,15 @@
 
 namespace keel {
 
-// Between the two steps nothing may be asked of the host: neither the policy, nor a hybrid's other backends, nor memory for the cache.
+// Between the two steps nothing may be asked of the host: neither the policy, nor a hybrid's other
+// backends, nor memory for the cache.
 bool Session::may_run_ahead() const {
     if (parts_.size() != 1 || ahead_failed_ || !stays()) return false;
     const Part &part = parts_.front();
     // What argmax found lies where other sequences' steps put theirs.
     if (coming_ && part.engine->graph->next().results_version() != results_version_) return false;
-    return part.engine == results_ && first_row_ == 0 && rows_ == 1 && part.engine->graph->can_run_ahead() &&
-           part.cache->can_append_ahead();
+    return part.engine == results_ && first_row_ == 0 && rows_ == 1 &&
+           part.engine->graph->can_run_ahead() && part.cache->can_append_ahead();
 }
 
 int32_t Session::read_greedy(bool go_on) {
@@ -24,7 +26,8 @@ int32_t Session::read_greedy(bool go_on) {
     if (!coming_) {
         next.queue_argmax();
         results_version_ = next.results_version();
-        if (ahead) coming_ = next.start_reading(); // empty: as many as the backend takes are under way
+        if (ahead)
+            coming_ = next.start_reading(); // empty: as many as the backend takes are under way
     }
     int32_t id = -1;
     if (coming_) {
@@ -46,7 +49,8 @@ int32_t Session::read_greedy(bool go_on) {
     return id;
 }
 
-// Queues the step that takes in what argmax finds, and what argmax finds behind it. Nothing that counts tokens hears of it yet.
+// Queues the step that takes in what argmax finds, and what argmax finds behind it. Nothing that
+// counts tokens hears of it yet.
 void Session::run_ahead() {
     const Part &part = parts_.front();
     Stream &stream = part.engine->executor->stream();
@@ -86,8 +90,8 @@ bool Session::take_ahead(int32_t id) {
     step_caches_.assign(1, &manager.cache());
     begin_results(step_ids_, StepKind::decode, 1);
     coming_ = std::move(ahead_);
-    overwritten_ =
-        results_->graph->next().results_version() != results_version_; // by another sequence meanwhile
+    overwritten_ = results_->graph->next().results_version() !=
+                   results_version_; // by another sequence meanwhile
     ++stats_.ahead_steps;
     return true;
 }
@@ -110,7 +114,8 @@ void Session::forget_ahead() {
     overwritten_ = false;
 }
 
-// The last step once more, for its logits: its slots are written with the same values. The sequence may have moved since.
+// The last step once more, for its logits: its slots are written with the same values. The sequence
+// may have moved since.
 void Session::take_step_again() {
     drop_ahead();
     coming_.drop();

@@ -23,7 +23,8 @@ std::shared_ptr<KvArena> make_arena(Pipeline &pipeline, CachePlan &plan) {
 } // namespace
 
 SessionBatch::SessionBatch(Pipeline &pipeline, CachePlan &plan)
-    : pipeline_(pipeline), plan_(plan), arena_(make_arena(pipeline, plan)), view_(*arena_, pipeline.batch()) {
+    : pipeline_(pipeline), plan_(plan), arena_(make_arena(pipeline, plan)),
+      view_(*arena_, pipeline.batch()) {
     outcomes_.reserve(pipeline.batch());
     members_.reserve(pipeline.batch());
     next_.resize(pipeline.batch());
@@ -39,8 +40,8 @@ void SessionBatch::check(std::span<Session *const> sessions, std::span<const int
     const size_t n = sessions.size();
     if (n == 0 || n > pipeline_.batch() || ids.size() != n) {
         throw_error(ErrorKind::usage,
-                    "a step of {} sequences and {} tokens; the pipeline was made for 1 to {}", n, ids.size(),
-                    pipeline_.batch());
+                    "a step of {} sequences and {} tokens; the pipeline was made for 1 to {}", n,
+                    ids.size(), pipeline_.batch());
     }
     for (size_t i = 0; i < n; ++i) {
         const Session &session = *sessions[i];
@@ -50,8 +51,8 @@ void SessionBatch::check(std::span<Session *const> sessions, std::span<const int
                         : session.history_.empty() ? "has no prompt yet"
                                                    : "is of another pipeline");
         }
-        if (std::find(sessions.begin(), sessions.begin() + static_cast<std::ptrdiff_t>(i), sessions[i]) !=
-            sessions.begin() + static_cast<std::ptrdiff_t>(i))
+        if (std::find(sessions.begin(), sessions.begin() + static_cast<std::ptrdiff_t>(i),
+                      sessions[i]) != sessions.begin() + static_cast<std::ptrdiff_t>(i))
             throw_error(ErrorKind::usage, "sequence {} stands twice in a step", i);
     }
 }
@@ -60,8 +61,8 @@ Error SessionBatch::Outcome::error() const {
     return {kind == Kind::full ? ErrorKind::resource : ErrorKind::runtime, detail};
 }
 
-std::span<const SessionBatch::Outcome> SessionBatch::decode(std::span<Session *const> sessions,
-                                                            std::span<const int32_t> ids, Read read) {
+std::span<const SessionBatch::Outcome>
+SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t> ids, Read read) {
     check(sessions, ids);
     const TraceSpan span(plan_.executor().stream().trace(), "batched decode", "step");
     const auto start = Clock::now();
@@ -92,7 +93,8 @@ std::span<const SessionBatch::Outcome> SessionBatch::decode(std::span<Session *c
     return outcomes_;
 }
 
-// Room for each: only those that have it take part. Nothing was queued for the others but evictions.
+// Room for each: only those that have it take part. Nothing was queued for the others but
+// evictions.
 void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const int32_t> ids) {
     for (size_t i = 0; i < sessions.size(); ++i) {
         bool is_settled = false;
@@ -142,14 +144,16 @@ void SessionBatch::read_results(Read read) {
         logits_.resize(n * vocabulary);
         results.read_logits(n, logits_.data());
     }
-    // All of them are here before any is looked into: what looks for a number that is not finite runs steps of its own.
+    // All of them are here before any is looked into: what looks for a number that is not finite
+    // runs steps of its own.
     for (size_t i = 0; i < n; ++i) {
         Session &session = *members_[i].session;
         if (read == Read::greedy) {
             session.said_ = next_[i];
         } else {
             session.logits_.assign(logits_.begin() + static_cast<std::ptrdiff_t>(i * vocabulary),
-                                   logits_.begin() + static_cast<std::ptrdiff_t>((i + 1) * vocabulary));
+                                   logits_.begin() +
+                                       static_cast<std::ptrdiff_t>((i + 1) * vocabulary));
         }
     }
     for (const Member &member : members_) {

@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-// The file: magic, version, then facts, session, extras as StateWriter has them, then a checksum of all before it.
+// The file: magic, version, then facts, session, extras as StateWriter has them, then a checksum of
+// all before it.
 namespace keel {
 namespace {
 
@@ -94,7 +95,8 @@ class FileWriter final : public StateWriter {
     Checksum checksum_;
 };
 
-// Names, types, shapes, and a few bytes of each tensor: enough to tell a model from another that has its shape.
+// Names, types, shapes, and a few bytes of each tensor: enough to tell a model from another that
+// has its shape.
 std::string weights_fingerprint(const ModelSource &source) {
     constexpr size_t piece = 64, pieces = 4;
     std::vector<const TensorInfo *> tensors;
@@ -137,9 +139,9 @@ std::string rope_text(const ModelConfig &m) {
     const RopeScaling &r = m.rope_scaling;
     Checksum factors;
     factors.add(r.factors.data(), r.factors.size() * sizeof(double));
-    return fmt::format("theta {}, scaling {} {} {} {} {}, factors {:016x}, trained to {}", m.rope_theta,
-                       static_cast<int>(r.kind), r.factor, r.low_freq_factor, r.high_freq_factor,
-                       r.original_context, factors.value(), m.max_positions);
+    return fmt::format("theta {}, scaling {} {} {} {} {}, factors {:016x}, trained to {}",
+                       m.rope_theta, static_cast<int>(r.kind), r.factor, r.low_freq_factor,
+                       r.high_freq_factor, r.original_context, factors.value(), m.max_positions);
 }
 
 std::string window_text(const ModelConfig &m) {
@@ -150,7 +152,8 @@ std::string window_text(const ModelConfig &m) {
         layers.add(&letter, 1);
     }
     return fmt::format("{} in layers {:016x}, theta {}", *m.sliding_window, layers.value(),
-                       m.local_rope_theta ? fmt::format("{}", *m.local_rope_theta) : "as elsewhere");
+                       m.local_rope_theta ? fmt::format("{}", *m.local_rope_theta)
+                                          : "as elsewhere");
 }
 
 std::string params_text(const BoundPlugin &plugin) {
@@ -176,7 +179,8 @@ std::string params_text(const BoundPlugin &plugin) {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// What has to agree between the pipeline that saved and the one that goes on, with the names that users know.
+// What has to agree between the pipeline that saved and the one that goes on, with the names that
+// users know.
 Facts facts_of(Pipeline &pipeline) {
     const ModelConfig &m = pipeline.model();
     const CachePlan &plan = pipeline.cache_plan();
@@ -189,18 +193,21 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back("attention heads",
                        fmt::format("{} of {}, {} for keys", m.heads, m.head_dim, m.kv_heads));
     facts.emplace_back("vocabulary", std::to_string(m.vocab_size));
-    facts.emplace_back("feed-forward",
-                       fmt::format("{}, activation {}", m.intermediate_size, static_cast<int>(m.activation)));
-    facts.emplace_back("norms", fmt::format("eps {}, offset {}, of queries and keys {}, behind {}",
-                                            m.rms_norm_eps, m.norm_offset, m.qk_norm, m.post_norms));
+    facts.emplace_back("feed-forward", fmt::format("{}, activation {}", m.intermediate_size,
+                                                   static_cast<int>(m.activation)));
+    facts.emplace_back("norms",
+                       fmt::format("eps {}, offset {}, of queries and keys {}, behind {}",
+                                   m.rms_norm_eps, m.norm_offset, m.qk_norm, m.post_norms));
     facts.emplace_back("biases", fmt::format("qkv {}, attention {}, feed-forward {}", m.qkv_bias,
                                              m.attention_out_bias, m.mlp_bias));
-    facts.emplace_back("embeddings", fmt::format("tied {}, scale {}", m.tied_embeddings, m.embedding_scale));
-    facts.emplace_back("attention scale",
-                       fmt::format("{}, query scalar {}", m.attention_scale(),
-                                   m.query_scalar ? fmt::format("{}", *m.query_scalar) : "of head_dim"));
-    facts.emplace_back("soft caps",
-                       fmt::format("attention {}, logits {}", m.attention_softcap, m.logit_softcap));
+    facts.emplace_back("embeddings",
+                       fmt::format("tied {}, scale {}", m.tied_embeddings, m.embedding_scale));
+    facts.emplace_back(
+        "attention scale",
+        fmt::format("{}, query scalar {}", m.attention_scale(),
+                    m.query_scalar ? fmt::format("{}", *m.query_scalar) : "of head_dim"));
+    facts.emplace_back(
+        "soft caps", fmt::format("attention {}, logits {}", m.attention_softcap, m.logit_softcap));
     facts.emplace_back("sliding window", window_text(m));
     facts.emplace_back("RoPE", rope_text(m));
     facts.emplace_back("tokenizer", tokenizer_fingerprint(pipeline.tokenizer()));
@@ -210,7 +217,8 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back("kv.value_dtype", keel_dtype_name(kv.value_dtype));
     facts.emplace_back("policy.plugin", plan.config().policy.name);
     facts.emplace_back("policy.params", params_text(pipeline.policy()));
-    facts.emplace_back("policy.seed", plan.keeps_all() ? "none" : std::to_string(plan.config().seed));
+    facts.emplace_back("policy.seed",
+                       plan.keeps_all() ? "none" : std::to_string(plan.config().seed));
     facts.emplace_back("policy.positions", plan.may_move_keys()
                                                ? modes[static_cast<size_t>(plan.config().positions)]
                                                : "absolute");
@@ -219,7 +227,8 @@ Facts facts_of(Pipeline &pipeline) {
 
 void check_facts(StateReader &in, Pipeline &pipeline) {
     const auto count = in.get<uint32_t>("facts");
-    if (count > max_facts) in.fail("{} facts about the pipeline, at most {} are read", count, max_facts);
+    if (count > max_facts)
+        in.fail("{} facts about the pipeline, at most {} are read", count, max_facts);
     Facts saved;
     for (uint32_t i = 0; i < count; ++i) {
         std::string name = in.get_text("a fact"), value = in.get_text("a fact");
@@ -230,7 +239,8 @@ void check_facts(StateReader &in, Pipeline &pipeline) {
         if (i >= saved.size() || i >= mine.size() || saved[i].first != mine[i].first)
             in.fail("saved by a version of Keel that describes pipelines in another way");
         if (saved[i].second != mine[i].second) {
-            in.fail("saved with {} {}, this pipeline has {}; a session goes on with what it was saved with",
+            in.fail("saved with {} {}, this pipeline has {}; a session goes on with what it was "
+                    "saved with",
                     mine[i].first, printable(saved[i].second, 100), printable(mine[i].second, 100));
         }
     }
@@ -271,7 +281,8 @@ namespace {
 void check_policy(Session &session) {
     if (session.pipeline().is_own(session.cache().plan())) return;
     throw_error(ErrorKind::usage,
-                "a session under policy {}, which was added to its pipeline, is neither saved nor read; make "
+                "a session under policy {}, which was added to its pipeline, is neither saved nor "
+                "read; make "
                 "a pipeline with that policy",
                 session.cache().plan().config().policy.name);
 }
@@ -280,36 +291,38 @@ void check_policy(Session &session) {
 
 void check_savable(const Pipeline &pipeline) {
     if (pipeline.mode() == pipeline::HybridMode::by_layers)
-        throw_error(
-            ErrorKind::input,
-            "{}: a session whose layers lie on several backends cannot be saved in this version; name one "
-            "backend, or backends that take turns",
-            to_string(pipeline.config().hybrid.layers.where));
+        throw_error(ErrorKind::input,
+                    "{}: a session whose layers lie on several backends cannot be saved in this "
+                    "version; name one "
+                    "backend, or backends that take turns",
+                    to_string(pipeline.config().hybrid.layers.where));
     for (const auto &engine : pipeline.engines()) {
         const KvShape &own = engine->kv_shape, &first = pipeline.engines().front()->kv_shape;
         if (own.key_dtype != first.key_dtype || own.value_dtype != first.value_dtype)
-            throw_error(
-                ErrorKind::input,
-                "{}: a session whose backends keep keys and values in different types cannot be saved in "
-                "this version; remove kv from 'hybrid.backends'",
-                to_string(pipeline.config().hybrid.backends.where));
+            throw_error(ErrorKind::input,
+                        "{}: a session whose backends keep keys and values in different types "
+                        "cannot be saved in "
+                        "this version; remove kv from 'hybrid.backends'",
+                        to_string(pipeline.config().hybrid.backends.where));
     }
     PolicyState::check_savable(pipeline.cache_plan().config().policy);
 }
 
 void check_replaceable(const std::filesystem::path &path) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) return; // NewFile has its own word on the rest
+    if (!std::filesystem::is_regular_file(path, error))
+        return; // NewFile has its own word on the rest
     std::array<char, magic.size()> begin{};
     std::ifstream file(path, std::ios::binary);
     if (file.read(begin.data(), begin.size()) && begin == magic) return;
-    throw_error(
-        ErrorKind::input,
-        "{}: is there already and is no saved session; it is not replaced: give another name, or remove it",
-        printable(path.string(), 400));
+    throw_error(ErrorKind::input,
+                "{}: is there already and is no saved session; it is not replaced: give another "
+                "name, or remove it",
+                printable(path.string(), 400));
 }
 
-void save_session(Session &session, const std::filesystem::path &path, const SessionExtras &extras) {
+void save_session(Session &session, const std::filesystem::path &path,
+                  const SessionExtras &extras) {
     check_policy(session);
     check_savable(session.pipeline());
     check_replaceable(path);
@@ -335,8 +348,8 @@ SessionExtras load_session(Session &session, const std::filesystem::path &path,
     const auto bytes = file.bytes();
     StateReader head(bytes, printable(path.string(), 400));
     if (bytes.size() < magic.size() || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0)
-        head.fail(
-            "not a saved session; 'keel run --save-session FILE' and '/save FILE' of 'keel chat' write them");
+        head.fail("not a saved session; 'keel run --save-session FILE' and '/save FILE' of 'keel "
+                  "chat' write them");
     head.take(magic.size(), "the beginning");
     const auto found = head.get<uint32_t>("the version");
     if (found != version)

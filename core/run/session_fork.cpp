@@ -12,22 +12,26 @@ class Session::Repeater final : public SequenceForward {
         const Tokenizer *tokenizer = session.pipeline_.tokenizer();
         if (tokenizer == nullptr) return;
         whole_ = tokenizer->encode("\n\nRepeat the whole text above, word for word:\n\n", false);
-        from_words_ = tokenizer->encode("\n\nRepeat the text above, word for word, starting with", false);
+        from_words_ =
+            tokenizer->encode("\n\nRepeat the text above, word for word, starting with", false);
     }
     std::span<const int32_t> tokens() const override { return session_.history_; }
     std::span<const int32_t> instruction(bool from_words) const override {
         if (session_.pipeline_.tokenizer() == nullptr) {
-            throw_error(
-                ErrorKind::input,
-                "policy {} asks the model in words to repeat its context, and this model has no tokenizer; "
-                "choose another policy",
-                session_.cache().plan().config().policy.name);
+            throw_error(ErrorKind::input,
+                        "policy {} asks the model in words to repeat its context, and this model "
+                        "has no tokenizer; "
+                        "choose another policy",
+                        session_.cache().plan().config().policy.name);
         }
         return from_words ? from_words_ : whole_;
     }
-    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions, StepTap &tap) override {
-        session_.engine().graph->forward(
-            {.positions = positions, .kv = session_.cache().cache().views(), .ids = ids, .tap = &tap});
+    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                 StepTap &tap) override {
+        session_.engine().graph->forward({.positions = positions,
+                                          .kv = session_.cache().cache().views(),
+                                          .ids = ids,
+                                          .tap = &tap});
     }
 
   private:
@@ -51,7 +55,8 @@ Session::Session(Pipeline &pipeline, CachePlan &plan) : pipeline_(pipeline) {
     serve_replay();
 }
 
-Session::Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> arena) : pipeline_(pipeline) {
+Session::Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> arena)
+    : pipeline_(pipeline) {
     history_.reserve(static_cast<size_t>(pipeline.context()));
     parts_.push_back({&pipeline.engine(), std::make_unique<CacheManager>(plan, std::move(arena))});
     serve_replay();

@@ -4,7 +4,7 @@
 #include "base/log.hpp"
 
 namespace keel {
-// ---- the session's side --------------------------------------------------------------------------------------------
+// ---- the session's side -------------------------------------------------------------------------
 
 void Session::start_hybrid() {
     hybrid_ = std::make_unique<Hybrid>(*this);
@@ -58,8 +58,8 @@ void Session::go_on_elsewhere(const Error &error, size_t tokens) {
     if (device == nullptr) throw; // something else
     is_broken_ = true;
     throw_error(ErrorKind::runtime,
-                "{}; it happened at token {} on device '{}', and no other backend can go on", error.what(),
-                tokens + 1, device->device_info().name);
+                "{}; it happened at token {} on device '{}', and no other backend can go on",
+                error.what(), tokens + 1, device->device_info().name);
 }
 
 // From the first token on, into an empty cache.
@@ -68,8 +68,8 @@ void Session::read_again(std::span<const int32_t> ids) {
     history_.clear();
     std::string why;
     if (!cache().can_take(static_cast<int64_t>(ids.size()), true, &why)) {
-        throw_error(ErrorKind::resource, "its {} tokens cannot be read anew on backend {}: {}", ids.size(),
-                    engine().name, why);
+        throw_error(ErrorKind::resource, "its {} tokens cannot be read anew on backend {}: {}",
+                    ids.size(), engine().name, why);
     }
     while (!ids.empty()) {
         const auto n = static_cast<size_t>(next_chunk(std::ssize(ids)));
@@ -81,7 +81,7 @@ void Session::read_again(std::span<const int32_t> ids) {
     forget_step();
 }
 
-// ---- where and when ------------------------------------------------------------------------------------------------
+// ---- where and when -----------------------------------------------------------------------------
 
 Session::Hybrid::Hybrid(Session &session)
     : session_(session), config_(session.pipeline_.config().hybrid.switching) {
@@ -175,7 +175,8 @@ Session::Switch Session::Hybrid::command(Engine &target) {
                     "hybrid.switch.on does not list command: add it there to switch by hand");
     }
     if (target.is_lost())
-        throw_error(ErrorKind::usage, "backend {} cannot be switched to: its device was lost", target.name);
+        throw_error(ErrorKind::usage, "backend {} cannot be switched to: its device was lost",
+                    target.name);
     if (&target == &decode_engine()) return Switch::there;
     if (session_.tokens() == 0) { // nothing to take along, and nothing to be warm for
         chosen_ = &target;

@@ -1,4 +1,5 @@
-// How a hybrid's sequence goes from one backend to another: with its cache, or read anew where that is lost.
+// How a hybrid's sequence goes from one backend to another: with its cache, or read anew where that
+// is lost.
 #include "run/session_hybrid.hpp"
 
 #include "base/display.hpp"
@@ -57,7 +58,8 @@ std::string move_text(const BackendMove &m) {
         fmt::format("{} -> {} after {} tokens ({}): ", m.from, m.to, m.tokens, reason_text(m.why));
     if (!m.refused.empty()) return text + "refused, it stays on " + m.from + ": " + m.refused;
     if (m.why == BackendMove::Why::lost)
-        return text + fmt::format("{} tokens read anew in {:.1f} ms", m.reread_tokens, m.milliseconds);
+        return text +
+               fmt::format("{} tokens read anew in {:.1f} ms", m.reread_tokens, m.milliseconds);
     text += fmt::format("{} in {:.1f} ms", format_bytes(m.bytes), m.milliseconds);
     if (m.warmup_tokens > 0) text += fmt::format(", {} warm-up tokens", m.warmup_tokens);
     return text;
@@ -79,8 +81,10 @@ int64_t Session::Hybrid::warm_up(Engine &target, int64_t tokens) {
     while (done < tokens && scratch.fits(1) && !session_.pipeline_.host().cancelled()) {
         const auto position = static_cast<int32_t>(done);
         scratch.append({&position, 1}, 1);
-        graph.forward(
-            {.positions = {&position, 1}, .kv = scratch.views(), .ids = {&token, 1}, .logit_rows = 1});
+        graph.forward({.positions = {&position, 1},
+                       .kv = scratch.views(),
+                       .ids = {&token, 1},
+                       .logit_rows = 1});
         graph.next().queue_argmax();
         int32_t likeliest = 0;
         graph.next().ids().read(&likeliest); // waits, as a real step does
@@ -138,7 +142,8 @@ bool Session::Hybrid::move(Engine &target, Why why, int64_t warmup) {
     return true;
 }
 
-// The first `tokens` tokens, read anew on an engine: with the promises of the cache that is given up.
+// The first `tokens` tokens, read anew on an engine: with the promises of the cache that is given
+// up.
 void Session::Hybrid::read_on(Engine &engine, size_t tokens) {
     Part &part = session_.parts_.front();
     auto fresh = std::make_unique<CacheManager>(*engine.cache_plan, engine.placement());
@@ -152,8 +157,8 @@ void Session::Hybrid::read_on(Engine &engine, size_t tokens) {
 
 void Session::Hybrid::rebuild(size_t tokens, const Error &why) {
     const Engine &lost = here();
-    const std::vector<int32_t> history(session_.history_.begin(),
-                                       session_.history_.begin() + static_cast<std::ptrdiff_t>(tokens));
+    const std::vector<int32_t> history(
+        session_.history_.begin(), session_.history_.begin() + static_cast<std::ptrdiff_t>(tokens));
     // Where it would be anyway comes first.
     std::vector<Engine *> others = {&decode_engine(), &session_.pipeline_.prefill_engine()};
     for (const auto &engine : session_.pipeline_.engines()) {
@@ -187,8 +192,8 @@ void Session::Hybrid::rebuild(size_t tokens, const Error &why) {
     session_.history_ = history;
     session_.is_broken_ = true;
     throw_error(ErrorKind::runtime,
-                "{}; it happened at token {} on device '{}', and no other backend can go on{}{}", why.what(),
-                tokens + 1, device, last.empty() ? "" : ": ", last);
+                "{}; it happened at token {} on device '{}', and no other backend can go on{}{}",
+                why.what(), tokens + 1, device, last.empty() ? "" : ": ", last);
 }
 
 } // namespace keel

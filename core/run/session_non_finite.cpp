@@ -12,14 +12,16 @@
 namespace keel {
 
 void Session::check_finite(std::span<const float> values) {
-    // Adding up is quicker than asking each: an infinity or a NaN survives the sum of magnitudes times zero.
+    // Adding up is quicker than asking each: an infinity or a NaN survives the sum of magnitudes
+    // times zero.
     float sum = 0;
     for (const float v : values)
         sum += v * 0.0F;
     if (sum != 0 || std::isnan(sum)) find_non_finite();
 }
 
-// One step with a look at the residual stream after each layer; the position counts from the step's first token.
+// One step with a look at the residual stream after each layer; the position counts from the step's
+// first token.
 std::optional<Session::NonFinite> Session::probe_step(std::span<const int32_t> ids,
                                                       std::span<const int32_t> positions,
                                                       const Caches &caches, uint32_t rows) {
@@ -47,7 +49,8 @@ std::optional<Session::NonFinite> Session::probe_step(std::span<const int32_t> i
     return std::nullopt;
 }
 
-// Everything taken in so far, on a cache of its own. Only as long as nothing was evicted: a token's position is its number then.
+// Everything taken in so far, on a cache of its own. Only as long as nothing was evicted: a token's
+// position is its number then.
 std::optional<Session::NonFinite> Session::replay_history() {
     std::vector<std::unique_ptr<KvCache>> owned;
     Caches all;
@@ -75,8 +78,9 @@ std::optional<Session::NonFinite> Session::replay_history() {
     return std::nullopt;
 }
 
-// What to look at, once layer `layer` (-1: the embedding; as many as there are layers: what follows them) gave a bad number: the tensor of
-// it that holds one itself, as its file calls it; else all that could be.
+// What to look at, once layer `layer` (-1: the embedding; as many as there are layers: what follows
+// them) gave a bad number: the tensor of it that holds one itself, as its file calls it; else all
+// that could be.
 std::string Session::suspects(int64_t layer) const {
     const ModelSource &source = pipeline_.source();
     const bool between = layer >= 0 && layer < pipeline_.model().layers;
@@ -87,20 +91,23 @@ std::string Session::suspects(int64_t layer) const {
         if (!is_of_layer) continue;
         const TensorCheck check = check_tensor(source, tensor);
         if (!check.first_not_finite) continue;
-        return fmt::format("{}: tensor '{}' has {} of {} values that are not finite; get the file anew",
-                           printable(source.file(tensor).path(), 400),
-                           printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
-                           check.not_finite, check.elements);
+        return fmt::format(
+            "{}: tensor '{}' has {} of {} values that are not finite; get the file anew",
+            printable(source.file(tensor).path(), 400),
+            printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
+            check.not_finite, check.elements);
     }
     const std::string path = printable(source.path(), 400);
-    const std::string weights =
-        fmt::format("are the weights of {0} sound? `keel inspect {0} --verify` reads them all", path);
+    const std::string weights = fmt::format(
+        "are the weights of {0} sound? `keel inspect {0} --verify` reads them all", path);
     if (loaded_from_.empty()) return weights;
-    return fmt::format("is the session sound that was loaded from {}? Or {}", loaded_from_, weights);
+    return fmt::format("is the session sound that was loaded from {}? Or {}", loaded_from_,
+                       weights);
 }
 
-// Where the first number that is not finite arises, by computing again and looking at the residual stream after each layer. A bad
-// token of an earlier step reaches later ones through the cache, so all is computed again, if all is still there to compute with.
+// Where the first number that is not finite arises, by computing again and looking at the residual
+// stream after each layer. A bad token of an earlier step reaches later ones through the cache, so
+// all is computed again, if all is still there to compute with.
 void Session::find_non_finite() {
     const bool one_step = history_.size() == step_ids_.size();
     std::optional<NonFinite> found;
@@ -119,11 +126,14 @@ void Session::find_non_finite() {
     }
     const char *at = traced ? "at" : "at or before";
     if (found) {
-        throw_error(ErrorKind::runtime, "{} {} position {} (token {}): a value that is not finite; {}",
-                    found->layer < 0 ? std::string("embedding") : fmt::format("layer {}", found->layer), at,
-                    found->position, history_[static_cast<size_t>(found->position)], suspects(found->layer));
+        throw_error(
+            ErrorKind::runtime, "{} {} position {} (token {}): a value that is not finite; {}",
+            found->layer < 0 ? std::string("embedding") : fmt::format("layer {}", found->layer), at,
+            found->position, history_[static_cast<size_t>(found->position)],
+            suspects(found->layer));
     }
-    throw_error(ErrorKind::runtime, "output projection {} position {}: a logit that is not finite; {}", at,
+    throw_error(ErrorKind::runtime,
+                "output projection {} position {}: a logit that is not finite; {}", at,
                 tokens() - 1, suspects(pipeline_.model().layers));
 }
 

@@ -1,4 +1,5 @@
-// Greedy steps that are queued before their token is read (sync.ahead), where something goes wrong or comes in between.
+// Greedy steps that are queued before their token is read (sync.ahead), where something goes wrong
+// or comes in between.
 #include "ahead_rig.hpp"
 #include "base/error.hpp"
 #include "platform/system_monitor.hpp"
@@ -73,7 +74,8 @@ TEST_CASE("a device that is lost while a step is ahead ends the text, and no cal
                                      whole.begin() + 1 +
                                          static_cast<std::ptrdiff_t>(std::min(n, whole.size() - 1)),
                                      result.ids.begin()));
-                    CHECK((result.reason == StopReason::device_lost) == device.cpu.backend.fault_fired());
+                    CHECK((result.reason == StopReason::device_lost) ==
+                          device.cpu.backend.fault_fired());
                 } catch (const Error &error) { // before the first token
                     CHECK(device.cpu.backend.fault_fired());
                     CHECK(session.is_broken());
@@ -140,8 +142,8 @@ TEST_CASE("a call that fails in a step ahead leaves the sequence as it was") {
     Pipeline pipeline(config_of({}));
     const std::vector<int32_t> prompt = pipeline.tokenizer()->encode(hybrid_opening());
     int fired = 0;
-    for (const char *slot :
-         {"buffer_write", "flush", "matmul", "read_later_start", "argmax_rows", "replay_submit", "embed"}) {
+    for (const char *slot : {"buffer_write", "flush", "matmul", "read_later_start", "argmax_rows",
+                             "replay_submit", "embed"}) {
         for (const uint64_t nth : {1, 2, 3, 4}) {
             INFO(slot << " " << nth);
             Beside device;
@@ -169,7 +171,8 @@ TEST_CASE("sequences that take turns go on with their own tokens, whoever comes 
     Beside device;
     Pipeline pipeline(config_of({}), device.options(3)), waits(config_of({}));
     const std::vector<int32_t> prompt = pipeline.tokenizer()->encode(hybrid_opening());
-    const std::vector<int32_t> other_prompt = pipeline.tokenizer()->encode("The dog was very big and he");
+    const std::vector<int32_t> other_prompt =
+        pipeline.tokenizer()->encode("The dog was very big and he");
     SECTION("two that are both ahead") {
         Session a(pipeline), b(pipeline), a_plain(waits), b_plain(waits);
         a.prefill(prompt);
@@ -203,7 +206,8 @@ TEST_CASE("sequences that take turns go on with their own tokens, whoever comes 
             session.decode(id);
             plain.decode(id);
             if (i == 8) // of the step that was taken over, whose logits the other one wrote over
-                CHECK(std::equal(session.logits().begin(), session.logits().end(), plain.logits().begin()));
+                CHECK(std::equal(session.logits().begin(), session.logits().end(),
+                                 plain.logits().begin()));
         }
         CHECK(session.stats().ahead_steps > 6);
         Pair(session, plain).check_same();
@@ -211,13 +215,14 @@ TEST_CASE("sequences that take turns go on with their own tokens, whoever comes 
     }
 }
 
-TEST_CASE(
-    "a failure on a hybrid's second backend, after the first was lost, takes back the step that was ahead") {
+TEST_CASE("a failure on a hybrid's second backend, after the first was lost, takes back the step "
+          "that was ahead") {
     FailingCpu a;
     Beside b;
     PipelineOptions options;
     options.device = [&](const std::string &name) { return name == "a" ? a.open() : b.cpu.open(); };
-    Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=a", "hybrid.switch.on=command"}), options);
+    Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=a", "hybrid.switch.on=command"}),
+                      options);
     Pipeline waits(config_of({}));
     Session session(pipeline), plain(waits);
     const std::vector<int32_t> prompt = waits.tokenizer()->encode(hybrid_opening());
@@ -244,7 +249,9 @@ TEST_CASE("a step that fails behind a hybrid's move finds no logits of a cache t
         const auto monitor = std::make_shared<ScriptedMonitor>();
         PipelineOptions options;
         options.monitor = monitor;
-        options.device = [&](const std::string &name) { return name == "b" ? b.open() : a.cpu.open(); };
+        options.device = [&](const std::string &name) {
+            return name == "b" ? b.open() : a.cpu.open();
+        };
         Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=a", "hybrid.switch.on=pressure",
                                "hybrid.switch.to=b", "hybrid.switch.available_mib=64"}),
                           options);

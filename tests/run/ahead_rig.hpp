@@ -59,7 +59,8 @@ struct Story {
 
 using Change = std::function<void(GenerateOptions &, Pipeline &)>;
 
-inline Story tell(const std::vector<std::string> &sets, const Change &change = {}, int64_t tokens = 40) {
+inline Story tell(const std::vector<std::string> &sets, const Change &change = {},
+                  int64_t tokens = 40) {
     Beside device;
     Story story;
     {

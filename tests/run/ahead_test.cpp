@@ -1,5 +1,6 @@
-// Greedy steps that are queued before their token is read (sync.ahead): what comes out, what is kept and what is counted is the same, and
-// a step that nobody wanted leaves no trace. On a backend that runs behind the host's back, like a GPU.
+// Greedy steps that are queued before their token is read (sync.ahead): what comes out, what is
+// kept and what is counted is the same, and a step that nobody wanted leaves no trace. On a backend
+// that runs behind the host's back, like a GPU.
 #include "ahead_rig.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
@@ -26,15 +27,18 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
     };
     const std::vector<std::string> budget = {"policy.budget.tokens=24", "policy.budget.slack=4"};
     for (const Cell &cell : {
-             Cell{{}, true}, Cell{{"kv.dtype=q8_0"}, true}, Cell{{"sync={strategy: batched, ops: 7}"}, true},
-             Cell{{"sync.replay=off"}, true}, Cell{{"sync=eager"}, false},
-             Cell{policy("sliding_window", budget), true},
-             Cell{policy("sliding_window", {"policy.budget.tokens=24", "policy.budget.slack=4",
-                                            "policy.positions=rerotated", "policy.protect.prefix=2"}),
+             Cell{{}, true}, Cell{{"kv.dtype=q8_0"}, true},
+             Cell{{"sync={strategy: batched, ops: 7}"}, true}, Cell{{"sync.replay=off"}, true},
+             Cell{{"sync=eager"}, false}, Cell{policy("sliding_window", budget), true},
+             Cell{policy("sliding_window",
+                         {"policy.budget.tokens=24", "policy.budget.slack=4",
+                          "policy.positions=rerotated", "policy.protect.prefix=2"}),
                   true},
-             Cell{policy("sliding_window", {"policy.budget.tokens=24", "policy.budget.slack=0"}), false},
-             Cell{policy("sliding_window", {"policy.budget.tokens=24", "policy.trigger.on=[every_n, insert]",
-                                            "policy.trigger.every_n=5"}),
+             Cell{policy("sliding_window", {"policy.budget.tokens=24", "policy.budget.slack=0"}),
+                  false},
+             Cell{policy("sliding_window",
+                         {"policy.budget.tokens=24", "policy.trigger.on=[every_n, insert]",
+                          "policy.trigger.every_n=5"}),
                   true},
              Cell{policy("random", budget), true}, Cell{policy("knorm", budget), true},
              Cell{policy("h2o", budget), false},  // sums up what each step leaves
@@ -45,7 +49,8 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
         check_same(ahead, plain);
         CHECK((ahead.first.stats.ahead_steps > 0) == cell.runs_ahead);
         CHECK(ahead.first.stats.vain_steps == 0); // where a text is long enough is known before
-        const Stream::Counters a = ahead.first.stats.decode_stream, b = plain.first.stats.decode_stream;
+        const Stream::Counters a = ahead.first.stats.decode_stream,
+                               b = plain.first.stats.decode_stream;
         CHECK(a.waits == b.waits);
         CHECK(a.ops == b.ops);
         CHECK(a.reads == b.reads);
@@ -64,7 +69,8 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
     }
 }
 
-TEST_CASE("a text that ends where nobody knew leaves nothing of the step that was queued behind it") {
+TEST_CASE(
+    "a text that ends where nobody knew leaves nothing of the step that was queued behind it") {
     for (const std::vector<std::string> &sets :
          {std::vector<std::string>{},
           {"kv.dtype=q4_0", "sync={strategy: batched, ops: 9}"},
@@ -110,12 +116,13 @@ TEST_CASE("a text that ends where nobody knew leaves nothing of the step that wa
 }
 
 TEST_CASE("a cache that is full ends a text at the same token") {
-    for (const std::vector<std::string> &sets : {std::vector<std::string>{"model.context=47"},
-                                                 {"model.context=64"},
-                                                 {"model.context=65"},
-                                                 {"kv.max_mib=0.4", "kv.dtype=f32", "model.context=400"},
-                                                 {"policy.plugin=sliding_window", "policy.budget.tokens=32",
-                                                  "policy.trigger.on=[insert]", "model.context=48"}}) {
+    for (const std::vector<std::string> &sets :
+         {std::vector<std::string>{"model.context=47"},
+          {"model.context=64"},
+          {"model.context=65"},
+          {"kv.max_mib=0.4", "kv.dtype=f32", "model.context=400"},
+          {"policy.plugin=sliding_window", "policy.budget.tokens=32", "policy.trigger.on=[insert]",
+           "model.context=48"}}) {
         INFO(fmt::format("{}", fmt::join(sets, " ")));
         check_same(tell(sets, {}, 120), off(sets, {}, 120));
     }
@@ -136,7 +143,8 @@ TEST_CASE("whoever does something else than to go on finds the session as it was
     const auto same = [&] {
         CHECK(a.tokens() == b.tokens());
         CHECK((saved(a) == saved(b)));
-        REQUIRE(std::equal(a.logits().begin(), a.logits().end(), b.logits().begin(), b.logits().end()));
+        REQUIRE(
+            std::equal(a.logits().begin(), a.logits().end(), b.logits().begin(), b.logits().end()));
         CHECK(a.stats().vain_steps == 1);
     };
     begin();
@@ -202,7 +210,9 @@ TEST_CASE("texts that need all logits, or a device that waits anyway, run no ste
     Session session(plain);
     GenerateOptions options = generate_options(plain.config());
     options.max_tokens = 5;
-    CHECK(generate(session, plain.tokenizer()->encode(hybrid_opening()), options).stats.ahead_steps == 0);
+    CHECK(
+        generate(session, plain.tokenizer()->encode(hybrid_opening()), options).stats.ahead_steps ==
+        0);
     CHECK_THAT(plain.executor().why_not_ahead(), Contains("keel.read_later/1"));
 }
 
@@ -245,9 +255,12 @@ TEST_CASE("a logit that is not finite is reported as it is without, and the cach
     REQUIRE(sound.error.empty());
     CHECK(sound.ids == run(false).ids);
     size_t bad = 5; // of a token that comes late and was not there before
-    const auto first = [&](size_t i) { return std::find(sound.ids.begin(), sound.ids.end(), sound.ids[i]); };
-    while (bad < sound.ids.size() &&
-           (first(bad) != sound.ids.begin() + static_cast<std::ptrdiff_t>(bad) || sound.ids[bad] <= 3))
+    const auto first = [&](size_t i) {
+        return std::find(sound.ids.begin(), sound.ids.end(), sound.ids[i]);
+    };
+    while (
+        bad < sound.ids.size() &&
+        (first(bad) != sound.ids.begin() + static_cast<std::ptrdiff_t>(bad) || sound.ids[bad] <= 3))
         ++bad;
     REQUIRE(bad < sound.ids.size());
     {
@@ -262,7 +275,8 @@ TEST_CASE("a logit that is not finite is reported as it is without, and the cach
         std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
         out.seekp(static_cast<std::streamoff>(at));
         const std::vector<unsigned char> nan(static_cast<size_t>(row), 0xff);
-        out.write(reinterpret_cast<const char *>(nan.data()), static_cast<std::streamsize>(nan.size()));
+        out.write(reinterpret_cast<const char *>(nan.data()),
+                  static_cast<std::streamsize>(nan.size()));
         REQUIRE(out.flush());
     }
     const Run ahead = run(true), plain = run(false);
@@ -275,9 +289,10 @@ TEST_CASE("a logit that is not finite is reported as it is without, and the cach
     CHECK(ahead.ahead > 0);
 }
 
-// ---- hybrids -------------------------------------------------------------------------------------------------------
+// ---- hybrids ------------------------------------------------------------------------------------
 
-TEST_CASE("a hybrid's sequence goes elsewhere between two steps, not in the midst of one that is ahead") {
+TEST_CASE(
+    "a hybrid's sequence goes elsewhere between two steps, not in the midst of one that is ahead") {
     const GenerateResult alone = [] {
         Pipeline pipeline(config_of({}));
         Session session(pipeline);
@@ -289,10 +304,11 @@ TEST_CASE("a hybrid's sequence goes elsewhere between two steps, not in the mids
     for (const char *warmup : {"0", "3"}) {
         INFO(warmup);
         Beside device;
-        Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=a", "hybrid.switch.on=[tokens, command]",
-                               "hybrid.switch.after_tokens=17", "hybrid.switch.to=b",
-                               std::string("hybrid.switch.warmup_tokens=") + warmup}),
-                          with(device.cpu, "a"));
+        Pipeline pipeline(
+            two({"hybrid.prefill=a", "hybrid.decode=a", "hybrid.switch.on=[tokens, command]",
+                 "hybrid.switch.after_tokens=17", "hybrid.switch.to=b",
+                 std::string("hybrid.switch.warmup_tokens=") + warmup}),
+            with(device.cpu, "a"));
         Session session(pipeline);
         GenerateOptions options = generate_options(pipeline.config());
         options.max_tokens = 40;
@@ -307,16 +323,18 @@ TEST_CASE("a hybrid's sequence goes elsewhere between two steps, not in the mids
     }
 }
 
-TEST_CASE("a hybrid goes on elsewhere with the same text when the device is lost with a step ahead") {
+TEST_CASE(
+    "a hybrid goes on elsewhere with the same text when the device is lost with a step ahead") {
     const std::vector<int32_t> whole = off({}).first.ids;
-    for (const char *slot :
-         {"argmax_rows", "flush", "buffer_write", "read_later_start", "read_later_finish", "replay_submit"}) {
+    for (const char *slot : {"argmax_rows", "flush", "buffer_write", "read_later_start",
+                             "read_later_finish", "replay_submit"}) {
         for (const uint64_t nth : {5, 12}) {
             INFO(slot << " " << nth);
             Beside device;
             {
-                Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=a", "hybrid.switch.on=command"}),
-                                  with(device.cpu, "a"));
+                Pipeline pipeline(
+                    two({"hybrid.prefill=a", "hybrid.decode=a", "hybrid.switch.on=command"}),
+                    with(device.cpu, "a"));
                 Session session(pipeline);
                 GenerateOptions options = generate_options(pipeline.config());
                 options.max_tokens = 40;
@@ -346,7 +364,8 @@ TEST_CASE("layers on two backends run no step ahead, and write the same") {
     GenerateOptions options = generate_options(pipeline.config());
     options.max_tokens = 12;
     options.ignore_end = true;
-    const GenerateResult result = generate(session, pipeline.tokenizer()->encode(hybrid_opening()), options);
+    const GenerateResult result =
+        generate(session, pipeline.tokenizer()->encode(hybrid_opening()), options);
     CHECK(result.stats.ahead_steps == 0);
     const std::vector<int32_t> whole = off({}).first.ids;
     CHECK(std::equal(result.ids.begin(), result.ids.end(), whole.begin()));

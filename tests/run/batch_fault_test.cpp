@@ -26,7 +26,8 @@ struct Three {
         }
     }
     std::span<const SessionBatch::Outcome> step() {
-        return batch->decode(sessions, std::vector<int32_t>(sessions.size(), 7), SessionBatch::Read::greedy);
+        return batch->decode(sessions, std::vector<int32_t>(sessions.size(), 7),
+                             SessionBatch::Read::greedy);
     }
     FailingCpu cpu;
     std::unique_ptr<Pipeline> pipeline;

@@ -1,4 +1,5 @@
-// Several sequences at once: each writes what it writes alone, whatever joins, leaves or fails beside it.
+// Several sequences at once: each writes what it writes alone, whatever joins, leaves or fails
+// beside it.
 
 #include "support/error_text.hpp"
 #include "support/texts_at_once.hpp"
@@ -31,11 +32,12 @@ std::vector<std::string> with_policy(std::vector<std::string> sets, const std::s
     return sets;
 }
 
-void check_as_alone(const std::vector<std::string> &sets, uint32_t batch, size_t texts, int64_t tokens,
-                    const std::string &kv) {
+void check_as_alone(const std::vector<std::string> &sets, uint32_t batch, size_t texts,
+                    int64_t tokens, const std::string &kv) {
     const auto pipeline = make(sets, batch);
     const std::vector<Wish> all = wishes(*pipeline->tokenizer(), texts, tokens);
-    check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all), kv);
+    check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all),
+                     kv);
 }
 
 } // namespace
@@ -45,8 +47,9 @@ TEST_CASE("texts written at once are those written alone, for every KV dtype and
         for (const std::string policy : {"none", "sliding_window", "snapkv"}) {
             INFO(kv << ", " << policy);
             // fast rounds the products of several rows, and not those of one
-            check_as_alone(with_policy(tiny({"kv.dtype=" + kv, "backend.params.compute=exact"}), policy), 5,
-                           7, 24, kv);
+            check_as_alone(
+                with_policy(tiny({"kv.dtype=" + kv, "backend.params.compute=exact"}), policy), 5, 7,
+                24, kv);
         }
     }
 }
@@ -54,7 +57,8 @@ TEST_CASE("texts written at once are those written alone, for every KV dtype and
 TEST_CASE("texts at once, whatever number") {
     for (const uint32_t batch : {2U, 3U, 8U}) {
         INFO(batch);
-        check_as_alone(tiny({"kv.dtype=f32", "backend.params.compute=exact"}), batch, 10, 16, "f32");
+        check_as_alone(tiny({"kv.dtype=f32", "backend.params.compute=exact"}), batch, 10, 16,
+                       "f32");
         check_as_alone(tiny({"kv.dtype=f32", "model.weights=q4_0"}), batch, 10, 16, "f32");
     }
 }
@@ -68,7 +72,8 @@ TEST_CASE("texts at once on the reference") {
 TEST_CASE("texts that are sampled at once draw each on their own") {
     const auto pipeline = make({tiny({})[0], "backend.plugin=cpu", "sampling.temperature=0.8"}, 3);
     const std::vector<Wish> all = wishes(*pipeline->tokenizer(), 4, 12);
-    check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all), "f16");
+    check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all),
+                     "f16");
 }
 
 TEST_CASE("a sequence that is full says so, and the others go on") {
@@ -150,8 +155,10 @@ TEST_CASE("a sequence goes on alone behind a step with others, and the other way
 }
 
 TEST_CASE("sequences a whole context apart share the tables of rotations") {
-    // Streaming past the context wraps the ring of tables: position p and p + context want the same row.
-    std::vector<std::string> sets = with_policy(tiny({"model.context=64", "kv.dtype=f32"}), "sliding_window");
+    // Streaming past the context wraps the ring of tables: position p and p + context want the same
+    // row.
+    std::vector<std::string> sets =
+        with_policy(tiny({"model.context=64", "kv.dtype=f32"}), "sliding_window");
     const auto pipeline = make(sets, 2);
     const std::vector<Wish> all = wishes(*pipeline->tokenizer(), 2, 20);
     SessionBatch batch(*pipeline);
@@ -185,8 +192,8 @@ TEST_CASE("sequences a whole context apart share the tables of rotations") {
 
 TEST_CASE("what cannot take a step together is refused before anything happens") {
     const auto pipeline = make(tiny(), 2), other = make(tiny(), 2), single = make(tiny(), 1);
-    CHECK(error_text([&] { SessionBatch batch(*single); }, ErrorKind::usage).find("one sequence at a time") !=
-          std::string::npos);
+    CHECK(error_text([&] { SessionBatch batch(*single); }, ErrorKind::usage)
+              .find("one sequence at a time") != std::string::npos);
     SessionBatch batch(*pipeline);
     auto a = batch.make_session(), b = batch.make_session(), c = batch.make_session();
     Session stranger(*other);
@@ -195,8 +202,8 @@ TEST_CASE("what cannot take a step together is refused before anything happens")
         session->prefill(prompt);
     const auto refused = [&](std::vector<Session *> sessions) {
         const std::vector<int32_t> ids(sessions.size(), 5);
-        const std::string text =
-            error_text([&] { batch.decode(sessions, ids, SessionBatch::Read::greedy); }, ErrorKind::usage);
+        const std::string text = error_text(
+            [&] { batch.decode(sessions, ids, SessionBatch::Read::greedy); }, ErrorKind::usage);
         CHECK(a->tokens() == 3);
         CHECK_FALSE(a->is_broken());
         return text;
@@ -207,5 +214,6 @@ TEST_CASE("what cannot take a step together is refused before anything happens")
     CHECK(refused({a.get(), &stranger}).find("another pipeline") != std::string::npos);
     b->reset();
     CHECK(refused({a.get(), b.get()}).find("has no prompt yet") != std::string::npos);
-    CHECK(error_text([&] { make(tiny({"kv.max_mib=1"}), 2); }).find("kv.max_mib") != std::string::npos);
+    CHECK(error_text([&] { make(tiny({"kv.max_mib=1"}), 2); }).find("kv.max_mib") !=
+          std::string::npos);
 }

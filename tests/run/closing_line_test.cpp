@@ -10,7 +10,8 @@ TEST_CASE("the closing line gives the time to the first token where there was on
     result.first_token_seconds = 0.012;
     result.stats.prefill_tokens = 3;
     result.stats.decode_tokens = 1;
-    CHECK_THAT(closing_line(result), Catch::StartsWith("time to first token 12 ms | prefill 3 tokens, "));
+    CHECK_THAT(closing_line(result),
+               Catch::StartsWith("time to first token 12 ms | prefill 3 tokens, "));
 
     GenerateResult cancelled; // in the prefill
     cancelled.reason = StopReason::cancelled;
@@ -18,20 +19,23 @@ TEST_CASE("the closing line gives the time to the first token where there was on
     CHECK_THAT(closing_line(cancelled), Catch::StartsWith("prefill 512 tokens, "));
 }
 
-TEST_CASE("the closing line counts the steps that were queued ahead, and those that were run in vain") {
+TEST_CASE(
+    "the closing line counts the steps that were queued ahead, and those that were run in vain") {
     GenerateResult result;
     result.stats.decode_tokens = 9;
     CHECK_THAT(closing_line(result), !Catch::Contains("ahead"));
     result.stats.ahead_steps = 8;
     CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps queued ahead: 8 of 9"));
     result.stats.vain_steps = 1;
-    CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps queued ahead: 8 of 9, 1 more in vain"));
+    CHECK_THAT(closing_line(result),
+               Catch::EndsWith(" | decode steps queued ahead: 8 of 9, 1 more in vain"));
     result.stats.replay_parts = 1;
     result.stats.decode_stream.replays = 10;
     CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 10 of 10"));
 }
 
-TEST_CASE("the closing line counts the steps that were replayed, where the backend can, and says why not") {
+TEST_CASE("the closing line counts the steps that were replayed, where the backend can, and says "
+          "why not") {
     GenerateResult result;
     result.stats.decode_tokens = 9;
     CHECK_THAT(closing_line(result), !Catch::Contains("replayed"));
@@ -40,5 +44,6 @@ TEST_CASE("the closing line counts the steps that were replayed, where the backe
     CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 7 of 9"));
     result.stats.decode_stream.replays = 0;
     result.stats.no_replay = "sync.replay: off";
-    CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 0 of 9 (sync.replay: off)"));
+    CHECK_THAT(closing_line(result),
+               Catch::EndsWith(" | decode steps replayed: 0 of 9 (sync.replay: off)"));
 }

@@ -1,4 +1,5 @@
-// Chats on models/tiny: what a turn prefills, what stays after Ctrl-C, a full cache or a saved file, and the system prompt's protection.
+// Chats on models/tiny: what a turn prefills, what stays after Ctrl-C, a full cache or a saved
+// file, and the system prompt's protection.
 #include "base/error.hpp"
 #include "run/conversation.hpp"
 #include "run/session_file.hpp"
@@ -102,7 +103,8 @@ TEST_CASE("a chat that was saved goes on as if it had not been") {
     other.chat.load(folder / "empty");
     CHECK(other.chat.turns().empty());
     Conversation llama(other.session, *ChatTemplate::by_name("llama3"), {});
-    CHECK_THAT(refusal_of([&] { llama.load(folder / "chat"); }), Catch::Contains("template zephyr"));
+    CHECK_THAT(refusal_of([&] { llama.load(folder / "chat"); }),
+               Catch::Contains("template zephyr"));
 }
 
 TEST_CASE("an answer that was cut off stays, a question that was not read is taken back") {
@@ -138,7 +140,8 @@ TEST_CASE("an answer that was cut off stays, a question that was not read is tak
 
 TEST_CASE("a question that is taken back costs no random numbers, though its cache is read anew") {
     const test::TempFolder folder;
-    Talk talk({"sampling.temperature=0.8", "policy.plugin=sliding_window", "policy.budget.tokens=64"});
+    Talk talk(
+        {"sampling.temperature=0.8", "policy.plugin=sliding_window", "policy.budget.tokens=64"});
     talk.ask("Who was the king?");
     talk.chat.save(folder / "before");
     GenerateOptions options = generate_options(talk.pipeline.config());
@@ -193,9 +196,9 @@ TEST_CASE("what does not fit leaves the chat as it was and names the key: reset 
 TEST_CASE("the system prompt is never evicted while the rest goes") {
     for (const std::string positions : {"absolute", "rerotated"}) {
         INFO(positions);
-        Talk talk(
-            {"policy.plugin=sliding_window", "policy.budget.tokens=96", "policy.positions=" + positions},
-            rule);
+        Talk talk({"policy.plugin=sliding_window", "policy.budget.tokens=96",
+                   "policy.positions=" + positions},
+                  rule);
         const auto prefix = talk.session.cache().protected_prefix();
         CHECK(prefix > 10);
         for (int i = 0; i < 8; ++i)
@@ -219,9 +222,9 @@ TEST_CASE("the system prompt is never evicted while the rest goes") {
         talk.chat.reset();
         CHECK(talk.session.cache().protected_prefix() == prefix);
     }
-    Talk off(
-        {"policy.plugin=sliding_window", "policy.budget.tokens=96", "policy.protect.system_prompt=false"},
-        rule);
+    Talk off({"policy.plugin=sliding_window", "policy.budget.tokens=96",
+              "policy.protect.system_prompt=false"},
+             rule);
     CHECK(off.session.cache().protected_prefix() == 0);
     CHECK_THAT(refusal_of([&] {
                    Talk small({"policy.plugin=sliding_window", "policy.budget.tokens=16"}, rule);

@@ -42,7 +42,9 @@ class FailingCpu {
 // A hybrid whose backend `name` is the failing one.
 inline PipelineOptions with(FailingCpu &cpu, const std::string &name) {
     PipelineOptions options;
-    options.device = [&cpu, name](const std::string &asked) { return asked == name ? cpu.open() : nullptr; };
+    options.device = [&cpu, name](const std::string &asked) {
+        return asked == name ? cpu.open() : nullptr;
+    };
     return options;
 }
 

@@ -24,7 +24,8 @@ std::vector<std::string> tiny(std::initializer_list<std::string> more = {}) {
     return sets;
 }
 
-GenerateResult run(const std::vector<std::string> &sets, const std::string &prompt, int64_t tokens) {
+GenerateResult run(const std::vector<std::string> &sets, const std::string &prompt,
+                   int64_t tokens) {
     Pipeline pipeline(pipeline::config_from_overrides(sets));
     Session session(pipeline);
     GenerateOptions options = generate_options(pipeline.config());
@@ -33,9 +34,11 @@ GenerateResult run(const std::vector<std::string> &sets, const std::string &prom
     return generate(session, pipeline.tokenizer()->encode(prompt), options);
 }
 
-const std::string opening = "Once upon a time there was a king who had three daughters, and the youngest";
+const std::string opening =
+    "Once upon a time there was a king who had three daughters, and the youngest";
 
-// How far two distributions over the next token may lie apart, for a cache and weights of that coarseness.
+// How far two distributions over the next token may lie apart, for a cache and weights of that
+// coarseness.
 double largest_gap(std::span<const float> a, std::span<const float> b) {
     double worst = 0;
     for (size_t i = 0; i < a.size(); ++i)
@@ -90,13 +93,14 @@ TEST_CASE("the sync strategy never changes the text") {
 }
 
 TEST_CASE("keys and values may have different dtypes") {
-    const GenerateResult result = run(tiny({"kv.key_dtype=q8_0", "kv.value_dtype=q4_0"}), opening, 8);
+    const GenerateResult result =
+        run(tiny({"kv.key_dtype=q8_0", "kv.value_dtype=q4_0"}), opening, 8);
     CHECK(result.ids.size() == 8);
 }
 
 TEST_CASE("a policy that had nothing to evict agrees with none to the bit") {
-    const std::vector<std::string> window =
-        tiny({"policy.plugin=sliding_window", "policy.budget.tokens=512", "policy.protect.prefix=4"});
+    const std::vector<std::string> window = tiny(
+        {"policy.plugin=sliding_window", "policy.budget.tokens=512", "policy.protect.prefix=4"});
     Pipeline full(pipeline::config_from_overrides(tiny({}))),
         windowed(pipeline::config_from_overrides(window));
     Session a(full), b(windowed);
@@ -112,15 +116,16 @@ TEST_CASE("a policy that had nothing to evict agrees with none to the bit") {
     CHECK(b.stats().evictions == 0);
 }
 
-TEST_CASE("a sliding window keeps its budget, in both position modes, with a prompt longer than it") {
+TEST_CASE(
+    "a sliding window keeps its budget, in both position modes, with a prompt longer than it") {
     std::string prompt;
     for (int i = 0; i < 12; ++i)
         prompt += opening + " went into the wood. ";
     for (const std::string positions : {"absolute", "rerotated"}) {
         INFO(positions);
-        const std::vector<std::string> sets =
-            tiny({"policy.plugin=sliding_window", "policy.budget.tokens=96", "policy.protect.prefix=4",
-                  "policy.budget.slack=16", "policy.positions=" + positions});
+        const std::vector<std::string> sets = tiny(
+            {"policy.plugin=sliding_window", "policy.budget.tokens=96", "policy.protect.prefix=4",
+             "policy.budget.slack=16", "policy.positions=" + positions});
         Pipeline pipeline(pipeline::config_from_overrides(sets));
         Session session(pipeline);
         session.prefill(pipeline.tokenizer()->encode(prompt));
@@ -135,7 +140,8 @@ TEST_CASE("a sliding window keeps its budget, in both position modes, with a pro
         CHECK(std::is_sorted(kept.begin(), kept.end()));
         CHECK(kept.back() == session.tokens() - 1);
         if (positions == "absolute") {
-            CHECK(std::vector<int32_t>(kept.begin(), kept.begin() + 4) == std::vector<int32_t>{0, 1, 2, 3});
+            CHECK(std::vector<int32_t>(kept.begin(), kept.begin() + 4) ==
+                  std::vector<int32_t>{0, 1, 2, 3});
         } else { // distances follow the slots
             CHECK(kept.back() - kept.front() == static_cast<int32_t>(kept.size()) - 1);
         }
@@ -193,7 +199,8 @@ TEST_CASE("a model folder that claims an absurd context is refused before memory
         if (memory_info().total == 0 || memory_info().available > shape.book_bytes()) continue;
         const std::string books =
             test::error_text([&] { open(1073741824, check_only); }, ErrorKind::resource);
-        CHECK_THAT(books, Catch::Contains("1073741824 tokens") && Catch::Contains("lower model.context"));
+        CHECK_THAT(books,
+                   Catch::Contains("1073741824 tokens") && Catch::Contains("lower model.context"));
     }
     CHECK(peak_resident_bytes() - before < (uint64_t{256} << 20));
 }
@@ -202,9 +209,9 @@ TEST_CASE("a device for the reference backend is refused where it is written, no
     const auto open = [](const std::string &device) {
         PipelineOptions options;
         options.check_only = true;
-        Pipeline(pipeline::config_from_overrides(
-                     std::vector<std::string>{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
-                                              "backend.plugin=reference", "backend.device=" + device}),
+        Pipeline(pipeline::config_from_overrides(std::vector<std::string>{
+                     std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                     "backend.plugin=reference", "backend.device=" + device}),
                  options);
     };
     CHECK_THAT(test::error_text([&] { open("1"); }),
@@ -225,7 +232,8 @@ TEST_CASE("stop strings, end tokens and the token limit end a text") {
     options.stop = {stop};
     std::string streamed;
     options.on_text = [&](std::string_view text) { streamed += text; };
-    const GenerateResult stopped = generate(session, pipeline.tokenizer()->encode(opening), options);
+    const GenerateResult stopped =
+        generate(session, pipeline.tokenizer()->encode(opening), options);
     CHECK(stopped.reason == StopReason::stop_string);
     CHECK(stopped.detail == stop);
     CHECK(stopped.text == plain.text.substr(0, plain.text.find(stop)));
@@ -266,10 +274,11 @@ TEST_CASE("cancelling ends the text after the running step") {
 TEST_CASE("weights quantized at load keep the text's distribution near, and say what they are") {
     Pipeline exact(pipeline::config_from_overrides(tiny({"kv.dtype=f32"})));
     const std::vector<int32_t> prompt = exact.tokenizer()->encode(opening);
-    for (const auto &[dtype, bound] :
-         std::initializer_list<std::pair<std::string, double>>{{"f16", 0.05}, {"q8_0", 0.6}, {"q4_0", 6.0}}) {
+    for (const auto &[dtype, bound] : std::initializer_list<std::pair<std::string, double>>{
+             {"f16", 0.05}, {"q8_0", 0.6}, {"q4_0", 6.0}}) {
         INFO(dtype);
-        Pipeline coarse(pipeline::config_from_overrides(tiny({"model.weights=" + dtype, "kv.dtype=f32"})));
+        Pipeline coarse(
+            pipeline::config_from_overrides(tiny({"model.weights=" + dtype, "kv.dtype=f32"})));
         CHECK(coarse.weights().dtype_name() == dtype);
         Session a(exact), b(coarse);
         a.prefill(prompt);
@@ -305,7 +314,8 @@ TEST_CASE("greedy decoding sees an infinity that no maximum shows, with one read
         test::TempFolder folder;
         test::MiniLlama mini;
         test::make_mini_llama(folder.path(), mini);
-        const std::vector<std::string> sets{"model.path=" + folder.path().string(), "backend.plugin=cpu"};
+        const std::vector<std::string> sets{"model.path=" + folder.path().string(),
+                                            "backend.plugin=cpu"};
         const std::vector<int32_t> prompt{1, 2, 3};
         {
             Pipeline sound(pipeline::config_from_overrides(sets), options);
@@ -315,7 +325,8 @@ TEST_CASE("greedy decoding sees an infinity that no maximum shows, with one read
             session.greedy();
             CHECK(session.stats().decode_stream.reads == 1);
         }
-        poison(folder.path(), "lm_head.weight", 200 * static_cast<uint64_t>(mini.hidden) + 5, value);
+        poison(folder.path(), "lm_head.weight", 200 * static_cast<uint64_t>(mini.hidden) + 5,
+               value);
         Pipeline pipeline(pipeline::config_from_overrides(sets), options);
         Session session(pipeline);
         session.prefill(prompt, true, 0);
@@ -330,7 +341,8 @@ TEST_CASE("a value that is not finite is traced to the token it arose at, howeve
     test::MiniLlama mini;
     mini.max_positions = 1024;
     test::make_mini_llama(folder.path(), mini);
-    poison(folder.path(), "model.embed_tokens.weight", 200 * static_cast<uint64_t>(mini.hidden) + 5);
+    poison(folder.path(), "model.embed_tokens.weight",
+           200 * static_cast<uint64_t>(mini.hidden) + 5);
     std::vector<int32_t> prompt(600, 3);
     prompt[7] = 200;
     PipelineOptions options;

@@ -27,7 +27,8 @@ namespace {
 const fs::path tiny = KEEL_SOURCE_DIR "/models/tiny";
 const fs::path golden = KEEL_SOURCE_DIR "/tests/golden";
 
-ExportReport write(const fs::path &model, const fs::path &to, keel_dtype type, bool tokenizer = true) {
+ExportReport write(const fs::path &model, const fs::path &to, keel_dtype type,
+                   bool tokenizer = true) {
     ExportOptions options;
     options.type = type;
     options.tokenizer = tokenizer;
@@ -63,7 +64,8 @@ std::string bytes(const fs::path &file) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-const std::vector<int32_t> ids{4094, 72, 436, 111, 1034, 44, 315, 311, 32, 49, 265, 3601, 17, 900, 2048};
+const std::vector<int32_t> ids{4094, 72, 436, 111,  1034, 44,  315, 311,
+                               32,   49, 265, 3601, 17,   900, 2048};
 
 } // namespace
 
@@ -89,7 +91,8 @@ TEST_CASE("a folder and the GGUF file made of it give the same logits to the bit
 
 namespace {
 
-// The names of the miniatures that GGUF can hold. Each gives the same logits from a file as from its folder.
+// The names of the miniatures that GGUF can hold. Each gives the same logits from a file as from
+// its folder.
 std::set<std::string> written_ones(const std::vector<Miniature> &models) {
     std::set<std::string> written;
     std::vector<int32_t> prompt;
@@ -113,10 +116,13 @@ std::set<std::string> written_ones(const std::vector<Miniature> &models) {
 
 } // namespace
 
-TEST_CASE("each architecture comes back from GGUF as it was, and what GGUF cannot hold is refused") {
+TEST_CASE(
+    "each architecture comes back from GGUF as it was, and what GGUF cannot hold is refused") {
     std::vector<Miniature> models = read_miniatures();
-    CHECK(written_ones(models) == std::set<std::string>{"gemma", "llama_biases", "mistral", "qwen2"});
-    // The others have sizes that no real model of their kind has and no key can say. As real ones have them:
+    CHECK(written_ones(models) ==
+          std::set<std::string>{"gemma", "llama_biases", "mistral", "qwen2"});
+    // The others have sizes that no real model of their kind has and no key can say. As real ones
+    // have them:
     for (Miniature &model : models) {
         if (model.name == "qwen3") model.config["use_sliding_window"] = false;
         if (!model.name.starts_with("gemma")) continue;
@@ -128,7 +134,8 @@ TEST_CASE("each architecture comes back from GGUF as it was, and what GGUF canno
     CHECK(written_ones(models).size() == models.size());
 }
 
-TEST_CASE("RoPE factors of a scaling that is not Llama's own still give the logits of transformers") {
+TEST_CASE(
+    "RoPE factors of a scaling that is not Llama's own still give the logits of transformers") {
     const TempFolder folder;
     for (const GoldenCase &c : read_golden("mini_logits.json")) {
         INFO(c.name);
@@ -148,8 +155,9 @@ TEST_CASE("Llama 3's RoPE scaling is recognized in its factors, so that nothing 
     fs::copy(tiny, folder / "m");
     std::string config = bytes(tiny / "config.json");
     const std::string none = "\"rope_scaling\": null";
-    config.replace(config.find(none), none.size(),
-                   R"("rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+    config.replace(
+        config.find(none), none.size(),
+        R"("rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
                    "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})");
     folder.write("m/config.json", config);
     write(folder / "m", folder / "m.gguf", KEEL_DTYPE_BF16);
@@ -170,7 +178,8 @@ TEST_CASE("a GGUF file becomes another type with its metadata, and the same type
                                         [&](const GgufTensor &t) { return t.name == tensor.name; });
         REQUIRE(other != b.tensors().end());
         const auto from = [](const GgufFile &file, const GgufTensor &t) {
-            return std::string_view(reinterpret_cast<const char *>(file.bytes().data()) + t.offset, t.bytes);
+            return std::string_view(reinterpret_cast<const char *>(file.bytes().data()) + t.offset,
+                                    t.bytes);
         };
         REQUIRE(from(a, tensor) == from(b, *other));
     }
@@ -179,10 +188,12 @@ TEST_CASE("a GGUF file becomes another type with its metadata, and the same type
     CHECK(GgufFile(folder / "f32.gguf").integer("general.file_type") == 0);
     CHECK(logits(folder / "f32.gguf", "q8_0", ids) == logits(folder / "q8.gguf", "stored", ids));
     // Types of another program's file, among them packed ones.
-    const ExportReport report = write(golden / "mini_gguf.gguf", folder / "mini.gguf", KEEL_DTYPE_F32);
+    const ExportReport report =
+        write(golden / "mini_gguf.gguf", folder / "mini.gguf", KEEL_DTYPE_F32);
     CHECK(report.relative() == 0);
     const std::vector<int32_t> few{1, 2, 3, 4, 5, 6, 7, 8};
-    CHECK(logits(folder / "mini.gguf", "f32", few) == logits(golden / "mini_gguf.gguf", "f32", few));
+    CHECK(logits(folder / "mini.gguf", "f32", few) ==
+          logits(golden / "mini_gguf.gguf", "f32", few));
 }
 
 TEST_CASE("writing refuses what is in its way, and leaves nothing behind") {
@@ -193,7 +204,8 @@ TEST_CASE("writing refuses what is in its way, and leaves nothing behind") {
     const auto refusal = [](const auto &action) { return error_text(action, ErrorKind::usage); };
     CHECK_THAT(refusal([&] { write(tiny, file, KEEL_DTYPE_F16); }),
                EndsWith("m.gguf: the file exists; give another name, or --force to replace it"));
-    CHECK_THAT(refusal([&] { write(file, file, KEEL_DTYPE_F16); }), Contains("this is the model itself"));
+    CHECK_THAT(refusal([&] { write(file, file, KEEL_DTYPE_F16); }),
+               Contains("this is the model itself"));
     CHECK_THAT(refusal([&] { write(tiny, folder.path(), KEEL_DTYPE_F16); }),
                Contains("a folder; give the name"));
     CHECK_THAT(refusal([&] { write(tiny, folder / "no/m.gguf", KEEL_DTYPE_F16); }),
@@ -234,7 +246,8 @@ TEST_CASE("a tokenizer that GGUF has no name for is refused by what it is") {
     // read without it from a GGUF file that is none of Qwen's
     CHECK_THAT(
         with("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
-        Contains("normalizer: expected none: who reads GGUF composes characters (NFC) only for Qwen's"));
+        Contains(
+            "normalizer: expected none: who reads GGUF composes characters (NFC) only for Qwen's"));
     CHECK_THAT(with("\"type\": \"BPE\"", "\"type\": \"Unigram\""),
                Contains("'Unigram' is not supported; supported: BPE"));
     CHECK_THAT(with("\"id\": 4094", "\"id\": 9999"),
@@ -256,7 +269,8 @@ TEST_CASE("a folder and its GGUF file name the same chat template") {
     CHECK(template_of() == "of the config");
     folder.write("m/chat_template.jinja", "of its own file");
     CHECK(template_of() == "of its own file");
-    folder.write("m/tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "x"}]})");
+    folder.write("m/tokenizer_config.json",
+                 R"({"chat_template": [{"name": "tool_use", "template": "x"}]})");
     CHECK(template_of() == "of its own file");
 }
 
@@ -264,13 +278,15 @@ TEST_CASE("a vocabulary that stands in a tokenizer.model alone is written with i
     const TempFolder folder;
     fs::copy(tiny, folder / "m");
     fs::remove(folder / "m/tokenizer.json");
-    fs::copy(KEEL_SOURCE_DIR "/tests/text/golden/spm/tokenizer.model", folder / "m/tokenizer.model");
+    fs::copy(KEEL_SOURCE_DIR "/tests/text/golden/spm/tokenizer.model",
+             folder / "m/tokenizer.model");
     folder.write("m/tokenizer_config.json",
                  R"({"bos_token": "<s>", "eos_token": "<|end|>",
                      "added_tokens_decoder": {"1500": {"content": "<|end|>", "special": true}}})");
     folder.write("m/added_tokens.json", R"({"word": 1501})");
     write(folder / "m", folder / "m.gguf", KEEL_DTYPE_Q4_0);
-    const auto from_folder = load_tokenizer(folder / "m"), from_file = load_tokenizer(folder / "m.gguf");
+    const auto from_folder = load_tokenizer(folder / "m"),
+               from_file = load_tokenizer(folder / "m.gguf");
     for (const std::string text :
          {"Once upon a time", " two  spaces\n\tand a tab", "caf\u00E9 \u4E2D\u6587 \u2603", "12345",
           "a<|end|>b</s> c", "a word within", ""}) {
@@ -282,12 +298,14 @@ TEST_CASE("a vocabulary that stands in a tokenizer.model alone is written with i
     CHECK(from_file->eos_id() == 1500);
     CHECK(from_file->kind(1501) == TokenKind::added);
     folder.write("m/added_tokens.json", R"({"word": 4096})");
-    CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
-               Contains("tokenizer.model: an added token: expected ids from 0 to 4095, found 4096"));
+    CHECK_THAT(
+        error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
+        Contains("tokenizer.model: an added token: expected ids from 0 to 4095, found 4096"));
     fs::remove(folder / "m/added_tokens.json");
     folder.write("m/tokenizer_config.json", R"({"bos_token": "</s>"})"); // a text begins with <s>
-    CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
-               Contains("tokenizer.model: bos_token, eos_token: the files beside it name other tokens"));
+    CHECK_THAT(
+        error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
+        Contains("tokenizer.model: bos_token, eos_token: the files beside it name other tokens"));
     fs::remove(folder / "m/tokenizer.model");
     CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
                Contains("tokenizer.json: the file is missing"));

@@ -1,6 +1,7 @@
 #pragma once
 
-// Golden logits and greedy text of an independent implementation (tests/golden, with the scripts that made them).
+// Golden logits and greedy text of an independent implementation (tests/golden, with the scripts
+// that made them).
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -36,8 +37,8 @@ inline std::vector<GoldenCase> read_golden(const std::string &file) {
         golden.greedy = c.at("greedy").get<std::vector<int32_t>>();
         if (c.contains("argmax")) golden.argmax = c.at("argmax").get<std::vector<int32_t>>();
         for (const auto &l : c.at("logits")) {
-            golden.logits.push_back({l.at("position"), l.at("top_ids"), l.at("top_values"), l.at("stride"),
-                                     l.at("every"), l.at("logsumexp")});
+            golden.logits.push_back({l.at("position"), l.at("top_ids"), l.at("top_values"),
+                                     l.at("stride"), l.at("every"), l.at("logsumexp")});
         }
         cases.push_back(std::move(golden));
     }

@@ -1,4 +1,5 @@
-// The whole stack against Hugging Face transformers on the same weights: logits within 1e-4, the same greedy tokens.
+// The whole stack against Hugging Face transformers on the same weights: logits within 1e-4, the
+// same greedy tokens.
 
 #include "golden.hpp"
 #include "run/session.hpp"
@@ -28,11 +29,12 @@ std::vector<std::string> exact(const std::string &model, const std::string &back
 double worst_difference(std::span<const float> logits, const GoldenLogits &golden) {
     double worst = 0;
     for (size_t i = 0; i < golden.top_ids.size(); ++i) {
-        worst =
-            std::max(worst, std::abs(logits[static_cast<size_t>(golden.top_ids[i])] - golden.top_values[i]));
+        worst = std::max(
+            worst, std::abs(logits[static_cast<size_t>(golden.top_ids[i])] - golden.top_values[i]));
     }
     for (size_t i = 0; i < golden.every.size(); ++i) {
-        worst = std::max(worst, std::abs(logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]));
+        worst = std::max(
+            worst, std::abs(logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]));
     }
     double sum = 0;
     for (const float v : logits)
@@ -44,7 +46,8 @@ int32_t argmax(std::span<const float> logits) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Prefills the prompt, then feeds the golden tokens one by one, checking what the model would have said.
+// Prefills the prompt, then feeds the golden tokens one by one, checking what the model would have
+// said.
 void check_case(Session &session, const GoldenCase &golden, size_t tokens) {
     INFO(golden.name);
     session.prefill(golden.ids);
@@ -76,21 +79,23 @@ TEST_CASE("miniatures give the logits of transformers: plain, Llama 3 RoPE scali
             INFO(backend);
             PipelineOptions options;
             options.need_tokenizer = false;
-            Pipeline pipeline(pipeline::config_from_overrides(exact("tests/golden/" + golden.name, backend)),
-                              options);
+            Pipeline pipeline(
+                pipeline::config_from_overrides(exact("tests/golden/" + golden.name, backend)),
+                options);
             Session session(pipeline);
             check_case(session, golden, golden.greedy.size());
         }
     }
 }
 
-TEST_CASE("miniatures give the logits of transformers at every position of a prompt taken token by token") {
+TEST_CASE("miniatures give the logits of transformers at every position of a prompt taken token by "
+          "token") {
     for (const GoldenCase &golden : test::read_golden("mini_logits.json")) {
         INFO(golden.name);
         PipelineOptions options;
         options.need_tokenizer = false;
-        Pipeline pipeline(pipeline::config_from_overrides(exact("tests/golden/" + golden.name, "cpu")),
-                          options);
+        Pipeline pipeline(
+            pipeline::config_from_overrides(exact("tests/golden/" + golden.name, "cpu")), options);
         Session session(pipeline);
         for (size_t i = 0; i < golden.ids.size(); ++i) {
             session.decode(golden.ids[i]);

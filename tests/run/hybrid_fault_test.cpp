@@ -1,4 +1,5 @@
-// What a hybrid does when one of its backends fails: goes on elsewhere, stays where it is, or says clearly what happened. Nothing hangs.
+// What a hybrid does when one of its backends fails: goes on elsewhere, stays where it is, or says
+// clearly what happened. Nothing hangs.
 #include "failing_cpu.hpp"
 #include "hybrid_rig.hpp"
 #include "support/error_text.hpp"
@@ -45,7 +46,8 @@ TEST_CASE("a device that is lost while it writes is left, and the text goes on w
             if (cpu.backend.fault_fired()) {
                 REQUIRE_FALSE(survived.stats.moves.empty());
                 const BackendMove &last = survived.stats.moves.back();
-                // Lost while the cache was on its way, it stayed; lost while it wrote, the text was read anew.
+                // Lost while the cache was on its way, it stayed; lost while it wrote, the text was
+                // read anew.
                 CHECK((last.why == BackendMove::Why::lost || !last.refused.empty()));
                 CHECK(session.engine().name == "a");
                 CHECK(pipeline.find_engine("b")->is_lost());
@@ -113,10 +115,12 @@ TEST_CASE("what was promised holds when the text is read anew") {
         CHECK(std::find(kept.begin(), kept.end(), token) != kept.end());
 }
 
-TEST_CASE("without another backend a lost device is an error that names it and the step, and the text so far "
+TEST_CASE("without another backend a lost device is an error that names it and the step, and the "
+          "text so far "
           "stays") {
     FailingCpu cpu;
-    Pipeline pipeline(two({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-5, on: b}]"}), with(cpu, "b"));
+    Pipeline pipeline(two({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-5, on: b}]"}),
+                      with(cpu, "b"));
     GenerateOptions options = generate_options(pipeline.config());
     options.max_tokens = 14;
     {
@@ -129,23 +133,27 @@ TEST_CASE("without another backend a lost device is an error that names it and t
         CHECK(result.reason == StopReason::device_lost);
         CHECK_FALSE(result.text.empty());
         CHECK(std::equal(result.ids.begin(), result.ids.end(), undisturbed().ids.begin()));
-        CHECK_THAT(result.detail, Contains("layer 4") && Contains("at token ") && Contains("on device '") &&
+        CHECK_THAT(result.detail, Contains("layer 4") && Contains("at token ") &&
+                                      Contains("on device '") &&
                                       Contains("no other backend can go on"));
         CHECK(session.is_broken());
     }
-    CHECK_THAT(error_text([&] { Session session(pipeline); }, ErrorKind::runtime), Contains("lost"));
+    CHECK_THAT(error_text([&] { Session session(pipeline); }, ErrorKind::runtime),
+               Contains("lost"));
 }
 
-TEST_CASE("where the first backend that is left has no memory for the text, the next one reads it") {
+TEST_CASE(
+    "where the first backend that is left has no memory for the text, the next one reads it") {
     FailingCpu small, lost;
     PipelineOptions options;
     options.device = [&](const std::string &name) {
         return name == "a" ? small.open() : name == "b" ? lost.open() : nullptr;
     };
     const std::string cpu = "{plugin: cpu, params: {threads: 1}}";
-    Pipeline pipeline(tiny_config({"hybrid.backends={a: " + cpu + ", b: " + cpu + ", c: " + cpu + "}",
-                                   "hybrid.prefill=a", "hybrid.decode=b"}),
-                      options);
+    Pipeline pipeline(
+        tiny_config({"hybrid.backends={a: " + cpu + ", b: " + cpu + ", c: " + cpu + "}",
+                     "hybrid.prefill=a", "hybrid.decode=b"}),
+        options);
     Session session(pipeline);
     session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
     std::vector<int32_t> ids;
@@ -166,7 +174,9 @@ TEST_CASE("where the first backend that is left has no memory for the text, the 
 TEST_CASE("both devices lost is an error") {
     FailingCpu first, second;
     PipelineOptions options;
-    options.device = [&](const std::string &name) { return name == "a" ? first.open() : second.open(); };
+    options.device = [&](const std::string &name) {
+        return name == "a" ? first.open() : second.open();
+    };
     Pipeline pipeline(two(writes_on_b), options);
     Session session(pipeline);
     session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
@@ -201,7 +211,8 @@ TEST_CASE("a backend without the memory for the cache is not switched to, and th
 }
 
 TEST_CASE("whatever fails during a switch, the text is the same") {
-    for (const keel_status status : std::initializer_list<keel_status>{KEEL_E_DEVICE_LOST, KEEL_E_INTERNAL}) {
+    for (const keel_status status :
+         std::initializer_list<keel_status>{KEEL_E_DEVICE_LOST, KEEL_E_INTERNAL}) {
         uint64_t fired = 0;
         for (const uint64_t nth : {1, 2, 3, 4, 5, 7, 9, 12, 16, 20, 24, 28, 40, 60}) {
             INFO("call " << nth << " with status " << status);
@@ -233,8 +244,8 @@ TEST_CASE("whatever fails during a switch, the text is the same") {
 
 TEST_CASE("a backend that fails while it warms up is not switched to") {
     FailingCpu cpu;
-    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=8", "hybrid.switch.to=b",
-                           "hybrid.switch.warmup_tokens=4"}),
+    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=8",
+                           "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}),
                       with(cpu, "b"));
     Session session(pipeline);
     cpu.backend.fail_nth(20, KEEL_E_DEVICE_LOST, "matmul");
@@ -246,7 +257,7 @@ TEST_CASE("a backend that fails while it warms up is not switched to") {
     CHECK_THAT(stayed.stats.moves[0].refused, Contains("lost"));
 }
 
-// ---- the fallback -----------------------------------------------------------------------------------------------------
+// ---- the fallback -------------------------------------------------------------------------------
 
 namespace {
 
@@ -292,13 +303,14 @@ TEST_CASE("a fallback that is lost with nothing beside it ends the text, which s
         if (++calls == 3) fallback.backend.fail_nth(2, KEEL_E_DEVICE_LOST, "silu_mul");
     };
     Session session(pipeline);
-    const GenerateResult result = generate(session, pipeline.tokenizer()->encode(hybrid_opening()), writing);
+    const GenerateResult result =
+        generate(session, pipeline.tokenizer()->encode(hybrid_opening()), writing);
     REQUIRE(fallback.backend.fault_fired());
     CHECK(result.reason == StopReason::device_lost);
     CHECK_FALSE(result.text.empty());
     CHECK(result.ids.size() >= 3);
-    CHECK_THAT(result.detail,
-               Contains("silu_mul") && Contains("on device '") && Contains("no other backend can go on"));
+    CHECK_THAT(result.detail, Contains("silu_mul") && Contains("on device '") &&
+                                  Contains("no other backend can go on"));
     CHECK(session.is_broken());
     CHECK(fallback.backend.calls_after_loss() == 0);
 }

@@ -18,16 +18,18 @@ pipeline::PipelineConfig exact_cpu(std::vector<std::string> more) {
 } // namespace
 
 TEMPLATE_TEST_CASE(
-    "the processor and another backend share a run in every way, and the text is the processor's", "", opencl,
-    vulkan) {
+    "the processor and another backend share a run in every way, and the text is the processor's",
+    "", opencl, vulkan) {
     const std::string plugin = here<TestType>();
     const Greedy one = greedy(exact_cpu({}), hybrid_opening(), 16);
     const std::string backends = "hybrid.backends={gpu: {plugin: " + plugin +
                                  "}, host: {plugin: cpu, params: {threads: 1, compute: exact}}}";
     const std::vector<std::vector<std::string>> ways = {
         {"hybrid.prefill=gpu", "hybrid.decode=host"},
-        {"hybrid.prefill=host", "hybrid.decode=gpu", "hybrid.switch={on: tokens, after_tokens: 8, to: host}"},
-        {"hybrid.decode=host", "hybrid.switch={on: tokens, after_tokens: 8, to: gpu, warmup_tokens: 4}"},
+        {"hybrid.prefill=host", "hybrid.decode=gpu",
+         "hybrid.switch={on: tokens, after_tokens: 8, to: host}"},
+        {"hybrid.decode=host",
+         "hybrid.switch={on: tokens, after_tokens: 8, to: gpu, warmup_tokens: 4}"},
         {"hybrid.layers=[{range: 0-2, on: gpu}, {range: 3-5, on: host}]"},
     };
     for (std::vector<std::string> way : ways) {
@@ -37,8 +39,9 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE("policies and quantized caches go along between the processor and another backend", "",
-                   opencl, vulkan) {
+TEMPLATE_TEST_CASE(
+    "policies and quantized caches go along between the processor and another backend", "", opencl,
+    vulkan) {
     const std::string plugin = here<TestType>();
     for (const std::vector<std::string> &policy : std::vector<std::vector<std::string>>{
              {"policy=sliding_window", "policy.budget.tokens=40", "policy.protect.prefix=4",
@@ -46,16 +49,18 @@ TEMPLATE_TEST_CASE("policies and quantized caches go along between the processor
              {"policy=snapkv", "policy.budget.tokens=40"},
              {"policy=h2o", "policy.budget.tokens=40"}}) {
         INFO(plugin << ", " << policy.front());
-        std::vector<std::string> sets = {"hybrid.backends={gpu: {plugin: " + plugin +
-                                             "}, host: {plugin: cpu, params: {threads: 1, compute: exact}}}",
-                                         "hybrid.prefill=gpu", "hybrid.decode=host",
-                                         "hybrid.switch={on: tokens, after_tokens: 8, to: gpu}"};
+        std::vector<std::string> sets = {
+            "hybrid.backends={gpu: {plugin: " + plugin +
+                "}, host: {plugin: cpu, params: {threads: 1, compute: exact}}}",
+            "hybrid.prefill=gpu", "hybrid.decode=host",
+            "hybrid.switch={on: tokens, after_tokens: 8, to: gpu}"};
         sets.insert(sets.end(), policy.begin(), policy.end());
         const std::string prompt = hybrid_opening() + hybrid_opening() + hybrid_opening();
         std::vector<std::string> full = policy;
         std::erase_if(full, [](const std::string &set) { return set.rfind("kv.dtype=", 0) == 0; });
         full.push_back("kv.dtype=f32");
-        // The same tokens everywhere, on the processor alone too: what arrives after each move is what left.
+        // The same tokens everywhere, on the processor alone too: what arrives after each move is
+        // what left.
         const std::vector<int32_t> text = greedy(exact_cpu(full), prompt, 24).ids;
         const auto exact = logits_of(exact_cpu(full), prompt, text),
                    stays = logits_of(exact_cpu(policy), prompt, text);

@@ -1,4 +1,5 @@
-// Whose memory is asked, and for how much: cards that say little about theirs, and backends that hold two caches for a while.
+// Whose memory is asked, and for how much: cards that say little about theirs, and backends that
+// hold two caches for a while.
 #include "base/display.hpp"
 #include "failing_cpu.hpp"
 #include "hybrid_rig.hpp"
@@ -16,8 +17,8 @@ namespace {
 const std::string tiny_folder = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
 
 MemoryNeed need_of(int64_t context) {
-    return memory_need(*open_model_source(tiny_folder), KEEL_DTYPE_NONE, KEEL_DTYPE_F16, KEEL_DTYPE_F16,
-                       context);
+    return memory_need(*open_model_source(tiny_folder), KEEL_DTYPE_NONE, KEEL_DTYPE_F16,
+                       KEEL_DTYPE_F16, context);
 }
 
 // A card beside the processor, where prompts are read.
@@ -39,8 +40,9 @@ const std::vector<std::string> on_the_card = {"hybrid.prefill=a", "hybrid.decode
 TEST_CASE("a card that does not tell what is free of it gets a context that fits into all of it") {
     const int64_t trained = open_model_source(tiny_folder)->config().max_positions;
     Card card(need_of(trained / 2).total() * 8 / 7, 0);
-    const auto config = pipeline::config_from_overrides(std::vector<std::string>{
-        "model.path=" + tiny_folder, "hybrid.backends=" + two_cpus, on_the_card[0], on_the_card[1]});
+    const auto config = pipeline::config_from_overrides(
+        std::vector<std::string>{"model.path=" + tiny_folder, "hybrid.backends=" + two_cpus,
+                                 on_the_card[0], on_the_card[1]});
     const Pipeline fitted(config, with(card, "a"));
     CHECK(fitted.context() < trained);
     CHECK(fitted.context() >= 256);
@@ -50,12 +52,13 @@ TEST_CASE("a card that does not tell what is free of it gets a context that fits
     CHECK(Pipeline(config, with(card, "a")).context() == trained);
 }
 
-TEST_CASE(
-    "what does not fit into a card's memory is refused before it is read, and says whose memory is short") {
+TEST_CASE("what does not fit into a card's memory is refused before it is read, and says whose "
+          "memory is short") {
     Card card(need_of(1).weights + 65536, 0);
-    CHECK_THAT(error_text([&] { Pipeline p(two(on_the_card), with(card, "a")); }, ErrorKind::resource),
-               Contains("model.context: 512 tokens need ") &&
-                   Contains("', which does not tell how much is free)"));
+    CHECK_THAT(
+        error_text([&] { Pipeline p(two(on_the_card), with(card, "a")); }, ErrorKind::resource),
+        Contains("model.context: 512 tokens need ") &&
+            Contains("', which does not tell how much is free)"));
     card.backend.memory->total = uint64_t{1} << 40;
     card.backend.memory->free = need_of(1).weights / 2;
     const std::string weights =

@@ -11,8 +11,8 @@
 namespace keel::test {
 
 inline const std::string &hybrid_opening() {
-    static const std::string text =
-        "Once upon a time there was a king who had three daughters, and the youngest went into the wood. ";
+    static const std::string text = "Once upon a time there was a king who had three daughters, "
+                                    "and the youngest went into the wood. ";
     return text;
 }
 
@@ -67,8 +67,8 @@ inline Greedy greedy(Session &session, const std::string &prompt, int64_t tokens
     return out;
 }
 
-inline Greedy greedy(const pipeline::PipelineConfig &config, const std::string &prompt, int64_t tokens,
-                     const PipelineOptions &options = {}) {
+inline Greedy greedy(const pipeline::PipelineConfig &config, const std::string &prompt,
+                     int64_t tokens, const PipelineOptions &options = {}) {
     Pipeline pipeline(config, options);
     Session session(pipeline);
     return greedy(session, prompt, tokens);
@@ -95,7 +95,8 @@ inline std::vector<std::vector<float>> logits_of(const pipeline::PipelineConfig 
 }
 
 // How far the two of them lie apart at most.
-inline double worst_gap(const std::vector<std::vector<float>> &a, const std::vector<std::vector<float>> &b) {
+inline double worst_gap(const std::vector<std::vector<float>> &a,
+                        const std::vector<std::vector<float>> &b) {
     double worst = a.size() == b.size() ? 0 : INFINITY;
     for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
         for (size_t j = 0; j < a[i].size(); ++j)

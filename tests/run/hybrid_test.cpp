@@ -60,7 +60,8 @@ TEST_CASE("what reads and what writes may be two backends, in every KV dtype") {
         CHECK(move.to == "b");
         CHECK(move.why == BackendMove::Why::phase);
         CHECK(move.tokens == static_cast<int64_t>(split.stats.prefill_tokens));
-        CHECK(move.bytes == static_cast<uint64_t>(move.tokens) * pipeline.kv_shape().bytes_per_token());
+        CHECK(move.bytes ==
+              static_cast<uint64_t>(move.tokens) * pipeline.kv_shape().bytes_per_token());
         // A second prompt goes back to where prompts are read.
         session.prefill(pipeline.tokenizer()->encode(" And then"));
         CHECK(session.engine().name == "a");
@@ -75,8 +76,9 @@ TEST_CASE("a switch after some tokens leaves the text as it was, under every pol
         const Greedy one = greedy(one_cpu(policy), long_prompt(), 40);
         for (const std::string warmup : {"0", "5"}) {
             std::vector<std::string> sets = policy;
-            sets.insert(sets.end(), {"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=20",
-                                     "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=" + warmup});
+            sets.insert(sets.end(),
+                        {"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=20",
+                         "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=" + warmup});
             const Greedy switched = greedy(two(sets), long_prompt(), 40);
             check_same(switched, one);
             REQUIRE(switched.stats.moves.size() == 1);
@@ -85,50 +87,55 @@ TEST_CASE("a switch after some tokens leaves the text as it was, under every pol
             CHECK(move.refused.empty());
             CHECK(move.tokens == static_cast<int64_t>(switched.stats.prefill_tokens) + 19);
             CHECK(move.warmup_tokens == (warmup == "5" ? 5 : 0));
-            CHECK_THAT(move_text(move), Contains("a -> b after ") && Contains("switch.after_tokens"));
+            CHECK_THAT(move_text(move),
+                       Contains("a -> b after ") && Contains("switch.after_tokens"));
         }
     }
 }
 
 TEST_CASE("backends may keep keys and values in types of their own") {
     const std::string exact_products = "backend.params.compute=exact";
-    Pipeline pipeline(
-        tiny_config({"hybrid.backends={a: {plugin: cpu, kv: f32, params: {compute: exact}}, b: {plugin: cpu, "
-                     "kv: {key_dtype: q8_0, value_dtype: bf16}, params: {compute: exact}}}",
-                     "hybrid.prefill=a", "hybrid.decode=b"}));
+    Pipeline pipeline(tiny_config(
+        {"hybrid.backends={a: {plugin: cpu, kv: f32, params: {compute: exact}}, b: {plugin: cpu, "
+         "kv: {key_dtype: q8_0, value_dtype: bf16}, params: {compute: exact}}}",
+         "hybrid.prefill=a", "hybrid.decode=b"}));
     CHECK(pipeline.find_engine("a")->kv_shape.key_dtype == KEEL_DTYPE_F32);
     CHECK(pipeline.find_engine("b")->kv_shape.key_dtype == KEEL_DTYPE_Q8_0);
     CHECK(pipeline.find_engine("b")->kv_shape.value_dtype == KEEL_DTYPE_BF16);
-    // Exact products: what the caches round is held against itself. The same tokens in each, so that there is something to compare whatever the texts are.
+    // Exact products: what the caches round is held against itself. The same tokens in each, so
+    // that there is something to compare whatever the texts are.
     const std::vector<int32_t> text =
         greedy(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), 12).ids;
     const auto exact = logits_of(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), text);
-    const auto coarse = logits_of(one_cpu({"kv.key_dtype=q8_0", "kv.value_dtype=bf16", exact_products}),
-                                  hybrid_opening(), text);
+    const auto coarse =
+        logits_of(one_cpu({"kv.key_dtype=q8_0", "kv.value_dtype=bf16", exact_products}),
+                  hybrid_opening(), text);
     Session session(pipeline);
     const auto mixed = logits_of(session, hybrid_opening(), text);
     CHECK(session.engine().name == "b");
     REQUIRE(worst_gap(coarse, exact) > 0);
     CHECK(worst_gap(mixed, exact) < 1.5 * worst_gap(coarse, exact)); // rounded once, as there
     TempFolder folder;
-    CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }), Contains("different types"));
+    CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }),
+               Contains("different types"));
 }
 
 TEST_CASE("a cache whose keys were rotated moves between types of keys") {
     for (const std::string kinds : {"{a: {plugin: cpu, kv: f16}, b: {plugin: cpu, kv: q8_0}}",
                                     "{a: {plugin: cpu, kv: q4_0}, b: {plugin: cpu, kv: f32}}"}) {
         INFO(kinds);
-        Pipeline pipeline(
-            tiny_config({"hybrid.backends=" + kinds, "hybrid.switch.on=[tokens, command]",
-                         "hybrid.switch.after_tokens=10", "hybrid.switch.to=b",
-                         "hybrid.switch.warmup_tokens=0", "policy=sliding_window", "policy.budget.tokens=48",
-                         "policy.protect.prefix=4", "policy.positions=rerotated"}));
+        Pipeline pipeline(tiny_config(
+            {"hybrid.backends=" + kinds, "hybrid.switch.on=[tokens, command]",
+             "hybrid.switch.after_tokens=10", "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=0",
+             "policy=sliding_window", "policy.budget.tokens=48", "policy.protect.prefix=4",
+             "policy.positions=rerotated"}));
         Session session(pipeline);
         session.prefill(pipeline.tokenizer()->encode(long_prompt()));
         std::vector<int32_t> ids;
         std::vector<std::vector<float>> logits;
         for (int i = 0; i < 40; ++i) {
-            if (i == 25) CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::done);
+            if (i == 25)
+                CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::done);
             ids.push_back(session.greedy());
             session.decode(ids.back());
             logits.emplace_back(session.logits().begin(), session.logits().end());
@@ -140,12 +147,14 @@ TEST_CASE("a cache whose keys were rotated moves between types of keys") {
         }
         CHECK(session.stats().evictions > 3);
         CHECK(session.stats().moves.size() == 2);
-        // What is read there is what was written here: no further from f32 than the coarser type by itself.
+        // What is read there is what was written here: no further from f32 than the coarser type by
+        // itself.
         const std::string coarser = kinds.find("q4_0") != std::string::npos ? "q4_0" : "q8_0";
         const auto stays = [&](const std::string &dtype) {
-            return logits_of(one_cpu({"kv.dtype=" + dtype, "policy=sliding_window", "policy.budget.tokens=48",
-                                      "policy.protect.prefix=4", "policy.positions=rerotated"}),
-                             long_prompt(), ids);
+            return logits_of(
+                one_cpu({"kv.dtype=" + dtype, "policy=sliding_window", "policy.budget.tokens=48",
+                         "policy.protect.prefix=4", "policy.positions=rerotated"}),
+                long_prompt(), ids);
         };
         const auto exact = stays("f32"), coarse = stays(coarser);
         INFO("coarse " << worst_gap(coarse, exact) << ", moved " << worst_gap(logits, exact));
@@ -154,15 +163,16 @@ TEST_CASE("a cache whose keys were rotated moves between types of keys") {
 }
 
 TEST_CASE("the new backend runs the dummy tokens before the switch, and the text is unchanged") {
-    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6", "hybrid.switch.to=b",
-                           "hybrid.switch.warmup_tokens=4"}));
+    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6",
+                           "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}));
     Session session(pipeline);
     Executor &b = *pipeline.find_engine("b")->executor;
     int before = 0, afterwards = 0, before_by_then = -1;
-    pipeline.set_observer([&](Executor &executor, const PlannedOp &op, const keel_op_args *, bool after) {
-        if (after || &executor != &b || op.op() != KEEL_OP_EMBED) return;
-        ++(session.engine().name == "a" ? before : afterwards);
-    });
+    pipeline.set_observer(
+        [&](Executor &executor, const PlannedOp &op, const keel_op_args *, bool after) {
+            if (after || &executor != &b || op.op() != KEEL_OP_EMBED) return;
+            ++(session.engine().name == "a" ? before : afterwards);
+        });
     session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
     std::vector<int32_t> ids;
     for (int i = 0; i < 12; ++i) {
@@ -191,8 +201,8 @@ TEST_CASE("a warm-up ends where its cache is full") {
 TEST_CASE("a fork switches as its parent does") {
     PipelineOptions options;
     options.sequences = 2;
-    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=10", "hybrid.switch.to=b",
-                           "hybrid.switch.warmup_tokens=4"}),
+    Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=10",
+                           "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}),
                       options);
     Session session(pipeline);
     session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
@@ -248,7 +258,8 @@ TEST_CASE("memory pressure switches at once") {
     PipelineOptions options;
     options.monitor = monitor;
     Pipeline pipeline(
-        two({"hybrid.switch.on=pressure", "hybrid.switch.to=b", "hybrid.switch.available_mib=64"}), options);
+        two({"hybrid.switch.on=pressure", "hybrid.switch.to=b", "hybrid.switch.available_mib=64"}),
+        options);
     const Greedy one = greedy(one_cpu({}), hybrid_opening(), 8);
     {
         Session session(pipeline);
@@ -322,7 +333,8 @@ TEST_CASE("a session is saved wherever it is, and a fork goes its own way") {
     Session again(pipeline);
     load_session(again, folder.path() / "s");
     std::vector<int32_t> forked = ids;
-    for (int i = 0; i < 5; ++i) { // one after the other: steps of a pipeline leave their results in one place
+    for (int i = 0; i < 5;
+         ++i) { // one after the other: steps of a pipeline leave their results in one place
         ids.push_back(i == 0 ? *again.pending() : again.greedy());
         again.decode(ids.back());
     }
@@ -337,8 +349,9 @@ TEST_CASE("a session is saved wherever it is, and a fork goes its own way") {
 TEST_CASE("layers on two backends compute what one does") {
     for (const auto &policy : policies) {
         INFO(policy.size() << (policy.empty() ? "" : policy[0]));
-        for (const std::string layers : {"[{range: 0-2, on: a}, {range: 3-5, on: b}]",
-                                         "[{range: 0, on: b}, {range: 1-3, on: a}, {range: 4-5, on: b}]"}) {
+        for (const std::string layers :
+             {"[{range: 0-2, on: a}, {range: 3-5, on: b}]",
+              "[{range: 0, on: b}, {range: 1-3, on: a}, {range: 4-5, on: b}]"}) {
             std::vector<std::string> sets = policy;
             sets.push_back("hybrid.layers=" + layers);
             const Greedy one = greedy(one_cpu(policy), long_prompt(), 24);
@@ -346,10 +359,12 @@ TEST_CASE("layers on two backends compute what one does") {
             check_same(split, one);
         }
     }
-    Pipeline pipeline(two({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-5, on: b}]", "kv.max_mib=3"}));
+    Pipeline pipeline(
+        two({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-5, on: b}]", "kv.max_mib=3"}));
     CHECK(pipeline.engines()[0]->kv_shape.layers == 4);
     CHECK(pipeline.engines()[1]->kv_shape.layers == 2);
-    CHECK(pipeline.engines()[0]->kv_shape.max_bytes + pipeline.engines()[1]->kv_shape.max_bytes == 3u << 20);
+    CHECK(pipeline.engines()[0]->kv_shape.max_bytes + pipeline.engines()[1]->kv_shape.max_bytes ==
+          3u << 20);
     CHECK(pipeline.engines()[1]->weights->part() == LayerRange{4, 6});
     CHECK_THAT(pipeline.explain(), Contains("layers 0 to 3: a") && Contains("layers 4 to 5: b") &&
                                        Contains("bytes that cross per token: 2048"));
@@ -357,16 +372,17 @@ TEST_CASE("layers on two backends compute what one does") {
     Session session(pipeline);
     CHECK(greedy(session, hybrid_opening(), 2).stats.kv_bytes == whole.stats.kv_bytes);
     TempFolder folder;
-    CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }), Contains("several backends"));
+    CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }),
+               Contains("several backends"));
 }
 
 TEST_CASE("policies that look at one layer for all of them cannot have layers on two backends") {
     const std::string layers = "hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]";
-    CHECK_THAT(
-        error_text([&] {
-            Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64", "policy.allocator=pyramid"}));
-        }),
-        Contains("policy.allocator: pyramid shares the budget out over layers"));
+    CHECK_THAT(error_text([&] {
+                   Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64",
+                                   "policy.allocator=pyramid"}));
+               }),
+               Contains("policy.allocator: pyramid shares the budget out over layers"));
     CHECK_THAT(error_text([&] {
                    Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
                }),
@@ -378,7 +394,8 @@ TEST_CASE("what cannot be combined is refused by name") {
         return error_text([&] { Pipeline p(two(more)); });
     };
     CHECK_THAT(refused({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-9, on: b}]"}),
-               Contains("expected the ranges in 'hybrid.layers' to end at layer 5") && Contains("found 9"));
+               Contains("expected the ranges in 'hybrid.layers' to end at layer 5") &&
+                   Contains("found 9"));
     Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=b"}));
     CHECK_THAT(error_text([&] { pipeline.add_policy(pipeline.config().policy); }),
                Contains("several policies over one model run on one backend"));

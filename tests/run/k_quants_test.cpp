@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path tiny = KEEL_SOURCE_DIR "/models/tiny";
-const std::vector<int32_t> ids{4094, 72, 436, 111, 1034, 44, 315, 311, 32, 49, 265, 3601, 17, 900, 2048};
+const std::vector<int32_t> ids{4094, 72, 436, 111,  1034, 44,  315, 311,
+                               32,   49, 265, 3601, 17,   900, 2048};
 
 uint32_t ggml_type_of(keel_dtype type) {
     switch (type) {
@@ -36,7 +37,8 @@ uint32_t ggml_type_of(keel_dtype type) {
     }
 }
 
-// Writes a copy of an f32 GGUF file whose matrices are in the type that `type_of` says, and one beside it that holds what these decode to.
+// Writes a copy of an f32 GGUF file whose matrices are in the type that `type_of` says, and one
+// beside it that holds what these decode to.
 void write_pair(const fs::path &from, const fs::path &packed, const fs::path &decoded,
                 const std::function<keel_dtype(const std::string &)> &type_of) {
     const GgufFile source(from);
@@ -75,8 +77,10 @@ void write_pair(const fs::path &from, const fs::path &packed, const fs::path &de
 // As in files of Q4_K_M, v and down are in more bits in some layers; here gate and up differ too.
 keel_dtype mixed(const std::string &name) {
     if (name.find("token_embd") != std::string::npos) return KEEL_DTYPE_Q6_K;
-    const bool some = name.find("blk.0.") != std::string::npos || name.find("blk.3.") != std::string::npos;
-    if (some && (name.find("attn_v") != std::string::npos || name.find("ffn_down") != std::string::npos))
+    const bool some =
+        name.find("blk.0.") != std::string::npos || name.find("blk.3.") != std::string::npos;
+    if (some &&
+        (name.find("attn_v") != std::string::npos || name.find("ffn_down") != std::string::npos))
         return KEEL_DTYPE_Q6_K;
     if (name.find("blk.4.ffn_up") != std::string::npos || name.find("blk.5") != std::string::npos)
         return KEEL_DTYPE_Q5_K;
@@ -96,8 +100,8 @@ struct Files {
 };
 
 std::unique_ptr<Pipeline> pipeline_of(const fs::path &model, const std::vector<std::string> &more) {
-    std::vector<std::string> sets{"model.path=" + model.string(), "backend.plugin=cpu", "strict=true",
-                                  "sampling.temperature=0", "kv.dtype=f32"};
+    std::vector<std::string> sets{"model.path=" + model.string(), "backend.plugin=cpu",
+                                  "strict=true", "sampling.temperature=0", "kv.dtype=f32"};
     sets.insert(sets.end(), more.begin(), more.end());
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets));
 }
@@ -134,9 +138,12 @@ const std::string exact = "backend.params.compute=exact", fast = "backend.params
 
 TEST_CASE("a file of mixed K-quants runs as it is stored, and gives what its values give in f32") {
     const Files files(mixed);
-    const auto f32 = pipeline_of(files.decoded, {exact}), native = pipeline_of(files.packed, {exact});
+    const auto f32 = pipeline_of(files.decoded, {exact}),
+               native = pipeline_of(files.packed, {exact});
     CHECK(native->weights().dtype_name() == "q4_k, q5_k, q6_k");
-    CHECK(native->source().conversions(KEEL_DTYPE_NONE, native->device().info().weight_dtypes).empty());
+    CHECK(native->source()
+              .conversions(KEEL_DTYPE_NONE, native->device().info().weight_dtypes)
+              .empty());
     // read per token: what the matrices take in the file, none of them wider
     uint64_t stored = 0;
     for (const TensorInfo &tensor : native->source().tensors())
@@ -209,8 +216,9 @@ TEST_CASE("K types are refused where values are stored in them") {
     REQUIRE(device->table().cast(device->ctx(), &a) == KEEL_E_UNSUPPORTED);
     CHECK_THAT(take_message(), Contains("out is q4_k, which only weights are"));
     for (const char *key : {"kv.dtype=q4_k", "model.weights=q6_k"})
-        CHECK_THAT(error_text([&] {
-                       pipeline::config_from_overrides(std::vector<std::string>{"model.path=x", key});
-                   }),
-                   Contains("expected one of") && Contains(std::string(key).substr(std::strlen(key) - 4)));
+        CHECK_THAT(
+            error_text([&] {
+                pipeline::config_from_overrides(std::vector<std::string>{"model.path=x", key});
+            }),
+            Contains("expected one of") && Contains(std::string(key).substr(std::strlen(key) - 4)));
 }

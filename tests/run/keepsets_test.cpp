@@ -1,5 +1,6 @@
-// What each policy leaves of a real text in a real model, through the core, against make_keepsets_golden.py: queries are gathered, attention
-// is summed up and reduced, contexts are repeated and budgets shared out by Keel; the formulas see transformers' queries, keys and values.
+// What each policy leaves of a real text in a real model, through the core, against
+// make_keepsets_golden.py: queries are gathered, attention is summed up and reduced, contexts are
+// repeated and budgets shared out by Keel; the formulas see transformers' queries, keys and values.
 #include "run/session.hpp"
 
 #include <catch2/catch.hpp>
@@ -43,19 +44,21 @@ std::string params_of(const json &plugin) {
 TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's formula does") {
     const json file = keepsets();
     const auto ids = file.at("tokens").get<std::vector<int32_t>>();
-    const auto layers = file.at("layers").get<uint32_t>(), heads = file.at("kv_heads").get<uint32_t>();
+    const auto layers = file.at("layers").get<uint32_t>(),
+               heads = file.at("kv_heads").get<uint32_t>();
     std::set<std::string> seen;
     int rows = 0, compared = 0;
     for (const json &item : file.at("cases")) {
-        const std::string policy = params_of(item) +
-                                   ", budget: {tokens: " + std::to_string(file.at("budget").get<int>()) +
-                                   "}, allocator: " + params_of(item.at("allocator")) + "}}";
+        const std::string policy =
+            params_of(item) + ", budget: {tokens: " + std::to_string(file.at("budget").get<int>()) +
+            "}, allocator: " + params_of(item.at("allocator")) + "}}";
         INFO(policy);
-        const std::string text = "model: {path: " + std::string(KEEL_SOURCE_DIR) +
-                                 "/models/tiny, context: 512}\nbackend: {plugin: cpu, params: {compute: "
-                                 "exact}}\nkv: {dtype: f32}\n"
-                                 "policy: " +
-                                 policy + "\nstrict: true\n";
+        const std::string text =
+            "model: {path: " + std::string(KEEL_SOURCE_DIR) +
+            "/models/tiny, context: 512}\nbackend: {plugin: cpu, params: {compute: "
+            "exact}}\nkv: {dtype: f32}\n"
+            "policy: " +
+            policy + "\nstrict: true\n";
         Pipeline pipeline(pipeline::parse_config(text, "keepsets.yaml", "/"));
         Session session(pipeline);
         REQUIRE(session.prefill(ids, false));
@@ -67,7 +70,8 @@ TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's f
             INFO("layer " << row / heads << ", head " << row % heads);
             const auto positions = session.cache().cache().positions(row / heads, row % heads);
             const std::vector<int32_t> kept(positions.begin(), positions.end());
-            const auto expected = tokens_of(item.at("keep")[row]), sure = tokens_of(item.at("sure")[row]);
+            const auto expected = tokens_of(item.at("keep")[row]),
+                       sure = tokens_of(item.at("sure")[row]);
             ++rows;
             CHECK(std::includes(kept.begin(), kept.end(), sure.begin(), sure.end()));
             const bool is_flat =
@@ -79,10 +83,11 @@ TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's f
             CHECK(kept == expected);
         }
     }
-    CHECK(seen == std::set<std::string>{"compactor uniform", "expected_attention uniform", "h2o uniform",
-                                        "keydiff uniform", "knorm uniform", "kvzip adaptive", "kvzip uniform",
-                                        "snapkv adaptive", "snapkv pyramid", "snapkv uniform",
-                                        "tova uniform"});
-    // Maximum pooling makes neighbours equal, and very sharp heads leave float32 zeros to choose from.
+    CHECK(seen == std::set<std::string>{"compactor uniform", "expected_attention uniform",
+                                        "h2o uniform", "keydiff uniform", "knorm uniform",
+                                        "kvzip adaptive", "kvzip uniform", "snapkv adaptive",
+                                        "snapkv pyramid", "snapkv uniform", "tova uniform"});
+    // Maximum pooling makes neighbours equal, and very sharp heads leave float32 zeros to choose
+    // from.
     CHECK(compared * 10 > rows * 9);
 }

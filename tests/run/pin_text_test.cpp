@@ -23,8 +23,8 @@ TEST_CASE("a pin is the least run of tokens that holds a text, which stands once
         INFO(text);
         if (prompt.find(text) != prompt.rfind(text)) continue;
         const TokenRun run = find_text(*tokenizer, ids, text, "generation.pin");
-        const auto part =
-            std::span(ids).subspan(static_cast<size_t>(run.from), static_cast<size_t>(run.to - run.from));
+        const auto part = std::span(ids).subspan(static_cast<size_t>(run.from),
+                                                 static_cast<size_t>(run.to - run.from));
         CHECK_THAT(tokenizer->decode(part), Contains(text));
         if (part.size() > 1) { // none less holds it
             CHECK_THAT(tokenizer->decode(part.subspan(1)), !Contains(text));
@@ -32,18 +32,20 @@ TEST_CASE("a pin is the least run of tokens that holds a text, which stands once
         }
     }
     CHECK(find_text(*tokenizer, ids, prompt, "generation.pin").to == std::ssize(ids));
-    CHECK_THAT(error_text([&] { find_text(*tokenizer, ids, "fox", "generation.pin"); }, ErrorKind::usage),
-               Contains("more than once") && Contains("'fox'"));
-    CHECK_THAT(error_text([&] { find_text(*tokenizer, ids, "wolf", "generation.pin"); }, ErrorKind::usage),
-               Contains("not in it"));
+    CHECK_THAT(
+        error_text([&] { find_text(*tokenizer, ids, "fox", "generation.pin"); }, ErrorKind::usage),
+        Contains("more than once") && Contains("'fox'"));
+    CHECK_THAT(
+        error_text([&] { find_text(*tokenizer, ids, "wolf", "generation.pin"); }, ErrorKind::usage),
+        Contains("not in it"));
     CHECK_THROWS_AS(find_text(*tokenizer, ids, "", "generation.pin"), Error);
 }
 
-TEST_CASE(
-    "what is pinned of a prompt stays while a text is written, and a prompt that is refused leaves no pins") {
-    const std::vector<std::string> overrides = {"model.path=" + tiny,           "backend.plugin=reference",
-                                                "policy.plugin=sliding_window", "policy.budget.tokens=24",
-                                                "policy.budget.slack=0",        "sampling.temperature=0"};
+TEST_CASE("what is pinned of a prompt stays while a text is written, and a prompt that is refused "
+          "leaves no pins") {
+    const std::vector<std::string> overrides = {
+        "model.path=" + tiny,      "backend.plugin=reference", "policy.plugin=sliding_window",
+        "policy.budget.tokens=24", "policy.budget.slack=0",    "sampling.temperature=0"};
     Pipeline pipeline(pipeline::config_from_overrides(overrides));
     Session session(pipeline);
     const std::vector<int32_t> ids = pipeline.tokenizer()->encode(

@@ -1,4 +1,5 @@
-// What a pipeline settles before it runs: which plugins it needs, what fits the memory, what it leaves alone.
+// What a pipeline settles before it runs: which plugins it needs, what fits the memory, what it
+// leaves alone.
 #include "base/log.hpp"
 #include "run/memory_need.hpp"
 #include "run/session.hpp"
@@ -28,7 +29,8 @@ struct Mini {
     }
     // Model and backend fill lines 1 and 2.
     pipeline::PipelineConfig config(const std::string &text) const {
-        return pipeline::parse_config("model: " + folder.path().string() + "\nbackend: cpu\n" + text,
+        return pipeline::parse_config("model: " + folder.path().string() + "\nbackend: cpu\n" +
+                                          text,
                                       "f.yaml", folder.path());
     }
     std::unique_ptr<Pipeline> open(const std::string &text) const {
@@ -44,8 +46,8 @@ struct Mini {
 
 } // namespace
 
-TEST_CASE(
-    "under a policy that keeps all, by whatever name, budget, trigger and allocator are not looked at") {
+TEST_CASE("under a policy that keeps all, by whatever name, budget, trigger and allocator are not "
+          "looked at") {
     const Mini mini;
     std::filesystem::copy(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins/none.so",
                           mini.folder / "quiet.so");
@@ -73,24 +75,27 @@ TEST_CASE("under a policy that evicts they are checked, with their lines") {
           "f.yaml:5:20: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one");
     CHECK_THAT(mini.refusal("policy:\n  plugin: sliding_window\n  trigger: {on: []}\n"),
                StartsWith("f.yaml:5:17: expected at least one trigger"));
-    CHECK_THAT(mini.refusal("policy:\n  plugin: sliding_window\n  budget: {tokens: 10}\n"
-                            "  protect: {prefix: 4, recent: 7}\n"),
-               StartsWith("f.yaml:5:20: policy.budget.tokens: a budget of 10 slots leaves no room"));
+    CHECK_THAT(
+        mini.refusal("policy:\n  plugin: sliding_window\n  budget: {tokens: 10}\n"
+                     "  protect: {prefix: 4, recent: 7}\n"),
+        StartsWith("f.yaml:5:20: policy.budget.tokens: a budget of 10 slots leaves no room"));
     CHECK_THAT(mini.refusal("policy:\n  plugin: sliding_window\n  allocator: no_such_allocator\n",
                             ErrorKind::plugin),
                StartsWith("f.yaml:5:14: ") && Contains("no_such_allocator"));
 }
 
-TEST_CASE("memory pressure is refused where the policy cannot answer it, and where its keys contradict each "
+TEST_CASE("memory pressure is refused where the policy cannot answer it, and where its keys "
+          "contradict each "
           "other") {
     const Mini mini;
-    CHECK(
-        mini.refusal("policy:\n  plugin: none\n  trigger: {on: [pressure]}\n") ==
-        "f.yaml:5:17: policy none never evicts, so it could not answer memory pressure; remove pressure from "
-        "policy.trigger.on or choose a policy that evicts");
-    const std::string window = "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  trigger: ";
-    const auto pipeline =
-        mini.open(window + "{on: [budget, pressure], pressure: {available_mib: 100, steps: [0.5]}}\n");
+    CHECK(mini.refusal("policy:\n  plugin: none\n  trigger: {on: [pressure]}\n") ==
+          "f.yaml:5:17: policy none never evicts, so it could not answer memory pressure; remove "
+          "pressure from "
+          "policy.trigger.on or choose a policy that evicts");
+    const std::string window =
+        "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  trigger: ";
+    const auto pipeline = mini.open(
+        window + "{on: [budget, pressure], pressure: {available_mib: 100, steps: [0.5]}}\n");
     const auto &pressure = pipeline->cache_plan().config().pressure;
     REQUIRE(pressure);
     CHECK(pressure->low == uint64_t{100} << 20);
@@ -98,12 +103,13 @@ TEST_CASE("memory pressure is refused where the policy cannot answer it, and whe
     CHECK(pressure->levels == std::vector<double>{0.5});
     CHECK_THAT(mini.refusal(window + "{on: [budget], pressure: {steps: [0.5]}}\n"),
                StartsWith("f.yaml:6:45: expected pressure in 'policy.trigger.on'"));
-    CHECK_THAT(mini.refusal(window + "{on: [pressure], pressure: {available_mib: 5, critical_mib: 6}}\n"),
-               StartsWith("f.yaml:6:72: expected 'policy.trigger.pressure.critical_mib' to be at most"));
+    CHECK_THAT(
+        mini.refusal(window + "{on: [pressure], pressure: {available_mib: 5, critical_mib: 6}}\n"),
+        StartsWith("f.yaml:6:72: expected 'policy.trigger.pressure.critical_mib' to be at most"));
 }
 
-TEST_CASE(
-    "what was asked for beside a policy that keeps all gets a warning with its line, and nothing else does") {
+TEST_CASE("what was asked for beside a policy that keeps all gets a warning with its line, and "
+          "nothing else does") {
     const Mini mini;
     const auto warnings = [&](const std::string &text) {
         std::ostringstream out;
@@ -116,34 +122,39 @@ TEST_CASE(
     };
     CHECK(warnings("") == "");
     CHECK(warnings("policy: none\n") == "");
-    const std::string told =
-        warnings("policy:\n  plugin: none\n  positions: rerotated\n  protect: {prefix: 4, recent: 2}\n"
-                 "  trigger: {on: [insert]}\n  budget: {tokens: 9}\n");
-    for (const char *line :
-         {"f.yaml:8:20: policy.budget has no effect: policy none never evicts",
-          "f.yaml:6:21: policy.protect.prefix has no effect",
-          "f.yaml:6:32: policy.protect.recent has no effect", "f.yaml:5:14: policy.positions has no effect",
-          "f.yaml:7:17: policy.trigger.on has no effect"})
+    const std::string told = warnings(
+        "policy:\n  plugin: none\n  positions: rerotated\n  protect: {prefix: 4, recent: 2}\n"
+        "  trigger: {on: [insert]}\n  budget: {tokens: 9}\n");
+    for (const char *line : {"f.yaml:8:20: policy.budget has no effect: policy none never evicts",
+                             "f.yaml:6:21: policy.protect.prefix has no effect",
+                             "f.yaml:6:32: policy.protect.recent has no effect",
+                             "f.yaml:5:14: policy.positions has no effect",
+                             "f.yaml:7:17: policy.trigger.on has no effect"})
         CHECK_THAT(told, Contains(line));
     CHECK(std::count(told.begin(), told.end(), '\n') == 5);
 }
 
 TEST_CASE("a trigger that the policy can never answer is refused with its line") {
     const Mini mini;
-    const std::string snapkv = "policy:\n  plugin: snapkv\n  budget: {tokens: 64}\n  params: {decode: ";
+    const std::string snapkv =
+        "policy:\n  plugin: snapkv\n  budget: {tokens: 64}\n  params: {decode: ";
     CHECK(mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, insert]}\n") ==
-          "f.yaml:7:17: policy snapkv acts at the end of the prompt only, so it never answers insert; remove "
+          "f.yaml:7:17: policy snapkv acts at the end of the prompt only, so it never answers "
+          "insert; remove "
           "insert "
           "from policy.trigger.on or choose a policy that goes on evicting");
-    CHECK_THAT(mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, every_n], every_n: 9}\n"),
-               StartsWith("f.yaml:7:17: ") && Contains("never answers every_n"));
-    CHECK_NOTHROW(mini.open(snapkv + "false}\n  trigger: {on: [prefill_end, budget]}\n")); // as by default
+    CHECK_THAT(
+        mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, every_n], every_n: 9}\n"),
+        StartsWith("f.yaml:7:17: ") && Contains("never answers every_n"));
+    CHECK_NOTHROW(
+        mini.open(snapkv + "false}\n  trigger: {on: [prefill_end, budget]}\n")); // as by default
     CHECK_NOTHROW(mini.open(snapkv + "true}\n  trigger: {on: [prefill_end, insert]}\n"));
 }
 
 TEST_CASE("spans of the config are protected, and count against the budget") {
     const Mini mini;
-    const std::string window = "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  protect: ";
+    const std::string window =
+        "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  protect: ";
     CHECK(mini.open(window + "{prefix: 4, spans: [[2, 8], [6, 10], [30, 31]]}\n")
               ->cache_plan()
               .pinned_slots() == 7);
@@ -165,25 +176,28 @@ TEST_CASE("a device that is not there is told with the line that asks for it") {
 TEST_CASE("a pipeline that does not run leaves its log's older content alone") {
     Mini mini;
     const auto log = mini.folder.write("log.jsonl", "{\"sequence\":1}\n");
-    const std::string text = "policy: {plugin: sliding_window, budget: {tokens: 64}, log: log.jsonl}\n";
+    const std::string text =
+        "policy: {plugin: sliding_window, budget: {tokens: 64}, log: log.jsonl}\n";
     mini.options.check_only = true;
     mini.open(text);
     CHECK(std::filesystem::file_size(log) == 15);
     mini.options.check_only = false;
     const auto pipeline = mini.open(text);
     CHECK(std::filesystem::file_size(log) == 15);
-    CHECK_THAT(mini.refusal(text), StartsWith("f.yaml:3:61: policy.log: ") && Contains("another pipeline"));
+    CHECK_THAT(mini.refusal(text),
+               StartsWith("f.yaml:3:61: policy.log: ") && Contains("another pipeline"));
     CHECK_THAT(mini.refusal("policy: {log: no/such/folder/log.jsonl}\n"),
                StartsWith("f.yaml:3:15: policy.log: ") && Contains("make it first"));
     const Session session(*pipeline);
     CHECK(std::filesystem::file_size(log) == 0);
 }
 
-TEST_CASE(
-    "a context that nobody asked for becomes what the memory holds: one that was asked for is refused") {
+TEST_CASE("a context that nobody asked for becomes what the memory holds: one that was asked for "
+          "is refused") {
     Mini mini(4096);
     const auto source = open_model_source(mini.folder.path());
-    const MemoryNeed need = memory_need(*source, KEEL_DTYPE_NONE, KEEL_DTYPE_F16, KEEL_DTYPE_F16, 4096);
+    const MemoryNeed need =
+        memory_need(*source, KEEL_DTYPE_NONE, KEEL_DTYPE_F16, KEEL_DTYPE_F16, 4096);
     REQUIRE(need.cache > 1000000);
     uint64_t available = 16 * need.total();
     mini.options.memory = [&] { return MemoryInfo{2 * available, available, "a test"}; };
@@ -200,10 +214,10 @@ TEST_CASE(
     const std::string text = error_text(
         [&] {
             mini.options.check_only = true;
-            Pipeline(
-                pipeline::config_from_overrides(std::vector<std::string>{
-                    "model.path=" + mini.folder.path().string(), "backend.plugin=cpu", "model.context=4096"}),
-                mini.options);
+            Pipeline(pipeline::config_from_overrides(
+                         std::vector<std::string>{"model.path=" + mini.folder.path().string(),
+                                                  "backend.plugin=cpu", "model.context=4096"}),
+                     mini.options);
         },
         ErrorKind::resource);
     CHECK_THAT(text, StartsWith("--set model.context: model.context: 4096 tokens need ") &&

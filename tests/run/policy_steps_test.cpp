@@ -1,4 +1,5 @@
-// Policies on models/tiny: what steps leave for them and what that costs, sessions that are forked into other policies.
+// Policies on models/tiny: what steps leave for them and what that costs, sessions that are forked
+// into other policies.
 #include "kv/scripted_policy.hpp"
 #include "run/session_file.hpp"
 #include "support/error_text.hpp"
@@ -33,7 +34,8 @@ PipelineOptions quiet(uint32_t sequences = 1) {
 std::vector<int32_t> prompt(const Pipeline &pipeline, int tokens) {
     std::vector<int32_t> ids;
     for (int i = 0; i < tokens; ++i)
-        ids.push_back(static_cast<int32_t>((i * 7919 + 13) % (pipeline.model().vocab_size - 300) + 280));
+        ids.push_back(
+            static_cast<int32_t>((i * 7919 + 13) % (pipeline.model().vocab_size - 300) + 280));
     return ids;
 }
 
@@ -51,12 +53,14 @@ std::vector<float> follow(Session &session, int steps) {
 // Runs a tap and notes the queries that pass it.
 class Watch final : public StepTap {
   public:
-    Watch(Pipeline &pipeline, int64_t layers) : pipeline_(pipeline), queries(static_cast<size_t>(layers)) {}
+    Watch(Pipeline &pipeline, int64_t layers)
+        : pipeline_(pipeline), queries(static_cast<size_t>(layers)) {}
     Places places(uint32_t layer) override { return tap->places(layer); }
     void after_attention(uint32_t layer, const Tensor &q) override {
         tap->after_attention(layer, q);
         const int64_t m = q.dim(0), width = q.dim(1) * q.dim(2);
-        const Tensor flat = Tensor::allocate(pipeline_.device(), KEEL_DTYPE_F32, {m, q.dim(1), q.dim(2)});
+        const Tensor flat =
+            Tensor::allocate(pipeline_.device(), KEEL_DTYPE_F32, {m, q.dim(1), q.dim(2)});
         keel_move_args args = {KEEL_HEADER(keel_move_args)};
         args.x = q.c();
         args.out = flat.c();
@@ -77,7 +81,8 @@ class Watch final : public StepTap {
 
 } // namespace
 
-TEST_CASE("steps that leave something for a policy compute what plain ones do, to the bit, until slots go") {
+TEST_CASE("steps that leave something for a policy compute what plain ones do, to the bit, until "
+          "slots go") {
     Pipeline plain(tiny(), quiet());
     const auto ids = prompt(plain, 150);
     Session none(plain);
@@ -85,11 +90,11 @@ TEST_CASE("steps that leave something for a policy compute what plain ones do, t
     const auto wanted = follow(none, 20);
     CHECK(plain.graph().taps().list().empty());
     CHECK(plain.cache_plan().ops().empty());
-    for (const char *policy : {"snapkv", "h2o", "tova", "keydiff", "knorm", "expected_attention", "compactor",
-                               "kvzip", "random", "sliding_window"}) {
+    for (const char *policy : {"snapkv", "h2o", "tova", "keydiff", "knorm", "expected_attention",
+                               "compactor", "kvzip", "random", "sliding_window"}) {
         INFO(policy);
-        Pipeline pipeline(tiny({std::string("policy.plugin=") + policy, "policy.budget.tokens=400"}),
-                          quiet());
+        Pipeline pipeline(
+            tiny({std::string("policy.plugin=") + policy, "policy.budget.tokens=400"}), quiet());
         Session session(pipeline);
         session.prefill(ids);
         CHECK(follow(session, 20) == wanted);
@@ -97,7 +102,8 @@ TEST_CASE("steps that leave something for a policy compute what plain ones do, t
     }
 }
 
-TEST_CASE("decoding under a policy takes no op, read or wait more than without, but for moving queries up") {
+TEST_CASE("decoding under a policy takes no op, read or wait more than without, but for moving "
+          "queries up") {
     const auto decode_work = [](std::initializer_list<std::string> sets) {
         Pipeline pipeline(tiny(sets), quiet());
         Session session(pipeline);
@@ -123,11 +129,13 @@ TEST_CASE("decoding under a policy takes no op, read or wait more than without, 
     CHECK(running.writes == none.writes);
 }
 
-TEST_CASE("scores that a graph's steps leave are the attention over the slots that were kept, computed from "
+TEST_CASE("scores that a graph's steps leave are the attention over the slots that were kept, "
+          "computed from "
           "scratch") {
     Pipeline pipeline(tiny(), quiet());
     const ModelConfig &m = pipeline.model();
-    const auto heads = static_cast<size_t>(m.heads), group = heads / static_cast<size_t>(m.kv_heads);
+    const auto heads = static_cast<size_t>(m.heads),
+               group = heads / static_cast<size_t>(m.kv_heads);
     const auto dim = static_cast<size_t>(m.head_dim);
     std::unique_ptr<CacheManager> manager;
     Watch watch(pipeline, m.layers);
@@ -149,8 +157,8 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
     script.needs.reduce_queries = KEEL_REDUCE_SUM;
     script.needs.reduce_group = KEEL_REDUCE_MEAN;
     script.decide = [&](const keel_policy_input &in, keel_policy_decision &decision) {
-        const Tensor held =
-            Tensor::allocate(pipeline.device(), KEEL_DTYPE_F32, {m.kv_heads, in.stride, m.head_dim});
+        const Tensor held = Tensor::allocate(pipeline.device(), KEEL_DTYPE_F32,
+                                             {m.kv_heads, in.stride, m.head_dim});
         keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
         args.kv = manager->cache().view(in.layer);
         args.out = held.c();
@@ -158,7 +166,8 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
         pipeline.executor().run(*read_keys, args);
         const auto k = held.read<float>();
         for (size_t h = 0; h < in.kv_heads; ++h) {
-            const auto length = static_cast<size_t>(in.lengths[h]), width = static_cast<size_t>(in.stride);
+            const auto length = static_cast<size_t>(in.lengths[h]),
+                       width = static_cast<size_t>(in.stride);
             std::vector<double> wanted(length, 0.0);
             for (int64_t token = in.next_position - 5; token < in.next_position; ++token) {
                 for (size_t g = 0; g < group; ++g) {
@@ -169,8 +178,8 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
                         if (in.positions[h * width + j] > token) continue;
                         double dot = 0;
                         for (size_t d = 0; d < dim; ++d)
-                            dot +=
-                                double{q[(h * group + g) * dim + d]} * double{k[(h * width + j) * dim + d]};
+                            dot += double{q[(h * group + g) * dim + d]} *
+                                   double{k[(h * width + j) * dim + d]};
                         sum += p[j] = std::exp(dot * m.attention_scale());
                     }
                     for (size_t j = 0; j < length; ++j)
@@ -228,8 +237,8 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
         "compactor", "kvzip", "random", "sliding_window"};
     std::vector<CachePlan *> plans;
     for (const std::string &name : policies) {
-        const auto config =
-            tiny({"policy.plugin=" + name, "policy.budget.tokens=100", "policy.positions=absolute"});
+        const auto config = tiny(
+            {"policy.plugin=" + name, "policy.budget.tokens=100", "policy.positions=absolute"});
         plans.push_back(&shared.add_policy(config.policy));
     }
     Session parent(shared, shared.add_shared_prefill(plans));
@@ -243,9 +252,9 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
         CHECK(arm->cache().cache().max_length() <= 100 + 300 * (policies[i] == "kvzip"));
         CHECK(arm->stats().evictions == 1);
         const auto forked = follow(*arm, 40);
-        Pipeline alone(
-            tiny({"policy.plugin=" + policies[i], "policy.budget.tokens=100", "policy.positions=absolute"}),
-            quiet());
+        Pipeline alone(tiny({"policy.plugin=" + policies[i], "policy.budget.tokens=100",
+                             "policy.positions=absolute"}),
+                       quiet());
         Session session(alone);
         session.prefill(ids);
         CHECK(follow(session, 40) == forked);
@@ -276,11 +285,13 @@ TEST_CASE("a prefill that cannot serve two policies at once is refused by the ne
 
 TEST_CASE("a session under a policy that was added is not saved as if it had the pipeline's") {
     Pipeline pipeline(tiny(), quiet());
-    CachePlan &plan = pipeline.add_policy(tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
+    CachePlan &plan =
+        pipeline.add_policy(tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
     Session session(pipeline, plan);
     session.prefill(prompt(pipeline, 20));
     const test::TempFolder folder;
-    CHECK_THAT(error_text([&] { save_session(session, folder / "s.session", {}); }, ErrorKind::usage),
-               Contains("policy h2o, which was added"));
+    CHECK_THAT(
+        error_text([&] { save_session(session, folder / "s.session", {}); }, ErrorKind::usage),
+        Contains("policy h2o, which was added"));
     CHECK_FALSE(std::filesystem::exists(folder / "s.session"));
 }

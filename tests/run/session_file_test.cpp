@@ -1,4 +1,5 @@
-// Saved sessions: going on after a load gives what going on without it would have given; what does not fit or is broken is refused.
+// Saved sessions: going on after a load gives what going on without it would have given; what does
+// not fit or is broken is refused.
 #include "base/error.hpp"
 #include "run/generate.hpp"
 #include "run/session_file.hpp"
@@ -24,7 +25,8 @@ Sets tiny(std::initializer_list<std::string> more = {}) {
     return sets;
 }
 
-const std::string opening = "Once upon a time there was a king who had three daughters, and the youngest";
+const std::string opening =
+    "Once upon a time there was a king who had three daughters, and the youngest";
 
 std::string bytes_of(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
@@ -79,12 +81,16 @@ TEST_CASE("a loaded session goes on as if it had never been saved") {
     for (const Sets &sets :
          {tiny(), tiny({"kv.dtype=q8_0"}), tiny({"kv.key_dtype=f32", "kv.value_dtype=q4_0"}),
           tiny({"sampling.temperature=0.9", "sampling.seed=3"}),
-          tiny({"sampling.temperature=0.9", "sampling.repetition_penalty=1.2", "backend.plugin=reference"}),
-          tiny({"policy.plugin=sliding_window", "policy.budget.tokens=24", "policy.protect.prefix=4"}),
-          tiny({"policy.plugin=sliding_window", "policy.budget.tokens=24", "policy.protect.prefix=4",
-                "policy.positions=rerotated", "sampling.temperature=0.7"}),
-          tiny({"policy.plugin=sliding_window", "policy.budget.tokens=24", "policy.positions=rerotated",
-                "policy.trigger={on: [every_n], every_n: 5}", "kv.dtype=f32"})}) {
+          tiny({"sampling.temperature=0.9", "sampling.repetition_penalty=1.2",
+                "backend.plugin=reference"}),
+          tiny({"policy.plugin=sliding_window", "policy.budget.tokens=24",
+                "policy.protect.prefix=4"}),
+          tiny({"policy.plugin=sliding_window", "policy.budget.tokens=24",
+                "policy.protect.prefix=4", "policy.positions=rerotated",
+                "sampling.temperature=0.7"}),
+          tiny({"policy.plugin=sliding_window", "policy.budget.tokens=24",
+                "policy.positions=rerotated", "policy.trigger={on: [every_n], every_n: 5}",
+                "kv.dtype=f32"})}) {
         INFO(sets.back());
         const bool slow = sets.back() == "backend.plugin=reference";
         Pipeline pipeline(pipeline::config_from_overrides(sets));
@@ -143,7 +149,8 @@ TEST_CASE("a loaded session takes another prompt behind its last token") {
     CHECK_THROWS_AS(generate(b, {}, options_of(pipeline, 5)), Error);
 }
 
-TEST_CASE("a session of another model, type or policy is refused with the reason, and nothing is lost") {
+TEST_CASE(
+    "a session of another model, type or policy is refused with the reason, and nothing is lost") {
     const test::TempFolder folder;
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     Session session(pipeline);
@@ -163,30 +170,36 @@ TEST_CASE("a session of another model, type or policy is refused with the reason
     CHECK_THAT(refusal({"model.weights=q8_0"}), Catch::Contains("weights of type"));
     CHECK_THAT(refusal({"policy.plugin=sliding_window", "policy.budget.tokens=64"}),
                Catch::Contains("policy.plugin"));
-    CHECK_THAT(refusal_of([&] { load_session(session, folder / "none"); }), Catch::Contains("none"));
+    CHECK_THAT(refusal_of([&] { load_session(session, folder / "none"); }),
+               Catch::Contains("none"));
     CHECK(session.tokens() > 0);
 
     Pipeline small(pipeline::config_from_overrides(tiny({"model.context=8"})));
     Session c(small);
-    CHECK_THAT(refusal_of([&] { load_session(c, folder / "s"); }), Catch::Contains("model.context = 8"));
+    CHECK_THAT(refusal_of([&] { load_session(c, folder / "s"); }),
+               Catch::Contains("model.context = 8"));
     CHECK(c.tokens() == 0);
 }
 
 TEST_CASE("other weights of the same shape are another model") {
     const test::TempFolder folder;
-    for (const char *name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
-        std::filesystem::copy_file(std::string(KEEL_SOURCE_DIR) + "/models/tiny/" + name, folder / name);
+    for (const char *name :
+         {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+        std::filesystem::copy_file(std::string(KEEL_SOURCE_DIR) + "/models/tiny/" + name,
+                                   folder / name);
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     Session session(pipeline);
     session.prefill(std::vector<int32_t>{1, 2, 3});
     save_session(session, folder / "s");
     const auto load = [&] {
-        Pipeline copy(pipeline::config_from_overrides(tiny({"model.path=" + folder.path().string()})));
+        Pipeline copy(
+            pipeline::config_from_overrides(tiny({"model.path=" + folder.path().string()})));
         Session b(copy);
         return refusal_of([&] { load_session(b, folder / "s"); });
     };
     CHECK(load().empty()); // the same model in another place
-    std::fstream file(folder / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream file(folder / "model.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-1, std::ios::end);
     const int last = bytes_of(folder / "model.safetensors").back();
     file.put(static_cast<char>(last ^ 1));
@@ -196,8 +209,10 @@ TEST_CASE("other weights of the same shape are another model") {
 
 TEST_CASE("the same weights under another config are another model, and the error says in what") {
     const test::TempFolder folder;
-    for (const char *name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
-        std::filesystem::copy_file(std::string(KEEL_SOURCE_DIR) + "/models/tiny/" + name, folder / name);
+    for (const char *name :
+         {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+        std::filesystem::copy_file(std::string(KEEL_SOURCE_DIR) + "/models/tiny/" + name,
+                                   folder / name);
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     Session session(pipeline);
     session.prefill(std::vector<int32_t>{1, 2, 3});
@@ -205,7 +220,8 @@ TEST_CASE("the same weights under another config are another model, and the erro
     const std::string config = bytes_of(folder / "config.json"),
                       tokenizer = bytes_of(folder / "tokenizer.json");
     const auto load = [&] {
-        Pipeline copy(pipeline::config_from_overrides(tiny({"model.path=" + folder.path().string()})));
+        Pipeline copy(
+            pipeline::config_from_overrides(tiny({"model.path=" + folder.path().string()})));
         Session b(copy);
         return refusal_of([&] { load_session(b, folder / "s"); });
     };
@@ -218,7 +234,8 @@ TEST_CASE("the same weights under another config are another model, and the erro
     CHECK_THAT(with("rms_norm_eps", 0.25), Catch::Contains("saved with norms eps"));
     CHECK_THAT(with("rope_theta", 5000.0), Catch::Contains("RoPE theta"));
     CHECK_THAT(with("max_position_embeddings", 77), Catch::Contains("trained to 77"));
-    CHECK_THAT(with("rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}), Catch::Contains("RoPE"));
+    CHECK_THAT(with("rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}),
+               Catch::Contains("RoPE"));
     folder.write("config.json", config);
     auto other = nlohmann::json::parse(tokenizer);
     auto &vocabulary =
@@ -240,7 +257,8 @@ TEST_CASE("the same weights under another config are another model, and the erro
         two(pipeline::config_from_overrides(evicting("policy.seed=2")));
     Session a(one), b(two);
     save_session(a, folder / "seeded");
-    CHECK_THAT(refusal_of([&] { load_session(b, folder / "seeded"); }), Catch::Contains("policy.seed"));
+    CHECK_THAT(refusal_of([&] { load_session(b, folder / "seeded"); }),
+               Catch::Contains("policy.seed"));
 }
 
 TEST_CASE("numbers that are not finite in a loaded session: its file is a suspect") {
@@ -250,7 +268,8 @@ TEST_CASE("numbers that are not finite in a loaded session: its file is a suspec
     session.prefill(pipeline.tokenizer()->encode(opening));
     save_session(session, folder / "s");
     std::string file = bytes_of(folder / "s");
-    std::memset(file.data() + file.size() / 2, 0xFF, 32); // among keys and values: NaN wherever floats begin
+    std::memset(file.data() + file.size() / 2, 0xFF,
+                32); // among keys and values: NaN wherever floats begin
     folder.write("bad.session", with_checksum(file));
     load_session(session, folder / "bad.session");
     CHECK_THAT(refusal_of([&] {
@@ -262,11 +281,13 @@ TEST_CASE("numbers that are not finite in a loaded session: its file is a suspec
 
 TEST_CASE("broken session files are refused and never crash") {
     const test::TempFolder folder;
-    for (const Sets &sets : {tiny(), tiny({"policy.plugin=sliding_window", "policy.budget.tokens=12",
-                                           "policy.protect.prefix=4", "policy.positions=rerotated"})}) {
+    for (const Sets &sets :
+         {tiny(), tiny({"policy.plugin=sliding_window", "policy.budget.tokens=12",
+                        "policy.protect.prefix=4", "policy.positions=rerotated"})}) {
         Pipeline pipeline(pipeline::config_from_overrides(sets));
         Session session(pipeline);
-        const auto half = generate(session, pipeline.tokenizer()->encode(opening), options_of(pipeline, 12));
+        const auto half =
+            generate(session, pipeline.tokenizer()->encode(opening), options_of(pipeline, 12));
         save_session(session, folder / "s", {half.random, {}});
         const std::string good = bytes_of(folder / "s");
         REQUIRE(with_checksum(good) == good);
@@ -286,7 +307,8 @@ TEST_CASE("broken session files are refused and never crash") {
         turned[16] = 9;
         CHECK_THAT(load(turned), Catch::Contains("version 9"));
         CHECK(load(good).empty());
-        CHECK_THAT(load(with_checksum(good + "12345678")), Catch::Contains("behind the session's end"));
+        CHECK_THAT(load(with_checksum(good + "12345678")),
+                   Catch::Contains("behind the session's end"));
 
         // with a right checksum: cut anywhere, and with any bytes in the books
         std::mt19937 random(7);
@@ -322,8 +344,10 @@ TEST_CASE("a session file appears whole or not at all") {
     session.prefill(std::vector<int32_t>{1, 2, 3});
     CHECK_THAT(refusal_of([&] { save_session(session, folder / "no/such/folder"); }),
                Catch::Contains("cannot be written"));
-    CHECK_THAT(refusal_of([&] { save_session(session, folder.path()); }), Catch::Contains("not a file"));
-    CHECK_THAT(refusal_of([&] { save_session(session, "/dev/null"); }), Catch::Contains("not a file"));
+    CHECK_THAT(refusal_of([&] { save_session(session, folder.path()); }),
+               Catch::Contains("not a file"));
+    CHECK_THAT(refusal_of([&] { save_session(session, "/dev/null"); }),
+               Catch::Contains("not a file"));
     CHECK(std::filesystem::is_empty(folder.path()));
     save_session(session, folder / "s");
     save_session(session, folder / "s"); // over an older one
@@ -333,8 +357,8 @@ TEST_CASE("a session file appears whole or not at all") {
     CHECK(bytes_of(folder / "other").starts_with("not a session"));
     std::filesystem::remove(folder / "other");
     CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
-    CHECK((std::filesystem::status(folder / "s").permissions() & std::filesystem::perms::others_all) ==
-          std::filesystem::perms::none);
+    CHECK((std::filesystem::status(folder / "s").permissions() &
+           std::filesystem::perms::others_all) == std::filesystem::perms::none);
 }
 
 TEST_CASE("tokens are taken back") {
@@ -356,16 +380,20 @@ TEST_CASE("tokens are taken back") {
 TEST_CASE("a prefill that is cancelled between chunks is taken back, unless it evicted") {
     for (const bool evicts : {false, true}) {
         Sets sets = tiny();
-        if (evicts) sets.insert(sets.end(), {"policy.plugin=sliding_window", "policy.budget.tokens=24"});
+        if (evicts)
+            sets.insert(sets.end(), {"policy.plugin=sliding_window", "policy.budget.tokens=24"});
         Pipeline pipeline(pipeline::config_from_overrides(sets));
         std::string text = opening;
-        while (pipeline.tokenizer()->encode(text).size() < 2 * size_t{pipeline.graph().max_tokens()} + 9)
+        while (pipeline.tokenizer()->encode(text).size() <
+               2 * size_t{pipeline.graph().max_tokens()} + 9)
             text += ", " + opening;
         const auto prompt = pipeline.tokenizer()->encode(text);
         Session session(pipeline);
         session.prefill(std::vector<int32_t>{1, 2, 3});
         session.set_pending(4);
-        const auto cancel = [&](const char *, uint64_t, uint64_t) { pipeline.host().request_cancel(); };
+        const auto cancel = [&](const char *, uint64_t, uint64_t) {
+            pipeline.host().request_cancel();
+        };
         GenerateOptions options = options_of(pipeline, 4);
         options.progress = cancel;
         const GenerateResult result = generate(session, prompt, options);
@@ -375,7 +403,8 @@ TEST_CASE("a prefill that is cancelled between chunks is taken back, unless it e
         CHECK(result.detail.empty() != evicts);
         CHECK((session.tokens() == 3) != evicts);
         CHECK(session.pending().has_value() != evicts);
-        CHECK_FALSE(generate(session, std::vector<int32_t>{5}, options_of(pipeline, 2)).ids.empty());
+        CHECK_FALSE(
+            generate(session, std::vector<int32_t>{5}, options_of(pipeline, 2)).ids.empty());
     }
 }
 

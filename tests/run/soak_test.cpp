@@ -1,6 +1,7 @@
-// A text that goes on for 100,000 tokens in a cache of 256 slots whose keys are rotated again at each eviction: memory stays where it
-// is, numbers stay finite, and a step takes what it took at the beginning in ops, bytes and blocks. How fast it ran is printed, and not
-// asserted: what a machine does beside it would decide.
+// A text that goes on for 100,000 tokens in a cache of 256 slots whose keys are rotated again at
+// each eviction: memory stays where it is, numbers stay finite, and a step takes what it took at
+// the beginning in ops, bytes and blocks. How fast it ran is printed, and not asserted: what a
+// machine does beside it would decide.
 #include "platform/memory.hpp"
 #include "run/session.hpp"
 
@@ -45,7 +46,8 @@ struct Beginning {
         bytes = std::max(bytes, step.bytes);
         kv_bytes = std::max(kv_bytes, step.kv_bytes);
     }
-    // How many keys an eviction has to turn depends on what it kept, and two rare things may meet in a step.
+    // How many keys an eviction has to turn depends on what it kept, and two rare things may meet
+    // in a step.
     bool covers(const StepCost &step, bool evicted) const {
         return (evicted ? step.ops <= 2 * eviction_ops : ops.count(step.ops) != 0) &&
                step.bytes <= 2 * bytes && step.kv_bytes <= kv_bytes;
@@ -66,7 +68,8 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
     const auto prompt = pipeline.tokenizer()->encode("Once upon a time there was a king", true);
     session.prefill(prompt);
 
-    std::mt19937 random(1); // near greedy, but for a tenth of the tokens: a greedy text would run in a circle
+    std::mt19937 random(
+        1); // near greedy, but for a tenth of the tokens: a greedy text would run in a circle
     const CacheManager &cache = session.cache();
     const BudgetNow budget = cache.plan().budget().at(0);
     uint64_t resident = 0, kv_peak = 0, evictions = 0;
@@ -79,7 +82,8 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
         if (random() % 10 == 0) id = static_cast<int32_t>(random() % 4000);
         const auto logits = session.logits();
         REQUIRE(std::isfinite(logits[static_cast<size_t>(id)]));
-        REQUIRE(std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }));
+        REQUIRE(std::all_of(logits.begin(), logits.end(),
+                            [](float logit) { return std::isfinite(logit); }));
         session.decode(id);
         const bool evicted = cache.evictions() != evictions;
         evictions = cache.evictions();
@@ -88,10 +92,10 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
         if (i <= 2 * block) {
             if (i > 512) first.add(step, evicted); // by then the cache is full
         } else if (!first.covers(step, evicted)) {
-            FAIL("step " << i << (evicted ? ", which evicts," : "") << " took " << step.ops << " ops, "
-                         << step.bytes << " bytes from and to the host and " << step.kv_bytes
-                         << " of cache; at the beginning " << first.eviction_ops << " with an eviction, "
-                         << first.bytes << " and " << first.kv_bytes);
+            FAIL("step " << i << (evicted ? ", which evicts," : "") << " took " << step.ops
+                         << " ops, " << step.bytes << " bytes from and to the host and "
+                         << step.kv_bytes << " of cache; at the beginning " << first.eviction_ops
+                         << " with an eviction, " << first.bytes << " and " << first.kv_bytes);
         }
         REQUIRE(cache.cache().max_length() <= budget.tokens + budget.slack + 1);
         if (i % block != 0) continue;
@@ -102,9 +106,10 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
             kv_peak = session.stats().kv_peak_bytes;
         }
         if (i > 2 * block) {
-            // What grows is the list of the text's tokens, 4 bytes each in a vector that doubles: half a MiB at 100,000.
-            INFO("resident " << resident << " at " << 2 * block << " tokens, " << resident_bytes() << " at "
-                             << i);
+            // What grows is the list of the text's tokens, 4 bytes each in a vector that doubles:
+            // half a MiB at 100,000.
+            INFO("resident " << resident << " at " << 2 * block << " tokens, " << resident_bytes()
+                             << " at " << i);
             REQUIRE(resident_bytes() <= resident + (uint64_t{1} << 20));
             REQUIRE(session.stats().kv_peak_bytes == kv_peak);
         }
