@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "config/target.hpp"
 #include "run/conversation.hpp"
+#include "run/explain.hpp"
 #include "run/session_file.hpp"
 
 #include <algorithm>
@@ -258,7 +259,7 @@ Generation Pipeline::defaults() const {
 
 std::string Pipeline::explain() const {
     if (!impl_) refuse_moved();
-    return covered([&] { return impl_->pipeline->explain(); });
+    return covered([&] { return explain_pipeline(*impl_->pipeline); });
 }
 
 void Pipeline::cancel() noexcept {

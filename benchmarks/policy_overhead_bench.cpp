@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
                 set.push_back(fmt::format("policy.budget.tokens={}", budget));
                 set.push_back("policy.trigger.on=[prefill_end, budget]");
                 if (name == "snapkv") set.push_back("policy.params.decode=true");
-                plan = &pipeline.add_policy(pipeline::config_from_overrides(set).policy);
+                plan = &pipeline.policies().add(pipeline::config_from_overrides(set).policy);
             }
             const SavedPrompt own(pipeline, *plan, prompt);
             std::vector<Cycle> cycles;

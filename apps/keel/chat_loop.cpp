@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
 #include "eval/page/text_table.hpp"
+#include "run/report.hpp"
 
 #include <fmt/ranges.h>
 
@@ -192,7 +193,7 @@ static SessionStats since(const SessionStats &before, SessionStats now) {
     now.moves.erase(now.moves.begin(), now.moves.begin() + told);
     now.decode_stream -= before.decode_stream;
     now.ahead_steps -= before.ahead_steps;
-    now.vain_steps -= before.vain_steps;
+    now.discarded_steps -= before.discarded_steps;
     return now;
 }
 
@@ -276,7 +277,7 @@ void Chat::switch_to(std::string_view arguments) {
     if (target.empty())
         throw_error(ErrorKind::usage, "/switch: expected a pipeline file, a model{} behind it",
                     running_.pipeline->config().hybrid.is_given() ? " or the name of a backend" : "");
-    if (Engine *engine = running_.pipeline->find_engine(target);
+    if (Engine *engine = running_.pipeline->engines().find(target);
         engine != nullptr && running_.pipeline->config().hybrid.is_given())
         return switch_backend(*engine);
     check_switch_target(target);

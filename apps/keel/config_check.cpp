@@ -66,7 +66,7 @@ std::string cache_text(const Pipeline &pipeline) {
     const auto same = [&](const auto &engine) {
         return types_text(engine->kv_shape) == types_text(engines.front()->kv_shape);
     };
-    std::string types = types_text(pipeline.kv_shape()), bytes = format_bytes(pipeline.kv_bytes_per_token());
+    std::string types = types_text(pipeline.kv_shape()), bytes = format_bytes(pipeline.engines().kv_bytes_per_token());
     if (!std::all_of(engines.begin(), engines.end(), same)) {
         std::vector<std::string> of_each, bytes_of_each;
         for (const auto &engine : engines) { // one that has several ranges of layers is told once
@@ -99,7 +99,7 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
     return fmt::format("{}{} with {} parameters, backend {} ({}), {}, policy {}", model.architecture->name,
                        particular, model.parameter_count(), pipeline.backends_text(),
                        pipeline.device().info().description, cache_text(pipeline),
-                       pipeline.policy().library->id());
+                       pipeline.policies().own().policy.library->id());
 }
 
 } // namespace keel::cli

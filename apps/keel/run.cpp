@@ -11,7 +11,9 @@
 #include "base/log.hpp"
 #include "config/config_writer.hpp"
 #include "platform/new_file.hpp"
+#include "run/explain.hpp"
 #include "run/generate.hpp"
+#include "run/report.hpp"
 #include "run/session_file.hpp"
 
 #include <filesystem>
@@ -189,11 +191,11 @@ int run_pipeline(const RunOptions &o, const Program &program) {
         if (o.json) {
             print_json(explain_json(pipeline));
         } else {
-            console().out(pipeline.explain());
+            console().out(explain_pipeline(pipeline));
         }
         return 0;
     }
-    if (o.explain) console().faint(pipeline.explain());
+    if (o.explain) console().faint(explain_pipeline(pipeline));
     o.trace.watch(pipeline);
     log().debug("loaded {} in {:.2f} s", pipeline.source().path(), pipeline.load_seconds());
     if (is_batch) return run_batch(pipeline, prompts, *output, generation_options(o, config), program);

@@ -4,6 +4,7 @@
 
 #include "base/display.hpp"
 #include "ops/explain.hpp"
+#include "run/explain.hpp"
 #include "text/utf8.hpp"
 
 #include <nlohmann/json.hpp>
@@ -83,10 +84,10 @@ Json hybrid_json(Pipeline &p) {
                             {"decode", rows_json(engine->graph->ops(StepForm::decode))},
                             {"prefill", rows_json(engine->graph->ops(StepForm::prefill))}});
     }
-    Json json = {{"crossing_bytes_per_token", p.crossing_bytes_per_token()},
+    Json json = {{"crossing_bytes_per_token", crossing_bytes_per_token(p)},
                  {"backends", std::move(backends)}};
     if (p.mode() == pipeline::HybridMode::taking_turns) {
-        json["prefill"] = p.prefill_engine().name;
+        json["prefill"] = p.engines().prefill().name;
         json["decode"] = p.engine().name;
     }
     return json;
@@ -164,7 +165,7 @@ Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r
                      {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps},
                      {"replayed_decode_steps", s.decode_stream.replays},
                      {"ahead_decode_steps", s.ahead_steps},
-                     {"vain_decode_steps", s.vain_steps}};
+                     {"vain_decode_steps", s.discarded_steps}};
     if (p.config().hybrid.is_given()) json["stats"]["switches"] = moves_json(s.moves);
     return json;
 }

@@ -23,7 +23,7 @@ void TraceOption::watch(Pipeline &pipeline) const {
     Trace &trace = *state_->trace;
     trace.span("load", "step", state_->opened, trace.now(),
                {{"model", Trace::text(pipeline.source().path())}});
-    pipeline.set_trace(&trace);
+    pipeline.engines().set_trace(&trace);
 }
 
 } // namespace keel::cli

@@ -35,6 +35,25 @@ uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
            RopeTables::bytes(context, model.head_dim) * (model.local_rope_theta ? 2 : 1);
 }
 
+void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOptions &options,
+                  uint32_t max_logit_rows, uint32_t batch) {
+    const uint32_t chunk = prefill_chunk();
+    weights = std::make_unique<ModelWeights>(*executor, source, options);
+    kv_template = std::make_unique<KvTemplate>(kv_shape);
+    GraphOptions g;
+    g.max_tokens = chunk;
+    g.max_logit_rows = std::min(max_logit_rows, chunk);
+    g.kv = kv_template->view();
+    g.taps = cache_plan->tap_forms();
+    g.rope_rows = std::max<int64_t>(kv_shape.max_slots, chunk);
+    g.batch = batch;
+    if (batch > 1) {
+        batch_template = std::make_unique<BatchTemplate>(kv_shape, batch);
+        g.batch_kv = batch_template->view();
+    }
+    graph = std::make_unique<Graph>(*executor, *weights, g);
+}
+
 std::vector<const PlannedOp *> Engine::ops() const {
     std::vector<const PlannedOp *> all = graph->ops(StepForm::decode);
     for (const auto &more : {graph->ops(StepForm::prefill), graph->ops(StepForm::batch),

@@ -20,10 +20,9 @@ bool uses_system_memory(const Device &device);
 // tells nothing.
 MemoryInfo memory_of(const Device &device);
 
-// What runs a model, or some of its layers, on one backend: device, weights, planned ops, the plan
-// of its cache. A pipeline owns one, or several; sequences run on them through Session. It is made
-// step by step, in the order of its members, because the memory that a context takes is known
-// before the first weight is read.
+// Runs a model, or some of its layers, on one backend: device, weights, planned ops, the plan of
+// its cache. A pipeline owns one or several. It is made step by step, in the order of its members,
+// because the memory that a context takes is known before the first weight is read.
 struct Engine {
     std::string name; // what messages and reports call it: of the hybrid section, else the plugin's
     LayerRange part;  // layers that it runs
@@ -47,6 +46,9 @@ struct Engine {
     MemoryInfo memory() const { return memory_of(device()); }
     // What its books and RoPE tables take for a context, before a single token is there.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
+    // Makes the members after kv_shape, except for cache_plan, which has to be there.
+    void load(const std::shared_ptr<const ModelSource> &source, const LoadOptions &options,
+              uint32_t max_logit_rows, uint32_t batch);
     // All ops that were planned, each once: of prefill and decode steps, and of the cache when
     // slots go.
     std::vector<const PlannedOp *> ops() const;

@@ -1,7 +1,6 @@
 #include "run/generate.hpp"
 
-#include "base/counted.hpp"
-#include "base/display.hpp"
+#include "base/error.hpp"
 #include "run/pin_text.hpp"
 #include "text/text_stream.hpp"
 
@@ -185,43 +184,6 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt,
         generation.stop(StopReason::device_lost, error.what());
     }
     return generation.finish();
-}
-
-std::string closing_line(const GenerateResult &r) {
-    const SessionStats &s = r.stats;
-    const double tokens = static_cast<double>(std::max<uint64_t>(s.decode_tokens, 1));
-    std::string line;
-    if (!r.ids.empty())
-        line = fmt::format("time to first token {:.0f} ms | ", 1000 * r.first_token_seconds);
-    line += fmt::format("prefill {}, {:.1f} tokens/s | decode {}, {:.1f} tokens/s | ",
-                        counted(s.prefill_tokens, "token"), s.prefill_rate(),
-                        counted(s.decode_tokens, "token"), s.decode_rate());
-    line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
-    line += " | " + counted(s.evictions, "eviction");
-    if (s.evictions > 0)
-        line += fmt::format(" of {}, {} freed, {:.1f} ms", counted(s.evicted_tokens, "token"),
-                            format_bytes(s.evicted_bytes), 1000 * s.eviction_seconds);
-    line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
-                        static_cast<double>(s.decode_stream.submits) / tokens,
-                        static_cast<double>(s.decode_stream.waits) / tokens);
-    if (s.ahead_steps + s.vain_steps > 0) {
-        line +=
-            fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);
-        if (s.vain_steps > 0) line += fmt::format(", {} more in vain", s.vain_steps);
-    }
-    if ((s.replay_parts > 0 && s.decode_tokens > 0) || s.decode_stream.replays > 0) {
-        // A hybrid's decode steps are more than its tokens: those of a warm-up run twice, on parts
-        // that come and go.
-        const uint64_t steps = (s.decode_tokens + s.vain_steps) * s.replay_parts;
-        const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
-                                   ? fmt::format(" of {}", steps)
-                                   : ", on all backends";
-        line += fmt::format(" | decode steps replayed: {}{}{}", s.decode_stream.replays, of,
-                            s.no_replay.empty() ? "" : " (" + s.no_replay + ")");
-    }
-    for (const BackendMove &move : s.moves)
-        line += "\nswitch: " + move_text(move);
-    return line;
 }
 
 } // namespace keel

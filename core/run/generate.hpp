@@ -117,9 +117,4 @@ class Generation {
 GenerateResult generate(Session &session, std::span<const int32_t> prompt,
                         const GenerateOptions &options);
 
-// The line that closes a run, and one more for each time that a hybrid's sequence went elsewhere:
-// "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | decode ...". Without its first
-// part where no token came.
-std::string closing_line(const GenerateResult &result);
-
 } // namespace keel

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "device/trace.hpp"
+#include "run/non_finite.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -26,10 +27,10 @@ SessionBatch::SessionBatch(Pipeline &pipeline, CachePlan &plan)
     : pipeline_(pipeline), plan_(plan), arena_(make_arena(pipeline, plan)),
       view_(*arena_, pipeline.batch()) {
     outcomes_.reserve(pipeline.batch());
-    members_.reserve(pipeline.batch());
+    sequences_.reserve(pipeline.batch());
+    numbers_.reserve(pipeline.batch());
+    rows_.reserve(pipeline.batch());
     next_.resize(pipeline.batch());
-    segments_.reserve(pipeline.batch());
-    caches_.reserve(pipeline.batch());
 }
 
 std::unique_ptr<Session> SessionBatch::make_session(CachePlan &plan) {
@@ -44,15 +45,15 @@ void SessionBatch::check(std::span<Session *const> sessions, std::span<const int
                     ids.size(), pipeline_.batch());
     }
     for (size_t i = 0; i < n; ++i) {
-        const Session &session = *sessions[i];
-        if (&session.pipeline_ != &pipeline_ || session.is_broken_ || session.history_.empty()) {
+        const Sequence &sequence = sessions[i]->sequence();
+        const bool is_empty = sequence.text.size() == 0;
+        if (&sequence.pipeline != &pipeline_ || sequence.is_broken || is_empty) {
             throw_error(ErrorKind::usage, "sequence {} of a step {}", i,
-                        session.is_broken_         ? "is broken"
-                        : session.history_.empty() ? "has no prompt yet"
-                                                   : "is of another pipeline");
+                        sequence.is_broken ? "is broken"
+                        : is_empty         ? "has no prompt yet"
+                                           : "is of another pipeline");
         }
-        if (std::find(sessions.begin(), sessions.begin() + static_cast<std::ptrdiff_t>(i),
-                      sessions[i]) != sessions.begin() + static_cast<std::ptrdiff_t>(i))
+        if (std::ranges::count(sessions.first(i), sessions[i]) > 0)
             throw_error(ErrorKind::usage, "sequence {} stands twice in a step", i);
     }
 }
@@ -66,76 +67,82 @@ SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t
     check(sessions, ids);
     const TraceSpan span(plan_.executor().stream().trace(), "batched decode", "step");
     const auto start = Clock::now();
-    const Stream::Counters before = pipeline_.counters();
+    const Stream::Counters before = pipeline_.engines().counters();
     outcomes_.assign(sessions.size(), {});
-    members_.clear();
+    sequences_.clear();
+    numbers_.clear();
     try {
         take_in(sessions, ids);
-        if (!members_.empty()) {
-            forward();
+        if (!sequences_.empty()) {
+            queue_step();
             read_results(read);
-            settle();
+            finish_step();
         }
-    } catch (...) { // the step is of all of them; what was full took no part
+    } catch (...) { // the step belongs to all of them, except to sequences that were full
         for (size_t i = 0; i < sessions.size(); ++i)
-            if (outcomes_[i].kind != Outcome::Kind::full) sessions[i]->is_broken_ = true;
+            if (outcomes_[i].kind != Outcome::Kind::full) sessions[i]->sequence().is_broken = true;
         throw;
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    for (const Member &member : members_) {
-        member.session->stats_.decode_seconds += seconds;
-        ++member.session->stats_.decode_tokens;
-    }
-    if (!members_.empty()) ++stats_.steps;
-    stats_.tokens += members_.size();
+    for (Sequence *sequence : sequences_)
+        sequence->meter.count_decode(seconds);
+    if (!sequences_.empty()) ++stats_.steps;
+    stats_.tokens += sequences_.size();
     stats_.seconds += seconds;
-    stats_.stream += pipeline_.counters() - before;
+    stats_.stream += pipeline_.engines().counters() - before;
     return outcomes_;
 }
 
-// Room for each: only those that have it take part. Nothing was queued for the others but
-// evictions.
+// Makes room for one token of each sequence. The sequences that have room take part in the step.
+// For the others nothing was queued but evictions.
 void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const int32_t> ids) {
     for (size_t i = 0; i < sessions.size(); ++i) {
-        bool is_settled = false;
+        Sequence &sequence = sessions[i]->sequence();
+        bool is_finished = false; // the step before
         try {
-            sessions[i]->settle();
-            is_settled = true;
-            sessions[i]->take_in(ids.subspan(i, 1), StepKind::decode, 1);
+            sessions[i]->drop_ahead();
+            sequence.cache.finish_step();
+            is_finished = true;
+            sequence.take_in(ids.subspan(i, 1), StepKind::decode, 1);
         } catch (const Error &error) {
             if (pipeline_.engine().is_lost()) throw;
-            const bool is_full = is_settled && error.kind() == ErrorKind::resource;
+            const bool is_full = is_finished && error.kind() == ErrorKind::resource;
             outcomes_[i] = {is_full ? Outcome::Kind::full : Outcome::Kind::failed, error.what()};
-            sessions[i]->is_broken_ = !is_full; // an eviction may have been left half done
+            sequence.is_broken = !is_full; // an eviction may be half done
             continue;
         }
-        members_.push_back({sessions[i], i});
+        sequences_.push_back(&sequence);
+        numbers_.push_back(i);
     }
 }
 
-void SessionBatch::forward() {
-    segments_.clear();
-    caches_.clear();
-    uint32_t row = 0;
-    for (const Member &member : members_) {
-        Session &session = *member.session;
-        CacheManager &cache = session.cache();
-        cache.cache().refresh(); // another's growth may have exchanged the arena
-        session.first_row_ = row++;
-        caches_.push_back(&cache.cache());
-        segments_.push_back({.positions = session.step_positions_,
-                             .kv = cache.cache().views(),
-                             .ids = session.step_ids_,
-                             .logit_rows = 1,
-                             .tap = session.taps_.front(),
-                             .tap_ops = &pipeline_.taps(cache.plan())});
+template <typename Action>
+void SessionBatch::for_each(const Action &action) {
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+        Sequence &sequence = *sequences_[i];
+        if (sequence.is_broken) continue;
+        try {
+            action(sequence);
+        } catch (const Error &error) {
+            if (pipeline_.engine().is_lost()) throw;
+            outcomes_[numbers_[i]] = {Outcome::Kind::failed, error.what()};
+            sequence.is_broken = true;
+        }
     }
-    pipeline_.graph().forward(segments_, view_.of(caches_));
+}
+
+void SessionBatch::queue_step() {
+    rows_.clear();
+    for (Sequence *sequence : sequences_) {
+        sequence->results.set_first_row(static_cast<uint32_t>(rows_.size()));
+        rows_.push_back(&sequence->step);
+    }
+    runner_.run(rows_, &view_);
 }
 
 void SessionBatch::read_results(Read read) {
     NextToken &results = pipeline_.graph().next();
-    const auto n = static_cast<uint32_t>(members_.size());
+    const auto n = static_cast<uint32_t>(sequences_.size());
     const auto vocabulary = static_cast<size_t>(pipeline_.model().vocab_size);
     if (read == Read::greedy) {
         results.queue_argmax(n);
@@ -144,43 +151,24 @@ void SessionBatch::read_results(Read read) {
         logits_.resize(n * vocabulary);
         results.read_logits(n, logits_.data());
     }
-    // All of them are here before any is looked into: what looks for a number that is not finite
-    // runs steps of its own.
+    // All results are read before one is checked: report_non_finite runs steps of its own.
     for (size_t i = 0; i < n; ++i) {
-        Session &session = *members_[i].session;
-        if (read == Read::greedy) {
-            session.said_ = next_[i];
-        } else {
-            session.logits_.assign(logits_.begin() + static_cast<std::ptrdiff_t>(i * vocabulary),
-                                   logits_.begin() +
-                                       static_cast<std::ptrdiff_t>((i + 1) * vocabulary));
-        }
+        StepResults &own = sequences_[i]->results;
+        if (read == Read::greedy)
+            own.put_token(next_[i]);
+        else
+            own.put_logits(std::span(logits_).subspan(i * vocabulary, vocabulary));
     }
-    for (const Member &member : members_) {
-        Session &session = *member.session;
-        try {
-            if (read == Read::logits) session.check_finite(session.logits_);
-            if (read == Read::greedy && *session.said_ < 0) session.find_non_finite();
-            session.logits_read_ = read == Read::logits;
-        } catch (const Error &error) {
-            if (pipeline_.engine().is_lost()) throw;
-            outcomes_[member.index] = {Outcome::Kind::failed, error.what()};
-            session.is_broken_ = true;
-        }
-    }
+    for_each([&](Sequence &sequence) {
+        StepResults &own = sequence.results;
+        if (read == Read::greedy ? *own.next_token() >= 0 : all_finite(own.logits())) return;
+        own.reject_logits();
+        report_non_finite(sequence, runner_);
+    });
 }
 
-void SessionBatch::settle() {
-    for (const Member &member : members_) {
-        if (member.session->is_broken_) continue;
-        try {
-            member.session->settle();
-        } catch (const Error &error) {
-            if (pipeline_.engine().is_lost()) throw;
-            outcomes_[member.index] = {Outcome::Kind::failed, error.what()};
-            member.session->is_broken_ = true;
-        }
-    }
+void SessionBatch::finish_step() {
+    for_each([](Sequence &sequence) { sequence.cache.finish_step(); });
 }
 
 } // namespace keel

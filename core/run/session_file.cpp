@@ -216,7 +216,7 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back("kv.key_dtype", keel_dtype_name(kv.key_dtype));
     facts.emplace_back("kv.value_dtype", keel_dtype_name(kv.value_dtype));
     facts.emplace_back("policy.plugin", plan.config().policy.name);
-    facts.emplace_back("policy.params", params_text(pipeline.policy()));
+    facts.emplace_back("policy.params", params_text(pipeline.policies().own().policy));
     facts.emplace_back("policy.seed",
                        plan.keeps_all() ? "none" : std::to_string(plan.config().seed));
     facts.emplace_back("policy.positions", plan.may_move_keys()
@@ -279,7 +279,7 @@ namespace {
 
 // The file tells the pipeline's policy.
 void check_policy(Session &session) {
-    if (session.pipeline().is_own(session.cache().plan())) return;
+    if (session.pipeline().policies().is_own(session.cache().plan())) return;
     throw_error(ErrorKind::usage,
                 "a session under policy {}, which was added to its pipeline, is neither saved nor "
                 "read; make "

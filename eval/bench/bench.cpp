@@ -321,7 +321,7 @@ class Bench {
 
     // Of a step.
     double bytes_read(const DecodeSamples &samples) const {
-        return static_cast<double>(pipeline_.weight_bytes_per_token() + samples.kv_read);
+        return static_cast<double>(pipeline_.engines().weight_bytes_per_token() + samples.kv_read);
     }
 
     void add_prefill(int64_t n, std::vector<double> rates) {
@@ -377,12 +377,12 @@ class Bench {
         r.weights = pipeline_.weights().dtype_name();
         r.policy = *pipeline_.config().policy.plugin;
         r.parameters = model.parameter_count();
-        r.weight_bytes_per_token = pipeline_.weight_bytes_per_token();
-        r.weight_bytes = pipeline_.weight_bytes();
-        r.kv_bytes_per_token = pipeline_.kv_bytes_per_token();
+        r.weight_bytes_per_token = pipeline_.engines().weight_bytes_per_token();
+        r.weight_bytes = pipeline_.engines().weight_bytes();
+        r.kv_bytes_per_token = pipeline_.engines().kv_bytes_per_token();
         r.key_dtype = pipeline_.kv_shape().key_dtype;
         r.value_dtype = pipeline_.kv_shape().value_dtype;
-        for (const PlannedOp *op : pipeline_.ops())
+        for (const PlannedOp *op : pipeline_.engines().ops())
             r.fallbacks += op->rung() == Rung::native ? 0 : 1;
         r.load_seconds = pipeline_.load_seconds();
         r.repeat = options_.repeat;

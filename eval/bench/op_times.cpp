@@ -156,7 +156,7 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
 }
 
 OpTimes::OpTimes(Pipeline &pipeline) : pipeline_(pipeline) {
-    pipeline.set_observer(
+    pipeline.engines().set_observer(
         [this](Executor &executor, const PlannedOp &op, const keel_op_args *args, bool after) {
             if (!after) {
                 begin_ = Clock::now();
@@ -168,7 +168,7 @@ OpTimes::OpTimes(Pipeline &pipeline) : pipeline_(pipeline) {
 }
 
 OpTimes::~OpTimes() {
-    pipeline_.set_observer({});
+    pipeline_.engines().set_observer({});
 }
 
 void OpTimes::add(Device &device, const PlannedOp &op, const keel_op_args *args, double seconds) {

@@ -74,7 +74,7 @@ ScoringWalk::ScoringWalk(std::vector<Session *> sessions, const ScoringText &tex
     for (const Session *session : sessions_) {
         Pipeline &p = const_cast<Session *>(session)->pipeline();
         rows_ = std::min<int64_t>(
-            {rows_, p.step_tokens(), static_cast<int64_t>(scoring_rows(p.model().vocab_size))});
+            {rows_, p.engines().step_tokens(), static_cast<int64_t>(scoring_rows(p.model().vocab_size))});
     }
 }
 

@@ -104,7 +104,7 @@ TEST_CASE("a device that is lost in a step that nobody wanted takes nothing from
         CHECK(device.cpu.backend.fault_fired());
         CHECK(device.cpu.backend.fault_slot() == "buffer_write");
         CHECK(result.reason == StopReason::cancelled);
-        CHECK(result.stats.vain_steps == 1);
+        CHECK(result.stats.discarded_steps == 1);
         CHECK(std::equal(result.ids.begin(), result.ids.end(), whole.begin()));
         CHECK(session.cache().cache().max_length() == session.tokens());
         pipeline.host().clear_cancel();
@@ -133,7 +133,7 @@ TEST_CASE("an op that fails in a step ahead is an error of the step itself, at t
         if (ahead) {
             session.decode(id); // the fault was once only
             CHECK(session.tokens() == tokens + 1);
-            CHECK(session.stats().vain_steps == 0);
+            CHECK(session.stats().discarded_steps == 0);
         }
     }
 }

@@ -113,7 +113,7 @@ inline void check_same(const Story &ahead, const Story &plain) {
     CHECK((ahead.between == plain.between));
     CHECK((ahead.after == plain.after));
     CHECK(plain.first.stats.ahead_steps == 0);
-    CHECK(plain.first.stats.vain_steps == 0);
+    CHECK(plain.first.stats.discarded_steps == 0);
 }
 
 inline Story off(std::vector<std::string> sets, const Change &change = {}, int64_t tokens = 40) {

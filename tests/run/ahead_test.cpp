@@ -2,6 +2,7 @@
 // kept and what is counted is the same, and a step that nobody wanted leaves no trace. On a backend
 // that runs behind the host's back, like a GPU.
 #include "ahead_rig.hpp"
+#include "run/report.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_writer.hpp"
@@ -48,7 +49,8 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
         const Story ahead = tell(cell.sets), plain = off(cell.sets);
         check_same(ahead, plain);
         CHECK((ahead.first.stats.ahead_steps > 0) == cell.runs_ahead);
-        CHECK(ahead.first.stats.vain_steps == 0); // where a text is long enough is known before
+        CHECK(ahead.first.stats.discarded_steps ==
+              0); // where a text is long enough is known before
         const Stream::Counters a = ahead.first.stats.decode_stream,
                                b = plain.first.stats.decode_stream;
         CHECK(a.waits == b.waits);
@@ -88,9 +90,9 @@ TEST_CASE(
             const Story ahead = tell(sets, ends);
             check_same(ahead, off(sets, ends));
             CHECK(ahead.first.reason == StopReason::end_token);
-            CHECK(ahead.first.stats.vain_steps <= 1);
+            CHECK(ahead.first.stats.discarded_steps <= 1);
             if (sets.empty() && ahead.first.ids.size() > 1) {
-                CHECK(ahead.first.stats.vain_steps == 1);
+                CHECK(ahead.first.stats.discarded_steps == 1);
                 CHECK_THAT(closing_line(ahead.first), Contains(", 1 more in vain"));
             }
             const Change stops = [&](GenerateOptions &o, Pipeline &) {
@@ -102,7 +104,7 @@ TEST_CASE(
             };
             const Story brief = tell(sets, is_short);
             check_same(brief, off(sets, is_short));
-            CHECK(brief.first.stats.vain_steps == 0);
+            CHECK(brief.first.stats.discarded_steps == 0);
             const Change cancels = [&, at](GenerateOptions &o, Pipeline &pipeline) {
                 o.on_text = [&pipeline, at, n = size_t{0}](std::string_view) mutable {
                     if (n++ == at) pipeline.host().request_cancel();
@@ -145,7 +147,7 @@ TEST_CASE("whoever does something else than to go on finds the session as it was
         CHECK((saved(a) == saved(b)));
         REQUIRE(
             std::equal(a.logits().begin(), a.logits().end(), b.logits().begin(), b.logits().end()));
-        CHECK(a.stats().vain_steps == 1);
+        CHECK(a.stats().discarded_steps == 1);
     };
     begin();
     CHECK(a.greedy(true) == b.greedy());
@@ -187,7 +189,7 @@ TEST_CASE("whoever does something else than to go on finds the session as it was
     b.decode(next);
     CHECK(a.greedy() == b.greedy());
     CHECK(a.stats().ahead_steps == 1);
-    CHECK(a.stats().vain_steps == 0);
+    CHECK(a.stats().discarded_steps == 0);
     begin();
     a.greedy(true);
     a.reset();
@@ -203,7 +205,7 @@ TEST_CASE("texts that need all logits, or a device that waits anyway, run no ste
     const Change told = [](GenerateOptions &o, Pipeline &) { o.logprobs = 2; };
     for (const Change &change : {hot, told}) {
         const Story story = tell({}, change);
-        CHECK(story.first.stats.ahead_steps + story.first.stats.vain_steps == 0);
+        CHECK(story.first.stats.ahead_steps + story.first.stats.discarded_steps == 0);
         check_same(story, off({}, change));
     }
     Pipeline plain(config_of({})); // the cpu backend as it is
@@ -318,7 +320,7 @@ TEST_CASE(
         CHECK(result.ids == alone.ids);
         REQUIRE(result.stats.moves.size() == 1);
         CHECK(result.stats.ahead_steps > 9);
-        CHECK(result.stats.vain_steps == 0); // when it goes is known before
+        CHECK(result.stats.discarded_steps == 0); // when it goes is known before
         CHECK(session.engine().name == "b");
     }
 }

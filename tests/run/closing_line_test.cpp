@@ -1,4 +1,4 @@
-#include "run/generate.hpp"
+#include "run/report.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -26,7 +26,7 @@ TEST_CASE(
     CHECK_THAT(closing_line(result), !Catch::Contains("ahead"));
     result.stats.ahead_steps = 8;
     CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps queued ahead: 8 of 9"));
-    result.stats.vain_steps = 1;
+    result.stats.discarded_steps = 1;
     CHECK_THAT(closing_line(result),
                Catch::EndsWith(" | decode steps queued ahead: 8 of 9, 1 more in vain"));
     result.stats.replay_parts = 1;

@@ -50,7 +50,7 @@ TEST_CASE("a device that is lost while it writes is left, and the text goes on w
                 // read anew.
                 CHECK((last.why == BackendMove::Why::lost || !last.refused.empty()));
                 CHECK(session.engine().name == "a");
-                CHECK(pipeline.find_engine("b")->is_lost());
+                CHECK(pipeline.engines().find("b")->is_lost());
                 session.reset();
                 CHECK(greedy(session, hybrid_opening(), 3).ids.size() == 3);
             }
@@ -283,8 +283,8 @@ TEST_CASE("a fallback that is lost while another backend needs none: the text go
         CHECK(session.engine().name == "a");
         REQUIRE_FALSE(survived.stats.moves.empty());
         CHECK(survived.stats.moves.back().why == BackendMove::Why::lost);
-        CHECK_FALSE(pipeline.find_engine("b")->device().is_lost());
-        CHECK(pipeline.find_engine("b")->is_lost());
+        CHECK_FALSE(pipeline.engines().find("b")->device().is_lost());
+        CHECK(pipeline.engines().find("b")->is_lost());
         CHECK(fallback.backend.calls_after_loss() == 0);
         session.reset();
         CHECK(greedy(session, hybrid_opening(), 14).ids == undisturbed().ids);

@@ -1,6 +1,7 @@
 // Backends that take turns or hold different layers: end to end on models/tiny.
 #include "config/config_writer.hpp"
 #include "hybrid_rig.hpp"
+#include "run/explain.hpp"
 #include "run/session_file.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
@@ -99,9 +100,9 @@ TEST_CASE("backends may keep keys and values in types of their own") {
         {"hybrid.backends={a: {plugin: cpu, kv: f32, params: {compute: exact}}, b: {plugin: cpu, "
          "kv: {key_dtype: q8_0, value_dtype: bf16}, params: {compute: exact}}}",
          "hybrid.prefill=a", "hybrid.decode=b"}));
-    CHECK(pipeline.find_engine("a")->kv_shape.key_dtype == KEEL_DTYPE_F32);
-    CHECK(pipeline.find_engine("b")->kv_shape.key_dtype == KEEL_DTYPE_Q8_0);
-    CHECK(pipeline.find_engine("b")->kv_shape.value_dtype == KEEL_DTYPE_BF16);
+    CHECK(pipeline.engines().find("a")->kv_shape.key_dtype == KEEL_DTYPE_F32);
+    CHECK(pipeline.engines().find("b")->kv_shape.key_dtype == KEEL_DTYPE_Q8_0);
+    CHECK(pipeline.engines().find("b")->kv_shape.value_dtype == KEEL_DTYPE_BF16);
     // Exact products: what the caches round is held against itself. The same tokens in each, so
     // that there is something to compare whatever the texts are.
     const std::vector<int32_t> text =
@@ -135,7 +136,7 @@ TEST_CASE("a cache whose keys were rotated moves between types of keys") {
         std::vector<std::vector<float>> logits;
         for (int i = 0; i < 40; ++i) {
             if (i == 25)
-                CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::done);
+                CHECK(session.switch_to(*pipeline.engines().find("a")) == Session::Switch::done);
             ids.push_back(session.greedy());
             session.decode(ids.back());
             logits.emplace_back(session.logits().begin(), session.logits().end());
@@ -166,9 +167,9 @@ TEST_CASE("the new backend runs the dummy tokens before the switch, and the text
     Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=6",
                            "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}));
     Session session(pipeline);
-    Executor &b = *pipeline.find_engine("b")->executor;
+    Executor &b = *pipeline.engines().find("b")->executor;
     int before = 0, afterwards = 0, before_by_then = -1;
-    pipeline.set_observer(
+    pipeline.engines().set_observer(
         [&](Executor &executor, const PlannedOp &op, const keel_op_args *, bool after) {
             if (after || &executor != &b || op.op() != KEEL_OP_EMBED) return;
             ++(session.engine().name == "a" ? before : afterwards);
@@ -180,7 +181,7 @@ TEST_CASE("the new backend runs the dummy tokens before the switch, and the text
         ids.push_back(session.greedy());
         session.decode(ids.back());
     }
-    pipeline.set_observer({});
+    pipeline.engines().set_observer({});
     CHECK(before_by_then == 0); // the two backends compute no step together
     CHECK(before == 4);
     CHECK(afterwards == 7);
@@ -235,7 +236,8 @@ TEST_CASE("asking for the backend that a sequence is on leaves the config's swit
     Session session(pipeline);
     session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
     for (int i = 0; i < 8; ++i) {
-        if (i == 2) CHECK(session.switch_to(*pipeline.find_engine("a")) == Session::Switch::there);
+        if (i == 2)
+            CHECK(session.switch_to(*pipeline.engines().find("a")) == Session::Switch::there);
         session.decode(session.greedy());
     }
     CHECK(session.engine().name == "b");
@@ -283,7 +285,7 @@ TEST_CASE("a switch by hand, with a warm-up and without") {
         fixed(two({"hybrid.prefill=a", "hybrid.decode=b"}));
     for (Pipeline *pipeline : {&warm, &cold}) {
         Session session(*pipeline);
-        Engine &b = *pipeline->find_engine("b");
+        Engine &b = *pipeline->engines().find("b");
         session.prefill(pipeline->tokenizer()->encode(hybrid_opening()));
         std::vector<int32_t> ids;
         for (int i = 0; i < 12; ++i) {
@@ -302,7 +304,7 @@ TEST_CASE("a switch by hand, with a warm-up and without") {
         CHECK(session.switch_to(b) == Session::Switch::done); // nothing to take along
     }
     Session session(fixed);
-    CHECK_THAT(error_text([&] { session.switch_to(*fixed.find_engine("a")); }, ErrorKind::usage),
+    CHECK_THAT(error_text([&] { session.switch_to(*fixed.engines().find("a")); }, ErrorKind::usage),
                Contains("hybrid.switch.on"));
 }
 
@@ -366,8 +368,9 @@ TEST_CASE("layers on two backends compute what one does") {
     CHECK(pipeline.engines()[0]->kv_shape.max_bytes + pipeline.engines()[1]->kv_shape.max_bytes ==
           3u << 20);
     CHECK(pipeline.engines()[1]->weights->part() == LayerRange{4, 6});
-    CHECK_THAT(pipeline.explain(), Contains("layers 0 to 3: a") && Contains("layers 4 to 5: b") &&
-                                       Contains("bytes that cross per token: 2048"));
+    CHECK_THAT(explain_pipeline(pipeline), Contains("layers 0 to 3: a") &&
+                                               Contains("layers 4 to 5: b") &&
+                                               Contains("bytes that cross per token: 2048"));
     const Greedy whole = greedy(one_cpu({}), hybrid_opening(), 2);
     Session session(pipeline);
     CHECK(greedy(session, hybrid_opening(), 2).stats.kv_bytes == whole.stats.kv_bytes);
@@ -397,6 +400,6 @@ TEST_CASE("what cannot be combined is refused by name") {
                Contains("expected the ranges in 'hybrid.layers' to end at layer 5") &&
                    Contains("found 9"));
     Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=b"}));
-    CHECK_THAT(error_text([&] { pipeline.add_policy(pipeline.config().policy); }),
+    CHECK_THAT(error_text([&] { pipeline.policies().add(pipeline.config().policy); }),
                Contains("several policies over one model run on one backend"));
 }

@@ -3,6 +3,7 @@
 #include "conformance/k_quantizer.hpp"
 #include "convert/gguf_export.hpp"
 #include "format/gguf_writer.hpp"
+#include "run/explain.hpp"
 #include "run/generate.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
@@ -199,8 +200,8 @@ TEST_CASE("for a backend that does not take K types they are converted to q8_0, 
     options.device = [&](const std::string &) { return plain.open(); };
     Pipeline pipeline(pipeline::config_from_overrides(sets), options);
     CHECK(pipeline.weights().dtype_name() == "q8_0");
-    CHECK_THAT(pipeline.explain(), Contains("Q4_K tensors are converted to q8_0: ") &&
-                                       Contains("Q6_K tensors are converted to q8_0: "));
+    CHECK_THAT(explain_pipeline(pipeline), Contains("Q4_K tensors are converted to q8_0: ") &&
+                                               Contains("Q6_K tensors are converted to q8_0: "));
     const auto expected = logits(*pipeline_of(files.decoded, {exact}));
     CHECK(distance(logits(pipeline), expected) < 0.05); // rounded once more
 }

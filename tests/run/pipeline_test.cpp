@@ -60,7 +60,7 @@ TEST_CASE("under a policy that keeps all, by whatever name, budget, trigger and 
             INFO(rest);
             const auto pipeline = mini.open("policy: {plugin: " + policy + ", " + rest + "}\n");
             CHECK(pipeline->cache_plan().keeps_all());
-            CHECK(pipeline->allocator().library == nullptr);
+            CHECK(pipeline->policies().own().allocator.library == nullptr);
         }
     }
 }
@@ -70,7 +70,7 @@ TEST_CASE("under a policy that evicts they are checked, with their lines") {
     const auto pipeline =
         mini.open("policy: {plugin: sliding_window, params: {window: 92}, budget: {slack: 0}}\n");
     CHECK(pipeline->cache_plan().budget().at(0).slack == 0);
-    CHECK(pipeline->allocator().library != nullptr);
+    CHECK(pipeline->policies().own().allocator.library != nullptr);
     CHECK(mini.refusal("policy:\n  plugin: sliding_window\n  budget: {tokens: 9, ratio: 0.5}\n") ==
           "f.yaml:5:20: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one");
     CHECK_THAT(mini.refusal("policy:\n  plugin: sliding_window\n  trigger: {on: []}\n"),
@@ -245,9 +245,10 @@ TEST_CASE("the ops of a pipeline are those of its steps and of its cache, each o
     const Mini mini;
     const auto full = mini.open("");
     const auto evicting = mini.open("policy: {plugin: sliding_window, budget: {tokens: 64}}\n");
-    auto ops = full->ops();
+    auto ops = full->engines().ops();
     std::sort(ops.begin(), ops.end());
     CHECK(std::adjacent_find(ops.begin(), ops.end()) == ops.end());
-    CHECK(evicting->ops().size() == full->ops().size() + evicting->cache_plan().ops().size());
+    CHECK(evicting->engines().ops().size() ==
+          full->engines().ops().size() + evicting->cache_plan().ops().size());
     CHECK_FALSE(evicting->cache_plan().ops().empty());
 }

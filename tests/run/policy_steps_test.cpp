@@ -239,9 +239,9 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
     for (const std::string &name : policies) {
         const auto config = tiny(
             {"policy.plugin=" + name, "policy.budget.tokens=100", "policy.positions=absolute"});
-        plans.push_back(&shared.add_policy(config.policy));
+        plans.push_back(&shared.policies().add(config.policy));
     }
-    Session parent(shared, shared.add_shared_prefill(plans));
+    Session parent(shared, shared.policies().add_shared_prefill(plans));
     parent.prefill(ids, false);
     const auto first = std::vector<float>(parent.logits().begin(), parent.logits().end());
     for (size_t i = 0; i < policies.size(); ++i) {
@@ -277,16 +277,16 @@ TEST_CASE("a prefill that cannot serve two policies at once is refused by the ne
     for (const char *sinks : {"4", "8"}) {
         const auto config = tiny({"policy.plugin=expected_attention", "policy.budget.tokens=100",
                                   std::string("policy.params.sinks=") + sinks});
-        plans.push_back(&shared.add_policy(config.policy));
+        plans.push_back(&shared.policies().add(config.policy));
     }
-    CHECK_THAT(error_text([&] { shared.add_shared_prefill(plans); }, ErrorKind::input),
+    CHECK_THAT(error_text([&] { shared.policies().add_shared_prefill(plans); }, ErrorKind::input),
                Contains("policy expected_attention needs query_stats in another form"));
 }
 
 TEST_CASE("a session under a policy that was added is not saved as if it had the pipeline's") {
     Pipeline pipeline(tiny(), quiet());
     CachePlan &plan =
-        pipeline.add_policy(tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
+        pipeline.policies().add(tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
     Session session(pipeline, plan);
     session.prefill(prompt(pipeline, 20));
     const test::TempFolder folder;

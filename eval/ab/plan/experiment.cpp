@@ -252,7 +252,7 @@ class Resolver {
     // Whose code a run's numbers come from: a plugin that was built anew, or exchanged, may give others.
     void note_libraries(const PipelineConfig &config, const Pipeline &checked) {
         note_library(checked.policy().library);
-        note_library(checked.allocator().library);
+        note_library(checked.policies().own().allocator.library);
         note_backend(*config.fallback, config.fallback.where);
         if (!config.hybrid.is_given())
             return note_backend(*config.backend.plugin, config.backend.plugin.where);

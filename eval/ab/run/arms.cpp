@@ -99,7 +99,7 @@ void AbArms::group_runs(size_t number, Base &base) {
         }
     }
     for (Group &group : base.groups)
-        group.plan = &base.pipeline->add_shared_prefill(group.members);
+        group.plan = &base.pipeline->policies().add_shared_prefill(group.members);
 }
 
 CachePlan &AbArms::plan(size_t run, uint64_t seed) {
@@ -114,7 +114,7 @@ CachePlan &AbArms::plan(size_t run, uint64_t seed) {
         section.log.value = log_path(r, seed);
         section.log_positions.value = true; // what `keel eval log` draws
     }
-    made = &p.add_policy(section);
+    made = &p.policies().add(section);
     return *made;
 }
 

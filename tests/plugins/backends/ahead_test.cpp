@@ -79,7 +79,7 @@ void check_ahead(const std::string &backend, const std::vector<std::vector<std::
             CHECK(a.first.stats.kv_bytes == b.first.stats.kv_bytes);
             CHECK(b.first.stats.ahead_steps == 0);
             CHECK((a.first.stats.ahead_steps >= 20) == (!collects && round == 0));
-            CHECK(a.first.stats.vain_steps == (!collects && round == 1 ? 1 : 0));
+            CHECK(a.first.stats.discarded_steps == (!collects && round == 1 ? 1 : 0));
             const Stream::Counters x = a.first.stats.decode_stream, y = b.first.stats.decode_stream;
             if (round == 0) CHECK(x.ops == y.ops);
             if (round == 0) CHECK(x.replays == y.replays);
@@ -87,7 +87,7 @@ void check_ahead(const std::string &backend, const std::vector<std::vector<std::
                 CHECK(x.waits ==
                       a.first.stats.decode_tokens); // of batches a backend may wait for some unasked
                 CHECK(y.waits == b.first.stats.decode_tokens);
-                CHECK(x.submits == a.first.stats.decode_tokens + a.first.stats.vain_steps);
+                CHECK(x.submits == a.first.stats.decode_tokens + a.first.stats.discarded_steps);
             }
             ends = {a.first.ids[10]};
             if (round == 0 && std::count(a.first.ids.begin(), a.first.ids.begin() + 10, ends[0]) > 0)

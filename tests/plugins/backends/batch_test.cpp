@@ -60,9 +60,9 @@ TEMPLATE_TEST_CASE(
     const std::vector<int32_t> ids(4, 9);
     batch.decode(sessions, ids, SessionBatch::Read::greedy);
     const auto one_step = [&](size_t n) {
-        const Stream::Counters before = pipeline->counters();
+        const Stream::Counters before = pipeline->engines().counters();
         batch.decode(std::span(sessions).first(n), std::span(ids).first(n), SessionBatch::Read::greedy);
-        const Stream::Counters after = pipeline->counters();
+        const Stream::Counters after = pipeline->engines().counters();
         CHECK(after.waits - before.waits == 1);
         return after.ops - before.ops;
     };

@@ -2,6 +2,7 @@
 // op: KV dtypes x policies, on each GPU backend.
 #include "device/trace.hpp"
 #include "run/generate.hpp"
+#include "run/report.hpp"
 #include "support/gpu_backends.hpp"
 #include "support/temp_folder.hpp"
 
@@ -135,7 +136,7 @@ TEMPLATE_TEST_CASE("a trace has a line for the device, with every op of it, and 
         std::vector<std::string> more;
         if (backend == "vulkan") more.push_back("backend.params.read_later=on"); // on a processor, too
         Pipeline pipeline(config_of(backend, "f32", "none", more));
-        pipeline.set_trace(&trace);
+        pipeline.engines().set_trace(&trace);
         Session session(pipeline);
         session.prefill(pipeline.tokenizer()->encode(opening));
         session.decode(11);
@@ -145,12 +146,12 @@ TEMPLATE_TEST_CASE("a trace has a line for the device, with every op of it, and 
             session.greedy(true);
             session.drop_ahead();
             CHECK(session.stats().ahead_steps == 1);
-            CHECK(session.stats().vain_steps == 1);
+            CHECK(session.stats().discarded_steps == 1);
         }
         const SessionStats &stats = session.stats();
         CHECK(stats.decode_stream.replays == 0);
         CHECK(stats.no_replay == "a trace shows each op");
-        pipeline.set_trace(nullptr);
+        pipeline.engines().set_trace(nullptr);
     }
     std::ifstream in(file);
     const nlohmann::json trace = nlohmann::json::parse(in);

@@ -1,8 +1,9 @@
-// What `--explain` prints.
-#include "run/pipeline.hpp"
+#include "run/explain.hpp"
 
 #include "base/display.hpp"
+#include "base/log.hpp"
 #include "ops/explain.hpp"
+#include "run/pipeline.hpp"
 
 namespace keel {
 
@@ -28,19 +29,17 @@ std::string ahead_text(const Engine &engine) {
                : "after each token is read: not all of a step runs there";
 }
 
-} // namespace
-
-std::string Pipeline::explain_engine(const Engine &engine) const {
+std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
     const Device &device = engine.device();
     const Graph &graph = *engine.graph;
     const KvShape &kv = engine.kv_shape;
-    const bool is_hybrid = config_.hybrid.is_given();
+    const bool is_hybrid = pipeline.config().hybrid.is_given();
     const std::string prefill_title =
         fmt::format("prefill, up to {} tokens a step", graph.max_tokens());
     std::string conversions;
-    if (&engine == engines_.front().get()) {
-        for (const Conversion &conversion :
-             source_->conversions(*config_.model.weights, device.info().weight_dtypes))
+    if (&engine == pipeline.engines().front().get()) {
+        for (const Conversion &conversion : pipeline.source().conversions(
+                 *pipeline.config().model.weights, device.info().weight_dtypes))
             conversions += "  " + conversion_text(conversion) + "\n";
     }
     return fmt::format(
@@ -66,12 +65,12 @@ std::string Pipeline::explain_engine(const Engine &engine) const {
 }
 
 // Who does what, and what crosses between backends.
-std::string Pipeline::explain_hybrid() const {
-    const pipeline::HybridSection &hybrid = config_.hybrid;
+std::string explain_hybrid(const Pipeline &pipeline) {
+    const pipeline::HybridSection &hybrid = pipeline.config().hybrid;
     std::string text = "hybrid\n";
-    if (mode() == HybridMode::taking_turns) {
+    if (pipeline.mode() == HybridMode::taking_turns) {
         const pipeline::SwitchSection &s = hybrid.switching;
-        const Engine &decode = engine(), &prefill = prefill_engine();
+        const Engine &decode = pipeline.engines().decode(), &prefill = pipeline.engines().prefill();
         text += fmt::format("  prefill: {}, decode: {}\n", prefill.name, decode.name);
         if (&prefill != &decode) {
             text += fmt::format(
@@ -91,29 +90,41 @@ std::string Pipeline::explain_hybrid() const {
                                 *s.warmup_tokens);
         text += "  bytes that cross per decoded token: 0, but for the cache at a switch\n";
     } else {
-        for (const auto &engine : engines_)
+        for (const auto &engine : pipeline.engines())
             text += fmt::format("  layers {} to {}: {}\n", engine->part.first, engine->part.end - 1,
                                 engine->name);
         text += fmt::format(
             "  bytes that cross per token: {} (the residual stream, out of one backend and into "
             "the next, at {} border(s))\n",
-            crossing_bytes_per_token(), engines_.size() - 1);
+            crossing_bytes_per_token(pipeline), pipeline.engines().size() - 1);
     }
     return text;
 }
 
-uint64_t Pipeline::crossing_bytes_per_token() const {
-    if (mode() != HybridMode::by_layers) return 0;
-    const auto residual = sizeof(float) * static_cast<uint64_t>(model().hidden_size);
-    return 2 * residual * (engines_.size() - 1); // read on one side, written on the other
+} // namespace
+
+uint64_t crossing_bytes_per_token(const Pipeline &pipeline) {
+    if (pipeline.mode() != HybridMode::by_layers) return 0;
+    const auto residual = sizeof(float) * static_cast<uint64_t>(pipeline.model().hidden_size);
+    return 2 * residual * (pipeline.engines().size() - 1); // read on one side, written on the other
 }
 
-std::string Pipeline::explain() const {
-    if (!config_.hybrid.is_given()) return explain_engine(engine());
-    std::string text = explain_hybrid();
-    for (const auto &engine : engines_)
-        text += explain_engine(*engine);
+std::string explain_pipeline(const Pipeline &pipeline) {
+    if (!pipeline.config().hybrid.is_given()) return explain_engine(pipeline, pipeline.engine());
+    std::string text = explain_hybrid(pipeline);
+    for (const auto &engine : pipeline.engines())
+        text += explain_engine(pipeline, *engine);
     return text;
+}
+
+void warn_of_fallbacks(const Device &device, const std::vector<const PlannedOp *> &ops) {
+    for (const ExplainRow &row : explain_rows(ops)) {
+        if (row.rung == "native") continue;
+        log().warn(
+            "backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes "
+            "this an error",
+            device.plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
+    }
 }
 
 } // namespace keel

@@ -1,0 +1,104 @@
+#include "run/ahead_step.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "device/trace.hpp"
+
+namespace keel {
+
+bool AheadStep::may_run() const {
+    const std::vector<Stage> &stages = sequence_.cache.stages();
+    if (stages.size() != 1 || has_failed_) return false;
+    const StepResults &results = sequence_.results;
+    const Graph &graph = *stages.front().engine->graph;
+    // A step of another sequence has written its own token where argmax wrote this one.
+    if (results.has_pending_read() && graph.next().results_version() != results_version_)
+        return false;
+    return stages.front().engine == results.holder() && results.first_row() == 0 &&
+           results.rows() == 1 && graph.can_run_ahead() && stages.front().cache->can_append_ahead();
+}
+
+int32_t AheadStep::read_token(bool may_queue) {
+    StepResults &results = sequence_.results;
+    NextToken &next = results.holder()->graph->next();
+    const bool ahead = may_queue && may_run();
+    if (!results.has_pending_read()) {
+        next.queue_argmax();
+        results_version_ = next.results_version();
+        // Empty if the backend has as many reads in flight as it can.
+        if (ahead) results.set_pending_read(next.start_reading());
+    }
+    int32_t id = -1;
+    if (!results.has_pending_read()) {
+        next.ids().read(&id);
+        return id;
+    }
+    if (ahead) {
+        sequence_.cache.finish_step();                // evicts nothing, see may_run()
+        results.holder()->executor->stream().flush(); // the token need not wait for the next step
+        queue();
+    }
+    LaterRead read = results.take_pending_read();
+    read.finish(&id);
+    return id;
+}
+
+// Queues the step of the token that argmax finds, and the argmax after that step.
+void AheadStep::queue() {
+    const Stage &stage = sequence_.cache.stages().front();
+    Stream &stream = stage.engine->executor->stream();
+    const TraceSpan span(stream.trace(), "decode ahead", "step");
+    bool has_slot = false;
+    try {
+        stage.cache->append_ahead();
+        has_slot = true;
+        sequence_.results.set_overwritten(true);
+        Graph &graph = *stage.engine->graph;
+        // Without ids: the token is the one that argmax finds.
+        graph.forward({.positions = stage.cache->next_positions(1),
+                       .kv = stage.cache->cache().views(),
+                       .logit_rows = 1});
+        graph.next().queue_argmax();
+        results_version_ = graph.next().results_version();
+        queued_ = graph.next().start_reading();
+        stream.flush();
+        if (queued_) return;
+    } catch (const Error &error) {
+        if (stage.engine->is_lost()) throw;
+        log().debug("no step is queued before its token is read any more: {}", error.what());
+    }
+    // If something is wrong, the step that is taken after the token is known reports it.
+    has_failed_ = true;
+    queued_.drop();
+    if (has_slot) stage.cache->drop_ahead();
+}
+
+bool AheadStep::take(int32_t id) {
+    if (!queued_ || sequence_.results.next_token() != id) return false;
+    sequence_.take_ahead(id);
+    StepResults &results = sequence_.results;
+    results.set_pending_read(std::move(queued_));
+    // Another sequence may have run a step meanwhile.
+    results.set_overwritten(results.holder()->graph->next().results_version() != results_version_);
+    sequence_.meter.count_ahead();
+    return true;
+}
+
+void AheadStep::drop() {
+    if (!queued_) return;
+    queued_.drop();
+    sequence_.meter.count_discarded();
+    try {
+        sequence_.cache.first().drop_ahead();
+    } catch (const Error &) {
+        // If the device is lost, the next step reports it; the cache's counts are right.
+        if (!sequence_.cache.first_engine().is_lost()) throw;
+    }
+}
+
+void AheadStep::reset() {
+    queued_.drop();
+    has_failed_ = false;
+}
+
+} // namespace keel

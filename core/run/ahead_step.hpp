@@ -1,0 +1,39 @@
+#pragma once
+
+#include "run/sequence.hpp"
+
+namespace keel {
+
+// One greedy decode step of a sequence that is queued before its token is read: argmax writes the
+// token to the place where the next step reads it. Until take() or drop() the cache has its slot,
+// and nothing that counts tokens knows of the step.
+class AheadStep {
+  public:
+    explicit AheadStep(Sequence &sequence) : sequence_(sequence) {}
+
+    bool is_queued() const { return static_cast<bool>(queued_); }
+    // Whether a step can be queued ahead after the last one. The host may decide nothing between
+    // the two steps: the policy does not act, and the cache needs no new memory.
+    bool may_run() const;
+    // The most likely token after the last step; below 0: a logit is not finite. Waits for the
+    // token. With `may_queue`, and if may_run(), the next step is queued before the wait.
+    int32_t read_token(bool may_queue);
+    // If the queued step is the one of this token, it becomes the sequence's last step.
+    bool take(int32_t id);
+    // The queued step is discarded.
+    void drop();
+    // The queued step is gone with its device or its sequence.
+    void forget() { queued_.drop(); }
+    // A failure to queue a step ahead is forgotten.
+    void reset();
+
+  private:
+    void queue();
+
+    Sequence &sequence_;
+    LaterRead queued_;             // the argmax after the queued step; empty: no step is queued
+    uint64_t results_version_ = 0; // NextToken::results_version() after the last argmax
+    bool has_failed_ = false;      // a step could not be queued: it is not tried again
+};
+
+} // namespace keel

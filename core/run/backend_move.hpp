@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace keel {
+
+// A sequence moved to another backend of a hybrid, or it had to stay because the move failed.
+struct BackendMove {
+    enum class Why {
+        phase,    // prefill and decode run on different backends
+        tokens,   // hybrid.switch.after_tokens
+        pressure, // memory is short
+        command,  // the user asked for it
+        lost,     // the device of the old backend was lost
+    };
+    Why why = Why::phase;
+    std::string from, to; // names of hybrid.backends
+    int64_t tokens = 0;   // in the sequence at that time
+    uint64_t bytes = 0;   // of keys and values, as they were written on the new backend
+    double milliseconds = 0;
+    int64_t warmup_tokens = 0; // dummy tokens that the new backend ran before the move
+    int64_t reread_tokens = 0; // tokens that were read again because the cache was lost
+    std::string refused;       // why the sequence stayed; empty: it moved
+};
+const char *move_reason_name(BackendMove::Why why); // "phase"
+// "a -> b after 256 tokens (switch.after_tokens): 3.1 MiB in 4.0 ms, 8 warm-up tokens"
+std::string move_text(const BackendMove &move);
+
+} // namespace keel

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "config/config.hpp"
+#include "device/device.hpp"
+#include "plugin/registry.hpp"
+
+#include <memory>
+
+namespace keel {
+
+// A plugin that a config names, loaded, with its parameters bound.
+struct BoundPlugin {
+    const PluginLibrary *library = nullptr; // lives as long as the process
+    ParamValues params;
+    PluginPlaces places; // in the config
+};
+
+// Loads the plugin that a section of the config names, and binds its parameters. Each error has the
+// place in the config.
+BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind);
+// Opens the device that a backend section names. "reference" is the core's own.
+std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
+                                    const std::shared_ptr<HostServices> &host);
+
+} // namespace keel

@@ -1,0 +1,185 @@
+#include "run/bind_policy.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "config/config_places.hpp"
+#include "model/rope_frequencies.hpp"
+
+namespace keel {
+namespace {
+
+PressureConfig pressure_config(const pipeline::PressureSection &section) {
+    const auto bytes = [](const std::optional<double> &mib) -> std::optional<uint64_t> {
+        if (!mib) return std::nullopt;
+        return static_cast<uint64_t>(*mib * 1048576.0);
+    };
+    PressureConfig c;
+    c.low = bytes(*section.available_mib);
+    c.critical = bytes(*section.critical_mib);
+    c.stalled = *section.stalled_percent;
+    c.levels = *section.steps;
+    c.cooldown = *section.cooldown;
+    return c;
+}
+
+void set_budget(CacheConfig &c, const pipeline::BudgetSection &budget) {
+    switch (budget.kind()) {
+    case pipeline::BudgetKind::none:
+        break;
+    case pipeline::BudgetKind::tokens:
+        c.budget_unit = BudgetUnit::tokens;
+        c.budget = static_cast<double>(budget.tokens->value());
+        break;
+    case pipeline::BudgetKind::ratio:
+        c.budget_unit = BudgetUnit::ratio;
+        c.budget = budget.ratio->value();
+        break;
+    case pipeline::BudgetKind::mib:
+        c.budget_unit = BudgetUnit::mib;
+        c.budget = budget.mib->value();
+        break;
+    }
+    c.slack = *budget.slack;
+}
+
+void set_model(CacheConfig &c, const ModelConfig &model) {
+    c.trained_context = model.max_positions;
+    c.attention_scale = static_cast<float>(model.attention_scale());
+    c.attention_softcap = static_cast<float>(model.attention_softcap);
+    for (size_t i = 0; i < static_cast<size_t>(model.layers); ++i) {
+        const int64_t window = model.window(i);
+        if (window > 0 && (c.attention_window == 0 || window < c.attention_window))
+            c.attention_window = window;
+    }
+    c.rope_frequencies = rope_frequencies(model.rope_theta, model.head_dim, model.rope_scaling);
+    if (model.local_rope_theta) {
+        c.local_rope_frequencies = rope_frequencies(*model.local_rope_theta, model.head_dim, {});
+        for (size_t i = 0; i < static_cast<size_t>(model.layers); ++i)
+            c.local_rope_layers.push_back(model.has_local_rope(i));
+    }
+    c.rope_mode = KEEL_ROPE_HALF_SPLIT;
+}
+
+// The settings of a policy section, without its allocator and the protected system prompt: those
+// depend on what the policy answers.
+CacheConfig cache_config(const pipeline::PolicySection &p, const BoundPlugin &policy,
+                         const PolicyContext &context) {
+    CacheConfig c;
+    c.policy = {policy.library->id(), &policy.library->policy(), policy.params.data(),
+                policy.params.size(), policy.places};
+    set_budget(c, p.budget);
+    c.protect_prefix = *p.protect.prefix;
+    c.protect_recent = *p.protect.recent;
+    c.positions = *p.positions == pipeline::PositionMode::absolute    ? KvPositions::absolute
+                  : *p.positions == pipeline::PositionMode::rerotated ? KvPositions::rerotated
+                                                                      : KvPositions::automatic;
+    c.at_prefill_end = p.trigger.has(pipeline::Trigger::prefill_end);
+    c.at_budget = p.trigger.has(pipeline::Trigger::budget);
+    c.at_insert = p.trigger.has(pipeline::Trigger::insert);
+    if (p.trigger.has(pipeline::Trigger::every_n)) c.every_n = *p.trigger.every_n;
+    if (p.trigger.has(pipeline::Trigger::pressure))
+        c.pressure = pressure_config(p.trigger.pressure);
+    c.monitor = context.monitor;
+    for (const pipeline::Span &span : *p.protect.spans)
+        c.pinned.push_back({static_cast<int32_t>(span.from), static_cast<int32_t>(span.to)});
+    c.log_positions = *p.log_positions;
+    c.seed = static_cast<uint64_t>(*p.seed);
+    if (p.log->has_value()) c.log = p.log->value().string();
+    set_model(c, context.model);
+    return c;
+}
+
+// Throws if a trigger of the config can never make this policy act.
+void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_needs &needs,
+                    const std::string &policy) {
+    const std::string where = to_string(trigger.on.where);
+    const bool has_pressure = trigger.has(pipeline::Trigger::pressure);
+    if (has_pressure && (needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) {
+        throw_error(ErrorKind::input,
+                    "{}: policy {} never evicts, so it could not answer memory pressure; remove "
+                    "pressure from policy.trigger.on or choose a policy that evicts",
+                    where, policy);
+    }
+    const auto kinds = needs.flags & (KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_PREFILL_ONLY);
+    if (kinds != KEEL_POLICY_PREFILL_ONLY) return;
+    if (has_pressure) {
+        throw_error(
+            ErrorKind::input,
+            "{}: policy {} acts at the end of the prompt only, memory pressure comes at any "
+            "time; remove pressure from policy.trigger.on or choose a policy that goes on "
+            "evicting",
+            where, policy);
+    }
+    // `budget` is among the defaults, so it is no error.
+    for (const auto &[on, name] : {std::pair{pipeline::Trigger::insert, "insert"},
+                                   std::pair{pipeline::Trigger::every_n, "every_n"}}) {
+        if (!trigger.has(on)) continue;
+        throw_error(
+            ErrorKind::input,
+            "{}: policy {} acts at the end of the prompt only, so it never answers {}; remove "
+            "{} from policy.trigger.on or choose a policy that goes on evicting",
+            where, policy, name, name);
+    }
+}
+
+} // namespace
+
+PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
+                          const PolicyContext &context, const KvShape &shape) {
+    const pipeline::PolicySection &section = config.policy;
+    PolicyBinding bound;
+    bound.policy = std::move(policy);
+    bound.cache = cache_config(section, bound.policy, context);
+    const keel_policy_needs needs = at_its_line(config, section.plugin.where, [&] {
+        return ask_policy(bound.cache, shape, *context.host);
+    });
+    bound.cache.protect_system_prompt = context.has_system_prompt && *section.protect.system_prompt;
+    const bool keeps_all = (needs.flags & KEEL_POLICY_KEEPS_ALL) != 0;
+    if (!keeps_all) pipeline::check_eviction(section);
+    check_triggers(section.trigger, needs, bound.policy.library->id());
+    if (keeps_all) return bound;
+    bound.allocator = bind_plugin(section.allocator, KEEL_PLUGIN_ALLOCATOR);
+    const PluginLibrary &library = *bound.allocator.library;
+    bound.cache.allocator = {library.id(), &library.allocator(), bound.allocator.params.data(),
+                             bound.allocator.params.size(), bound.allocator.places};
+    return bound;
+}
+
+CacheConfig cache_of_layers(const CacheConfig &all, const ModelConfig &model,
+                            const LayerRange &part) {
+    CacheConfig c = all;
+    if (part.count() == model.layers) return c;
+    c.first_layer = static_cast<uint32_t>(part.first);
+    c.model_layers = static_cast<uint32_t>(model.layers);
+    if (c.budget_unit == BudgetUnit::mib) // of all layers
+        c.budget *= static_cast<double>(part.count()) / static_cast<double>(model.layers);
+    if (!c.local_rope_layers.empty()) {
+        const auto begin = all.local_rope_layers.begin();
+        c.local_rope_layers = {begin + part.first, begin + part.end};
+    }
+    return c;
+}
+
+void warn_without_effect(const pipeline::PolicySection &p, const std::string &policy) {
+    const auto say = [&](const char *key, const SourceLocation &where) {
+        log().warn("{}{} has no effect: policy {} never evicts",
+                   where.line > 0 ? to_string(where) + ": " : "", key, policy);
+    };
+    if (p.budget.kind() != pipeline::BudgetKind::none) say("policy.budget", p.budget.where());
+    if (!p.allocator.plugin.is_default()) say("policy.allocator", p.allocator.plugin.where);
+    if (p.log->has_value()) say("policy.log", p.log.where);
+    const auto say_if = [&](const char *key, const auto &setting) {
+        if (!setting.is_default()) say(key, setting.where);
+    };
+    say_if("policy.protect.prefix", p.protect.prefix);
+    say_if("policy.protect.recent", p.protect.recent);
+    say_if("policy.protect.system_prompt", p.protect.system_prompt);
+    say_if("policy.protect.spans", p.protect.spans);
+    say_if("policy.positions", p.positions);
+    say_if("policy.trigger.on", p.trigger.on);
+    say_if("policy.trigger.every_n", p.trigger.every_n);
+    if (const SourceLocation where = p.trigger.pressure.where(); !where.file.empty())
+        say("policy.trigger.pressure", where);
+}
+
+} // namespace keel

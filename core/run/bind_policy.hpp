@@ -1,0 +1,38 @@
+#pragma once
+
+#include "config/config.hpp"
+#include "kv/evict/cache_plan.hpp"
+#include "run/bind_plugin.hpp"
+#include "run/engine.hpp"
+
+#include <memory>
+
+namespace keel {
+
+// What sequences under a policy have in common, beside the policy section of the config.
+struct PolicyContext {
+    const ModelConfig &model;
+    std::shared_ptr<HostServices> host;
+    std::shared_ptr<SystemMonitor> monitor;
+    bool has_system_prompt; // sequences may call CacheManager::protect_prefix
+};
+
+// A policy section with its plugins.
+struct PolicyBinding {
+    BoundPlugin policy;
+    BoundPlugin allocator; // library NULL under a policy that keeps all
+    CacheConfig cache;     // of all layers; points into the plugins' parameters
+};
+
+// Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has
+// bound. Throws Error(input) if the section asks for something that the policy cannot do. `shape`:
+// of the cache that the policy is asked about.
+PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
+                          const PolicyContext &context, const KvShape &shape);
+// The settings for a cache that holds the layers `part` only.
+CacheConfig cache_of_layers(const CacheConfig &all, const ModelConfig &model,
+                            const LayerRange &part);
+// Warns of each key of the section that has no effect, because the policy never evicts.
+void warn_without_effect(const pipeline::PolicySection &section, const std::string &policy);
+
+} // namespace keel

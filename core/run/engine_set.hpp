@@ -1,0 +1,64 @@
+#pragma once
+
+#include "run/engine.hpp"
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// The engines of a pipeline and their devices: one engine, or the several of a hybrid. If backends
+// take turns, the engines are in the order of the config, and each has all layers. If layers are
+// split, the engines are in the order of the layers.
+class EngineSet {
+  public:
+    EngineSet() = default;
+    explicit EngineSet(bool takes_turns) : takes_turns_(takes_turns) {}
+
+    void add(std::unique_ptr<Engine> engine, const std::shared_ptr<Device> &device);
+    // Which engines decode and prefill begin on. The first engine, unless set.
+    void set_decode(size_t number) { decode_ = number; }
+    void set_prefill(size_t number) { prefill_ = number; }
+
+    auto begin() const { return engines_.begin(); }
+    auto end() const { return engines_.end(); }
+    size_t size() const { return engines_.size(); }
+    const std::unique_ptr<Engine> &operator[](size_t i) const { return engines_[i]; }
+    const std::unique_ptr<Engine> &front() const { return engines_.front(); }
+    const std::unique_ptr<Engine> &back() const { return engines_.back(); }
+    Engine &decode() const { return *engines_[decode_]; }
+    Engine &prefill() const { return *engines_[prefill_]; }
+    Engine *find(std::string_view name) const; // NULL: no engine has that name
+    // The device of each engine, without repetition.
+    const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }
+    // A device that was lost: of an engine, or one that ops fall back to. NULL: none was.
+    const Device *lost_device() const;
+
+    Stream::Counters counters() const; // of all devices
+    // Ops and streams are recorded there from now on; NULL: nowhere. The trace outlives the
+    // engines, or NULL is set before it ends.
+    void set_trace(Trace *trace);
+    // Called before and after each op (Executor::Observer), with the op's executor. An empty
+    // observer ends it.
+    using Observer =
+        std::function<void(Executor &, const PlannedOp &, const keel_op_args *args, bool after)>;
+    void set_observer(const Observer &observer);
+
+    // All ops that were planned, each once per engine: of prefill and decode steps, and of
+    // evictions.
+    std::vector<const PlannedOp *> ops() const;
+    uint32_t step_tokens() const;            // of a prefill step at most, on any engine
+    uint64_t weight_bytes() const;           // held on all devices
+    uint64_t weight_bytes_per_token() const; // that a decode step reads
+    uint64_t kv_bytes_per_token() const;     // of all layers, where their caches are
+
+  private:
+    std::vector<std::unique_ptr<Engine>> engines_;
+    std::vector<std::shared_ptr<Device>> devices_;
+    bool takes_turns_ = false;
+    size_t decode_ = 0, prefill_ = 0;
+};
+
+} // namespace keel

@@ -1,0 +1,150 @@
+#include "run/non_finite.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "model/tensor_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+namespace keel {
+namespace {
+
+struct NonFinite {
+    int64_t layer; // -1: the embedding
+    int64_t position;
+};
+
+// One step with a look at the residual stream after each layer. The position counts from the step's
+// first token.
+std::optional<NonFinite> probe_step(const SequenceRows &step, StepRunner &runner) {
+    std::vector<float> host;
+    std::vector<std::unique_ptr<Executor::Watch>> watches;
+    for (const StageStep &stage : step.stages) {
+        Executor &executor = *stage.engine->executor;
+        const auto look = [&](const PlannedOp &op, const keel_op_args *args, bool after) {
+            const keel_tensor *x = after ? residual_after(op, args) : nullptr;
+            if (x == nullptr) return;
+            host.resize(extent_bytes(*x) / sizeof(float));
+            executor.device().find(x->buffer)->read(x->offset, host.data(), extent_bytes(*x));
+            for (size_t i = 0; i < host.size(); ++i) {
+                if (!std::isfinite(host[i]))
+                    throw NonFinite{op.tag().layer, static_cast<int64_t>(i) / x->shape[1]};
+            }
+        };
+        watches.push_back(std::make_unique<Executor::Watch>(executor, look));
+    }
+    try {
+        runner.run(step);
+    } catch (const NonFinite &found) {
+        return found;
+    }
+    return std::nullopt;
+}
+
+// Computes all tokens of the sequence again, with a second cache. Nothing may have been evicted:
+// only then a token's position is its number.
+std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &runner) {
+    const std::span<const int32_t> tokens = sequence.text.tokens();
+    std::vector<std::unique_ptr<KvCache>> caches;
+    SequenceRows step;
+    size_t chunk = tokens.size();
+    for (const Stage &stage : sequence.cache.stages()) {
+        Engine &engine = *stage.engine;
+        caches.push_back(
+            std::make_unique<KvCache>(*engine.executor, engine.kv_shape, engine.placement()));
+        step.stages.push_back({&engine, caches.back().get()});
+        chunk = std::min<size_t>(chunk, engine.graph->max_tokens());
+    }
+    for (size_t done = 0; done < tokens.size();) {
+        const size_t n = std::min(tokens.size() - done, chunk);
+        const std::span<const int32_t> ids = tokens.subspan(done, n);
+        step.ids.assign(ids.begin(), ids.end());
+        step.positions.resize(n);
+        std::iota(step.positions.begin(), step.positions.end(), static_cast<int32_t>(done));
+        for (const auto &cache : caches)
+            cache->append(step.positions, static_cast<int64_t>(n));
+        auto found = probe_step(step, runner);
+        if (found) {
+            found->position += static_cast<int64_t>(done);
+            return found;
+        }
+        done += n;
+    }
+    return std::nullopt;
+}
+
+// The probable cause of a bad number after layer `layer`. -1 is the embedding; the number of layers
+// stands for the output projection. Names the layer's tensor that holds a bad value, as the model
+// file calls it. If there is none, lists what can be wrong.
+std::string probable_cause(const Sequence &sequence, int64_t layer) {
+    const ModelSource &source = sequence.pipeline.source();
+    const bool between = layer >= 0 && layer < sequence.pipeline.model().layers;
+    const std::string own = between ? fmt::format("model.layers.{}.", layer) : std::string{};
+    for (const TensorInfo &tensor : source.tensors()) {
+        const bool is_of_layer =
+            between ? tensor.name.starts_with(own) : !tensor.name.starts_with("model.layers.");
+        if (!is_of_layer) continue;
+        const TensorCheck check = check_tensor(source, tensor);
+        if (!check.first_not_finite) continue;
+        return fmt::format(
+            "{}: tensor '{}' has {} of {} values that are not finite; get the file anew",
+            printable(source.file(tensor).path(), 400),
+            printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
+            check.not_finite, check.elements);
+    }
+    const std::string path = printable(source.path(), 400);
+    const std::string weights = fmt::format(
+        "are the weights of {0} sound? `keel inspect {0} --verify` reads them all", path);
+    const std::string &loaded_from = sequence.text.loaded_from();
+    if (loaded_from.empty()) return weights;
+    return fmt::format("is the session sound that was loaded from {}? Or {}", loaded_from, weights);
+}
+
+} // namespace
+
+bool all_finite(std::span<const float> values) {
+    // One sum is faster than a test of each value. Infinity or NaN times zero is NaN.
+    float sum = 0;
+    for (const float v : values)
+        sum += v * 0.0F;
+    return sum == 0;
+}
+
+// A bad token of an earlier step reaches later steps through the cache. So all tokens are computed
+// again, if nothing was evicted and a second cache fits into memory. Else the last step alone is.
+void report_non_finite(const Sequence &sequence, StepRunner &runner) {
+    const int64_t tokens = sequence.text.size();
+    const bool one_step = tokens == std::ssize(sequence.step.ids);
+    std::optional<NonFinite> found;
+    bool traced = one_step;
+    if (!one_step && sequence.cache.first().evictions() == 0) {
+        try {
+            found = recompute_text(sequence, runner);
+            traced = true;
+        } catch (const Error &) {
+            // No memory for a second cache.
+        }
+    }
+    if (one_step || !traced) { // its cache slots are written again with the same values
+        SequenceRows step = sequence.step;
+        sequence.cache.find_stages(step);
+        found = probe_step(step, runner);
+        if (found) found->position += tokens - std::ssize(step.ids);
+    }
+    const char *at = traced ? "at" : "at or before";
+    if (found) {
+        throw_error(
+            ErrorKind::runtime, "{} {} position {} (token {}): a value that is not finite; {}",
+            found->layer < 0 ? std::string("embedding") : fmt::format("layer {}", found->layer), at,
+            found->position, sequence.text.tokens()[static_cast<size_t>(found->position)],
+            probable_cause(sequence, found->layer));
+    }
+    throw_error(ErrorKind::runtime,
+                "output projection {} position {}: a logit that is not finite; {}", at, tokens - 1,
+                probable_cause(sequence, sequence.pipeline.model().layers));
+}
+
+} // namespace keel

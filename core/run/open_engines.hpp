@@ -1,0 +1,28 @@
+#pragma once
+
+#include "config/config.hpp"
+#include "model/source.hpp"
+#include "run/engine_set.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace keel {
+
+// Who opens devices, in place of open_device(). For tests.
+struct DeviceOpener {
+    // Opens the hybrid's backend of that name, or the one backend of that plugin. If it is empty or
+    // returns NULL, the backend is opened as the config says.
+    std::function<std::shared_ptr<Device>(const std::string &name)> backend;
+    // Opens the fallback. Empty: as the config says.
+    std::function<std::shared_ptr<Device>()> fallback;
+};
+
+// Opens the devices that a config names, and makes their engines with executor and KV shape. Their
+// other members are made later. `sequences`: that share the cache's memory at once.
+EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig &model,
+                       const std::shared_ptr<HostServices> &host, const DeviceOpener &opener,
+                       uint32_t sequences);
+
+} // namespace keel

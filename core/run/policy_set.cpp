@@ -1,0 +1,148 @@
+#include "run/policy_set.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "config/config_places.hpp"
+#include "run/explain.hpp"
+
+#include <algorithm>
+
+namespace keel {
+
+PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
+                     PolicyContext context, const EngineSet &engines, bool quiet)
+    : config_(config), context_(std::move(context)), engines_(engines), quiet_(quiet),
+      own_(bind_policy(config, std::move(policy), context_, engine().kv_shape)) {
+    if (own_.allocator.library == nullptr && !quiet)
+        warn_without_effect(config.policy, own_.policy.library->id());
+}
+
+void PolicySet::make_own_plans() {
+    for (const auto &engine : engines_)
+        engine->cache_plan.reset(); // a log has one writer
+    at_its_line(config_, config_.policy.plugin.where, [&] {
+        for (const auto &engine : engines_) {
+            CacheConfig c = cache_of_layers(own_.cache, context_.model, engine->part);
+            if (engine != engines_.front()) c.shared_log = engines_.front()->cache_plan->log_ptr();
+            engine->cache_plan = std::make_unique<CachePlan>(*engine->executor, engine->kv_shape,
+                                                             context_.host, std::move(c));
+        }
+    });
+}
+
+void PolicySet::check_own() const {
+    check_trained_context(*engine().cache_plan);
+    compare_budgets();
+}
+
+bool PolicySet::is_own(const CachePlan &plan) const {
+    return std::any_of(engines_.begin(), engines_.end(),
+                       [&](const auto &engine) { return engine->cache_plan.get() == &plan; });
+}
+
+// A cache that evicts may see more tokens than the model was trained on. A cache that keeps all may
+// not.
+void PolicySet::check_trained_context(const CachePlan &plan) const {
+    const int64_t context = engine().kv_shape.max_slots, trained = context_.model.max_positions;
+    if (context <= trained || !plan.keeps_all()) return;
+    throw_error(
+        ErrorKind::input,
+        "{}: model.context is {}, the model was made for {}; lower it or choose a policy that "
+        "evicts",
+        to_string(config_.model.context.where), context, trained);
+}
+
+// A policy may have a budget of its own beside the config's. Both hold: an eviction leaves the
+// smaller one. If the two differ, the user may not expect that.
+void PolicySet::compare_budgets() const {
+    const CachePlan &plan = *engine().cache_plan;
+    const keel_policy_needs &needs = plan.needs();
+    const pipeline::PolicySection &p = config_.policy;
+    const auto kind = p.budget.kind();
+    if (plan.keeps_all() || needs.own_budget == 0 || kind == pipeline::BudgetKind::none ||
+        kind == pipeline::BudgetKind::ratio)
+        return;
+    const int64_t own = int64_t{needs.own_budget} + *p.protect.prefix,
+                  budget = plan.budget().at(0).tokens;
+    if (own == budget) return;
+    const std::string key =
+        kind == pipeline::BudgetKind::tokens ? "policy.budget.tokens" : "policy.budget.mib";
+    const SourceLocation where = p.budget.where();
+    log().warn(
+        "{}{} leaves {} slots a head, policy {} itself asks for {} beside a protected prefix "
+        "of {}; both hold, so an eviction leaves {}",
+        where.line > 0 ? to_string(where) + ": " : "", key, budget, own_.policy.library->id(),
+        needs.own_budget, *p.protect.prefix, std::min(own, budget));
+}
+
+// Plans what steps run for the policy.
+CachePlan &PolicySet::keep(std::unique_ptr<Added> added) {
+    check_trained_context(*added->plan);
+    added->taps = engine().graph->plan_taps(added->plan->tap_forms());
+    if (!quiet_) {
+        auto ops = added->plan->ops();
+        const auto in_steps = added->taps->list();
+        ops.insert(ops.end(), in_steps.begin(), in_steps.end());
+        warn_of_fallbacks(engine().device(), ops);
+    }
+    added_.push_back(std::move(added));
+    return *added_.back()->plan;
+}
+
+CachePlan &PolicySet::add(const pipeline::PolicySection &section) {
+    refuse_hybrid(config_, "several policies over one model");
+    auto added = std::make_unique<Added>();
+    added->config = config_;
+    added->config.policy = section;
+    const pipeline::PipelineConfig &config = added->config;
+    added->binding = bind_policy(config, bind_plugin(config.policy, KEEL_PLUGIN_POLICY), context_,
+                                 engine().kv_shape);
+    at_its_line(config, config.policy.plugin.where, [&] {
+        added->plan = std::make_unique<CachePlan>(*engine().executor, engine().kv_shape,
+                                                  context_.host, added->binding.cache);
+    });
+    return keep(std::move(added));
+}
+
+CachePlan &PolicySet::add_shared_prefill(std::span<CachePlan *const> plans) {
+    Collected all;
+    for (const CachePlan *plan : plans) {
+        const char *need = all.merge(plan->collected());
+        if (need == nullptr) continue;
+        throw_error(
+            ErrorKind::input,
+            "policy {} needs {} in another form than a policy before it: one prefill cannot "
+            "serve both",
+            plan->config().policy.name, need);
+    }
+    CacheConfig config = cache_of_layers(own_.cache, context_.model, engine().part);
+    config.policy = {};
+    config.policy.name = "(full cache)";
+    config.allocator = {};
+    config.pressure.reset();
+    config.pinned.clear();
+    config.log.clear();
+    auto added = std::make_unique<Added>();
+    added->plan = std::make_unique<CachePlan>(*engine().executor, engine().kv_shape, context_.host,
+                                              std::move(config), all);
+    return keep(std::move(added));
+}
+
+const TapOps &PolicySet::taps(const CachePlan &plan) const {
+    for (const auto &engine : engines_) {
+        if (engine->cache_plan.get() == &plan) return engine->graph->taps();
+    }
+    for (const auto &added : added_) {
+        if (added->plan.get() == &plan) return *added->taps;
+    }
+    throw_error(ErrorKind::internal, "a cache plan of another pipeline");
+}
+
+void refuse_hybrid(const pipeline::PipelineConfig &config, std::string_view what) {
+    if (!config.hybrid.is_given()) return;
+    throw_error(ErrorKind::input,
+                "{}: {} run on one backend in this version; name it under 'backend' instead",
+                to_string(config.hybrid.backends.where), what);
+}
+
+} // namespace keel

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "run/pipeline.hpp"
+#include "run/step.hpp"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+// An engine that runs some layers of a sequence, and the sequence's cache of these layers. One
+// stage has all layers, unless a hybrid splits the layers between backends.
+struct Stage {
+    Engine *engine;
+    std::unique_ptr<CacheManager> cache;
+};
+
+// The keys and values of one sequence in all layers: does each operation of a cache on all stages.
+class SequenceCache {
+  public:
+    explicit SequenceCache(const Pipeline &pipeline) : pipeline_(pipeline) {}
+
+    const std::vector<Stage> &stages() const { return stages_; }
+    Engine &first_engine() const { return *stages_.front().engine; }
+    Engine &last_engine() const { return *stages_.back().engine; } // has the logits
+    CacheManager &first() const { return *stages_.front().cache; }
+    // Adds a stage with an empty cache.
+    void add(Engine &engine, CachePlan &plan);
+    // From now on these are the stages.
+    void assign(std::vector<Stage> stages);
+    // From now on this is the only stage. Returns the old cache.
+    std::unique_ptr<CacheManager> replace(Engine &engine, std::unique_ptr<CacheManager> cache);
+    // Runs tokens for a policy that needs it (KEEL_NEED_REPLAY), also after the stages change. The
+    // forward outlives this.
+    void set_forward(SequenceForward *forward);
+
+    // As CacheManager::can_take, of all stages.
+    bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
+    // How many of the `left` tokens of a prompt the next step takes.
+    int64_t next_chunk(int64_t left) const;
+    // Makes room for n tokens: may evict. If it throws, nothing else has changed.
+    void make_room(int64_t n, StepKind kind);
+    // Makes the slots of step.ids, and fills in the positions and stages of the step.
+    void append(SequenceRows &step, StepKind kind);
+    // As append, for a token whose slot CacheManager::append_ahead has made.
+    void keep_ahead(SequenceRows &step);
+    // Fills in the stages of a step whose slots exist. The step leaves nothing for the policy.
+    void find_stages(SequenceRows &step) const;
+    // A step was taken in, and finish_step() did not run yet.
+    bool has_open_step() const { return open_step_.has_value(); }
+    // After the step's ops were queued: triggers fire, slots are evicted. Does nothing if no step
+    // is open.
+    void finish_step();
+    void forget_open_step() { open_step_.reset(); }
+    // Triggers that wait for the end of a prompt fire.
+    void end_prompt();
+
+    bool can_truncate(int64_t n, std::string *why = nullptr) const;
+    void truncate(int64_t n);
+    void reset();
+    void pin(int64_t from, int64_t to, std::string_view what);
+    void unpin(int64_t from);
+    void protect_prefix(int64_t tokens, std::string_view what);
+    uint64_t bytes_in_use() const;
+    void save(StateWriter &out) const;
+    // Throws Error(input) if the cache saw another number of tokens.
+    void load(StateReader &in, int64_t tokens);
+    // Copies that share blocks until one of them writes.
+    std::vector<Stage> fork() const;
+
+  private:
+    void attach_forward();
+
+    const Pipeline &pipeline_;
+    std::vector<Stage> stages_;
+    SequenceForward *forward_ = nullptr;
+    std::optional<StepKind> open_step_;
+};
+
+} // namespace keel

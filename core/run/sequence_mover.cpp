@@ -1,0 +1,190 @@
+#include "run/sequence_mover.hpp"
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "device/trace.hpp"
+
+#include <chrono>
+
+namespace keel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Runs decode steps of a dummy token on a cache of their own. Returns how many ran: fewer than
+// `tokens` if that cache is full or the user cancels.
+int64_t warm_up(Engine &engine, int64_t tokens, HostServices &host) {
+    if (tokens == 0) return 0;
+    const TraceSpan span(engine.executor->stream().trace(), "warm-up", "switch");
+    KvCache scratch(*engine.executor, engine.kv_shape, engine.placement());
+    Graph &graph = *engine.graph;
+    const int32_t token = 0;
+    int64_t done = 0;
+    while (done < tokens && scratch.fits(1) && !host.cancelled()) {
+        const auto position = static_cast<int32_t>(done);
+        scratch.append({&position, 1}, 1);
+        graph.forward({.positions = {&position, 1},
+                       .kv = scratch.views(),
+                       .ids = {&token, 1},
+                       .logit_rows = 1});
+        graph.next().queue_argmax();
+        int32_t likeliest = 0;
+        graph.next().ids().read(&likeliest); // waits, as a real step does
+        ++done;
+    }
+    return done;
+}
+
+void trace_move(Trace &trace, double begin, const BackendMove &m) {
+    trace.span("switch", "switch", begin, trace.now(),
+               {{"from", Trace::text(m.from)},
+                {"to", Trace::text(m.to)},
+                {"why", Trace::text(move_reason_name(m.why))},
+                {"tokens", std::to_string(m.tokens)},
+                {"bytes", std::to_string(m.bytes)}});
+}
+
+} // namespace
+
+BackendMove SequenceMover::describe(const Engine &to, BackendMove::Why why) const {
+    BackendMove m;
+    m.why = why;
+    m.from = current_engine().name;
+    m.to = to.name;
+    m.tokens = tokens();
+    return m;
+}
+
+void SequenceMover::refuse(BackendMove &m, const std::string &error) {
+    m.refused = error;
+    log().warn("the sequence stays on backend {}: it cannot go to {}: {}", m.from, m.to, error);
+    sequence_.meter.add_move(m);
+}
+
+void SequenceMover::finish_step() {
+    ahead_.drop();
+    sequence_.cache.finish_step();
+}
+
+bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens) {
+    Engine &from = current_engine();
+    if (&to == &from) return true;
+    BackendMove m = describe(to, why);
+    Trace *trace = from.executor->stream().trace();
+    Clock::time_point start;
+    double begin = 0;
+    CacheManager &old = sequence_.cache.first();
+    std::unique_ptr<CacheManager> fresh;
+    try {
+        ahead_.drop();
+        m.warmup_tokens = warm_up(to, warmup_tokens, sequence_.pipeline.host());
+        start = Clock::now(); // of the move alone
+        if (trace != nullptr) begin = trace->now();
+        finish_step();
+        fresh = old.begin_move(*to.cache_plan, to.placement());
+    } catch (const Error &error) {
+        if (from.is_lost()) throw;
+        refuse(m, error.what());
+        return false;
+    }
+    try {
+        m.bytes = old.finish_move(*fresh);
+    } catch (const Error &error) { // each side has a part of the cache
+        fresh.reset();
+        if (from.is_lost()) throw;
+        refuse(m, error.what());
+        const std::optional<int32_t> pending = sequence_.text.pending();
+        read_on(from, tokens());
+        sequence_.text.set_pending(pending);
+        return false;
+    }
+    sequence_.meter.read(sequence_.cache); // notes the peak of the old cache
+    sequence_.cache.replace(to, std::move(fresh)).reset();
+    from.device().trim(); // others may need the memory of the old cache
+    m.milliseconds = milliseconds_since(start);
+    if (trace != nullptr) trace_move(*trace, begin, m);
+    if (m.tokens > 0) sequence_.meter.add_move(std::move(m)); // without tokens nothing moved
+    return true;
+}
+
+// Reads the first `tokens` tokens again on an engine, into a new cache with the protected prefix
+// and the pins of the old one.
+void SequenceMover::read_on(Engine &engine, int64_t tokens) {
+    auto fresh = std::make_unique<CacheManager>(*engine.cache_plan, engine.placement());
+    fresh->begin_like(sequence_.cache.first());
+    sequence_.cache.replace(engine, std::move(fresh)).reset();
+    const auto all = sequence_.text.tokens().first(static_cast<size_t>(tokens));
+    read_again(std::vector<int32_t>(all.begin(), all.end()));
+}
+
+// Reads these tokens from the first one on, into an empty cache.
+void SequenceMover::read_again(std::span<const int32_t> ids) {
+    ahead_.forget();
+    sequence_.forget_step();
+    sequence_.text.assign({});
+    Engine &engine = current_engine();
+    std::string why;
+    if (!sequence_.cache.first().can_take(std::ssize(ids), true, &why)) {
+        throw_error(ErrorKind::resource, "its {} tokens cannot be read anew on backend {}: {}",
+                    ids.size(), engine.name, why);
+    }
+    while (!ids.empty()) {
+        const auto n = static_cast<size_t>(sequence_.cache.next_chunk(std::ssize(ids)));
+        const bool is_last = n == ids.size();
+        runner_.step(sequence_, ids.first(n),
+                     is_last ? StepKind::prefill_end : StepKind::prefill_chunk, 0);
+        finish_step();
+        ids = ids.subspan(n);
+    }
+    engine.executor->stream().wait(); // an error comes here, and not in a later step
+    ahead_.forget();
+    sequence_.forget_step();
+}
+
+Engine &SequenceMover::reread(std::span<Engine *const> candidates, int64_t tokens,
+                              const Error &why) {
+    const Engine &lost = current_engine();
+    const auto first = sequence_.text.tokens().first(static_cast<size_t>(tokens));
+    const std::vector<int32_t> kept(first.begin(), first.end());
+    BackendMove m = describe(lost, BackendMove::Why::lost);
+    m.tokens = tokens;
+    m.reread_tokens = tokens;
+    const std::string device = lost.executor->lost_device()->device_info().name;
+    std::string last;
+    for (Engine *engine : candidates) {
+        if (engine->is_lost()) continue;
+        const auto start = Clock::now();
+        try {
+            sequence_.text.assign(kept);
+            read_on(*engine, tokens);
+        } catch (const Error &error) { // no memory there, for example: try the next one
+            last = error.what();
+            continue;
+        }
+        m.to = engine->name;
+        m.milliseconds = milliseconds_since(start);
+        log().warn("{}; device '{}' is gone at token {}: backend {} read the text anew and goes on",
+                   why.what(), device, tokens + 1, engine->name);
+        sequence_.meter.add_move(std::move(m));
+        return *engine;
+    }
+    sequence_.text.assign(kept);
+    throw_error(ErrorKind::runtime,
+                "{}; it happened at token {} on device '{}', and no other backend can go on{}{}",
+                why.what(), tokens + 1, device, last.empty() ? "" : ": ", last);
+}
+
+void SequenceMover::retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows) {
+    const size_t most = current_engine().graph->max_tokens(); // was more where the step ran first
+    for (; ids.size() > most; ids = ids.subspan(most)) {
+        runner_.step(sequence_, ids.first(most), StepKind::prefill_chunk, 0);
+        finish_step();
+    }
+    runner_.step(sequence_, ids, kind, logit_rows);
+}
+
+} // namespace keel

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "kv/store/state_io.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// The tokens that a sequence has taken in, and the token that it goes on with.
+class SequenceText {
+  public:
+    // `context`: tokens to reserve memory for, so that a decode step allocates nothing.
+    explicit SequenceText(int64_t context) { tokens_.reserve(static_cast<size_t>(context)); }
+
+    std::span<const int32_t> tokens() const { return tokens_; }
+    int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+    // A step takes these tokens in. The pending token is forgotten.
+    void append(std::span<const int32_t> ids) {
+        pending_.reset();
+        tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+    }
+    // Takes the last n tokens back, and forgets the pending token.
+    void remove_last(int64_t n) {
+        tokens_.resize(tokens_.size() - static_cast<size_t>(n));
+        pending_.reset();
+    }
+    // Exchanges the tokens. The pending token stays.
+    void assign(std::span<const int32_t> ids) { tokens_.assign(ids.begin(), ids.end()); }
+    void clear();
+
+    // The token that was generated last and is not taken in yet.
+    std::optional<int32_t> pending() const { return pending_; }
+    void set_pending(std::optional<int32_t> id) { pending_ = id; }
+    // The session file that the first tokens were read from. Empty: none was read.
+    const std::string &loaded_from() const { return loaded_from_; }
+
+    void save(StateWriter &out) const;
+    // Throws Error(input) if a token is not below `vocabulary`.
+    void load(StateReader &in, int64_t vocabulary);
+    void copy(const SequenceText &other);
+
+  private:
+    std::vector<int32_t> tokens_;
+    std::optional<int32_t> pending_;
+    std::string loaded_from_;
+};
+
+} // namespace keel

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "graph/graph.hpp"
+#include "kv/evict/cache_manager.hpp"
+#include "run/engine.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace keel {
+
+// One engine's share of the step of a sequence.
+struct StageStep {
+    Engine *engine;
+    KvCache *cache; // of the engine's layers
+    // What the step leaves for the policy there, see Segment. NULL: nothing.
+    StepTap *tap = nullptr;
+    const TapOps *tap_ops = nullptr;
+};
+
+// The rows that one sequence has in a step. A step may have rows of several sequences.
+struct SequenceRows {
+    std::vector<int32_t> ids;       // tokens, [m]
+    std::vector<int32_t> positions; // RoPE positions of these tokens, [m]
+    std::vector<StageStep> stages;  // in the order of the layers
+    StepKind kind = StepKind::decode;
+    uint32_t logit_rows = 0; // how many of the last tokens get logits
+};
+
+} // namespace keel

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "run/backend_move.hpp"
+#include "run/sequence_cache.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// What a session did so far.
+struct SessionStats {
+    uint64_t prefill_tokens = 0, decode_tokens = 0;
+    double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
+    uint64_t evictions = 0;      // times that a trigger fired and slots were evicted
+    uint64_t evicted_tokens = 0; // of the head that lost most, summed over evictions
+    uint64_t evicted_bytes = 0;  // of blocks that became empty
+    double eviction_seconds = 0; // part of the steps' seconds, see CacheManager::eviction_us
+    uint64_t kv_bytes = 0, kv_peak_bytes = 0;
+    // Memory of the policy, beside the cache. See CacheManager::policy_bytes.
+    uint64_t policy_bytes = 0, policy_peak_bytes = 0;
+    Stream::Counters stream;        // of all steps, discarded steps included
+    Stream::Counters decode_stream; // of decode steps alone, discarded steps included
+    // Decode steps that were queued before their token was read, see Session::greedy.
+    uint64_t ahead_steps = 0;
+    // More steps of this kind, whose token was not decoded in the end. They are not in ahead_steps.
+    uint64_t discarded_steps = 0;
+    uint64_t replay_parts = 0; // stages of a decode step that a backend can submit as a recording
+    std::string no_replay;     // why decode steps are not recorded; empty: they are
+    std::vector<BackendMove> moves; // between the backends of a hybrid
+    double prefill_rate() const {
+        return prefill_seconds > 0 ? static_cast<double>(prefill_tokens) / prefill_seconds : 0;
+    }
+    double decode_rate() const {
+        return decode_seconds > 0 ? static_cast<double>(decode_tokens) / decode_seconds : 0;
+    }
+};
+
+// Counts and times the steps of one sequence.
+class StepMeter {
+  public:
+    explicit StepMeter(const Pipeline &pipeline) : pipeline_(pipeline) {}
+
+    // Adds the time and the stream's work of its lifetime to the prefill or decode steps.
+    class Span {
+      public:
+        Span(StepMeter &meter, bool is_decode);
+        ~Span();
+        Span(const Span &) = delete;
+        Span &operator=(const Span &) = delete;
+
+      private:
+        StepMeter &meter_;
+        bool is_decode_;
+        std::chrono::steady_clock::time_point start_;
+        Stream::Counters before_;
+    };
+
+    uint64_t prefill_tokens() const { return stats_.prefill_tokens; }
+    void set_prefill_tokens(uint64_t n) { stats_.prefill_tokens = n; }
+    void count_decode() { ++stats_.decode_tokens; }
+    // A step of several sequences: its whole time counts for each of them.
+    void count_decode(double seconds);
+    void count_ahead() { ++stats_.ahead_steps; }
+    void count_discarded() { ++stats_.discarded_steps; }
+    void add_move(BackendMove move) { stats_.moves.push_back(std::move(move)); }
+    void reset() { stats_ = {}; }
+    // All counters, with those of the cache as they are now.
+    const SessionStats &read(const SequenceCache &cache);
+
+  private:
+    const Pipeline &pipeline_;
+    SessionStats stats_;
+};
+
+} // namespace keel

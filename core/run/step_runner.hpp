@@ -1,0 +1,32 @@
+#pragma once
+
+#include "kv/store/batch_view.hpp"
+#include "run/sequence.hpp"
+
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Queues the forward passes of steps. A step is a list of rows: of one sequence or of several, of
+// prompts or of decoded tokens. It keeps arrays from step to step, so that a decode step allocates
+// nothing.
+class StepRunner {
+  public:
+    // Takes tokens of one sequence in and queues the step.
+    void step(Sequence &sequence, std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
+    // Queues one step with these rows, whose slots exist, through all engines that hold layers.
+    // Each element is of another sequence; all have the same engines. Their logits follow each
+    // other in this order. `view`: of the arena that the caches share; NULL: they share none.
+    void run(std::span<const SequenceRows *const> rows, BatchView *view = nullptr);
+    void run(const SequenceRows &rows);
+
+  private:
+    void share_residual();
+
+    std::vector<float> residual_; // [tokens, hidden]: goes from one engine to the next
+    std::vector<Segment> segments_;
+    std::vector<KvCache *> caches_;
+};
+
+} // namespace keel
