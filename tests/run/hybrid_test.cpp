@@ -378,28 +378,3 @@ TEST_CASE("layers on two backends compute what one does") {
     CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }),
                Contains("several backends"));
 }
-
-TEST_CASE("policies that look at one layer for all of them cannot have layers on two backends") {
-    const std::string layers = "hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]";
-    CHECK_THAT(error_text([&] {
-                   Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64",
-                                   "policy.allocator=pyramid"}));
-               }),
-               Contains("policy.allocator: pyramid shares the budget out over layers"));
-    CHECK_THAT(error_text([&] {
-                   Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
-               }),
-               Contains("repeat its context"));
-}
-
-TEST_CASE("what cannot be combined is refused by name") {
-    const auto refused = [](const std::vector<std::string> &more) {
-        return error_text([&] { Pipeline p(two(more)); });
-    };
-    CHECK_THAT(refused({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-9, on: b}]"}),
-               Contains("expected the ranges in 'hybrid.layers' to end at layer 5") &&
-                   Contains("found 9"));
-    Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=b"}));
-    CHECK_THAT(error_text([&] { pipeline.policies().add(pipeline.config().policy); }),
-               Contains("several policies over one model run on one backend"));
-}

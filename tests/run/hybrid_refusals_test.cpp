@@ -1,0 +1,34 @@
+// What a hybrid refuses: the error names the key.
+#include "hybrid_rig.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("policies that look at one layer for all of them cannot have layers on two backends") {
+    const std::string layers = "hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]";
+    CHECK_THAT(error_text([&] {
+                   Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64",
+                                   "policy.allocator=pyramid"}));
+               }),
+               Contains("policy.allocator: pyramid shares the budget out over layers"));
+    CHECK_THAT(error_text([&] {
+                   Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
+               }),
+               Contains("repeat its context"));
+}
+
+TEST_CASE("what cannot be combined is refused by name") {
+    const auto refused = [](const std::vector<std::string> &more) {
+        return error_text([&] { Pipeline p(two(more)); });
+    };
+    CHECK_THAT(refused({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-9, on: b}]"}),
+               Contains("expected the ranges in 'hybrid.layers' to end at layer 5") &&
+                   Contains("found 9"));
+    Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=b"}));
+    CHECK_THAT(error_text([&] { pipeline.policies().add(pipeline.config().policy); }),
+               Contains("several policies over one model run on one backend"));
+}
