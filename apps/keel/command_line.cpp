@@ -44,7 +44,7 @@ CommandLine read_command_line(const Command &program, const Words &words) {
         const Command *below = line.command->find_command(words[next]);
         if (below != nullptr) {
             line.command = below;
-        } else if (program.help().is_called(words[next])) {
+        } else if (program.find_option(words[next]) != nullptr) { // "keel --help run"
             line.words.push_back(words[next]);
         } else {
             break;

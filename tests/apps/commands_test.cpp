@@ -101,6 +101,7 @@ TEST_CASE("an unknown command is an error also with --help") {
                    "unknown command 'chek'; did you mean 'check'?; see 'keel config --help'"));
     CHECK(contains(unknown({"eval", "nonsense", "--help"}), "the commands are perplexity, kl"));
     CHECK(contains(unknown({"--version", "nonsense"}), "unknown command 'nonsense'"));
+    CHECK(contains(unknown({"--version", "run"}), "unknown option '--version'; 'keel' has it"));
     // Help comes before other faults.
     CHECK(run_keel({"run", "--nonsense", "--help"}).code == 0);
     CHECK(run_keel({"run", "--logprobs", "x", "--help"}).code == 0);
