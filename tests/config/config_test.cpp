@@ -243,7 +243,7 @@ TEST_CASE("a setting carries its key and its place") {
     CHECK(c.kv.max_mib.is_default());
     const HybridBackend &b = c.hybrid.backend("b");
     CHECK(b.kv_dtype.key == "hybrid.backends.b.kv.dtype");
-    CHECK(to_string(b.kv_dtype.where) == "f.yaml:2:57");
+    CHECK(to_string(b.kv_dtype.where) == "f.yaml:2:50");
 }
 
 TEST_CASE("every example of the schema is a value that its key takes") {

@@ -148,6 +148,17 @@ TEST_CASE("errors in overrides name the flag") {
           "--set generation.prompt: expected UTF-8 text, found the control character \\x01");
 }
 
+TEST_CASE("a value has the name of the option that gave it") {
+    const std::vector<std::string> sets = {"model=m", "backend=cpu", "sampling.seed=5",
+                                           "sampling.top_k=x"};
+    const OverrideNames names{.option = "--against-set", .of_key = {{"sampling.seed", "--seed"}}};
+    CHECK(error_text([&] {
+              config_from_overrides(sets, names);
+          }).starts_with("--against-set sampling.top_k: expected an integer "));
+    const PipelineConfig c = config_from_overrides(std::span(sets).first(3), names);
+    CHECK(to_string(c.sampling.seed.where) == "--seed");
+}
+
 TEST_CASE("one backend and several take each other's place") {
     const std::string both =
         "model: m\nhybrid: {backends: {a: {plugin: cpu, params: {threads: 2}}, b: cpu}, decode: a, "
