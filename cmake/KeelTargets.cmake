@@ -86,19 +86,24 @@ function(keel_test_entries name list timeout labels)
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# keel_test(NAME LABELS fast [TIMEOUT S] [GRID_TIMEOUT S] SOURCES ... LINK ...): a Catch2 program whose cases become ctest entries.
+# keel_test(NAME LABELS fast [ONE_ENTRY] [TIMEOUT S] [GRID_TIMEOUT S] SOURCES ... LINK ...): a Catch2 program whose cases become ctest entries.
+# ONE_ENTRY: one ctest entry runs all cases, because a process for each takes longer than the cases. Catch names those that fail. Such a
+# program cannot skip a case: it does not link skip().
 # GRID_TIMEOUT: cases tagged [grid] have this limit and the label slow.
 # A case that calls skip() of tests/support/skip.hpp is reported as skipped.
 # KEEL_SOURCE_DIR and KEEL_BINARY_DIR reach the code as macros; models and configs are found through them.
 function(keel_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;GRID_TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_ENTRY" "TIMEOUT;GRID_TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/sdk)
   target_compile_definitions(${name} PRIVATE KEEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KEEL_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} keel_test_support)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  if(NOT ARG_ONE_ENTRY)
+    target_link_libraries(${name} PRIVATE keel_test_support)
+  endif()
   keel_test_flags(${name})
   if(KEEL_PRECOMPILED_HEADERS)
     if(NOT TARGET keel_tests_precompiled)
@@ -115,7 +120,10 @@ function(keel_test name)
   if(KEEL_SANITIZE AND ARG_LABELS STREQUAL "slow")
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE) # no sanitizer runs it
   endif()
-  if(ARG_GRID_TIMEOUT)
+  if(ARG_ONE_ENTRY)
+    add_test(NAME "${name}:all cases" COMMAND ${name})
+    set_tests_properties("${name}:all cases" PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  elseif(ARG_GRID_TIMEOUT)
     keel_test_entries(${name} ${name}_TESTS ${ARG_TIMEOUT} "${ARG_LABELS}" "~[grid]")
     keel_test_entries(${name} ${name}_GRID_TESTS ${ARG_GRID_TIMEOUT} slow "[grid]")
   else()
