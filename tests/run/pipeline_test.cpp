@@ -155,9 +155,8 @@ TEST_CASE("spans of the config are protected, and count against the budget") {
     const Mini mini;
     const std::string window =
         "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  protect: ";
-    CHECK(mini.open(window + "{prefix: 4, spans: [[2, 8], [6, 10], [30, 31]]}\n")
-              ->cache_plan()
-              .pinned_slots() == 7);
+    const auto spans = mini.open(window + "{prefix: 4, spans: [[2, 8], [6, 10], [30, 31]]}\n");
+    CHECK(pinned_slots(spans->cache_plan().config()) == 7);
     CHECK_THAT(mini.refusal(window + "{spans: [[10, 90]]}\n"),
                StartsWith("f.yaml:5:20: policy.budget.tokens: ") && Contains("spans 80"));
 }
