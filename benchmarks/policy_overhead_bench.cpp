@@ -45,7 +45,7 @@ class MemoryWriter final : public StateWriter {
 // A session behind a prompt that has not ended yet, to be made again and again.
 class SavedPrompt {
   public:
-    SavedPrompt(Pipeline &pipeline, CachePlan &plan, std::span<const int32_t> prompt)
+    SavedPrompt(Pipeline &pipeline, PolicySetup &plan, std::span<const int32_t> prompt)
         : pipeline_(pipeline), plan_(plan) {
         Session session(pipeline, plan);
         session.prefill(prompt, false);
@@ -62,7 +62,7 @@ class SavedPrompt {
 
   private:
     Pipeline &pipeline_;
-    CachePlan &plan_;
+    PolicySetup &plan_;
     std::vector<std::byte> state_;
 };
 
@@ -165,9 +165,9 @@ int main(int argc, char **argv) {
             prompt.push_back(
                 static_cast<int32_t>(random() % static_cast<uint32_t>(pipeline.model().vocab_size)));
         const int64_t budget = depth * 8 / 9, slack = budget / 8; // slack as it is unless somebody sets it
-        const SavedPrompt full(pipeline, pipeline.cache_plan(), prompt);
+        const SavedPrompt full(pipeline, pipeline.policy_setup(), prompt);
         for (const std::string &name : policies) {
-            CachePlan *plan = &pipeline.cache_plan();
+            PolicySetup *plan = &pipeline.policy_setup();
             if (name != "none") {
                 std::vector<std::string> set = base;
                 set.push_back("policy.plugin=" + name);
@@ -183,7 +183,7 @@ int main(int argc, char **argv) {
                 if (i % 2 == 0) none = full.make();
                 policy = own.make();
                 if (i % 2 == 1) none = full.make();
-                cycles.push_back(measure(*none, *policy, plan == &pipeline.cache_plan(), slack));
+                cycles.push_back(measure(*none, *policy, plan == &pipeline.policy_setup(), slack));
             }
             report(name, cycles);
         }

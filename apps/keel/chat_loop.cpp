@@ -103,7 +103,7 @@ Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::stri
 void Chat::greet() const {
     if (settings_.quiet) return;
     Pipeline &p = *running_.pipeline;
-    const CachePlan &plan = p.cache_plan();
+    const PolicySetup &plan = p.policy_setup();
     console().faint(fmt::format("{} | template {} | {} | context {} tokens, {}\n", p.source().path(),
                                 running_.conversation->chat().name(), p.backends_text(), p.context(),
                                 plan.keeps_all() ? std::string("nothing is forgotten")
@@ -325,7 +325,7 @@ void Chat::command(std::string_view line) {
         if (argument != "off") show_stats();
     } else if (name == "pin") {
         const int64_t pinned = conversation.pin_question();
-        say(running_.pipeline->cache_plan().keeps_all()
+        say(running_.pipeline->policy_setup().keeps_all()
                 ? std::string("nothing is ever evicted under this policy")
                 : fmt::format("pinned; {} tokens stay in all, beside the system prompt", pinned));
     } else if (name == "save") {

@@ -38,7 +38,7 @@ void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipel
 }
 
 void check_prompt(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
-    if (config.generation.prompt->empty() || !pipeline.cache_plan().keeps_all()) return;
+    if (config.generation.prompt->empty() || !pipeline.policy_setup().keeps_all()) return;
     const auto tokens = static_cast<int64_t>(pipeline.tokenizer()->encode(*config.generation.prompt).size());
     if (tokens > pipeline.context()) {
         throw_error(ErrorKind::input,

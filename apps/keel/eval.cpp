@@ -46,7 +46,7 @@ ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline)
     // A context that somebody chose is the window that he wants to know about.
     const auto &chosen = pipeline.config().model.context;
     if (options.context == 0 && options.prefix == 0 && *chosen &&
-        pipeline.cache_plan().keeps_all()) {
+        pipeline.policy_setup().keeps_all()) {
         if (**chosen < 2)
             throw_error(ErrorKind::usage,
                         "{}: expected 2 tokens or more to score a text in windows of, found {}",

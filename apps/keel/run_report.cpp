@@ -111,7 +111,7 @@ Json explain_json(Pipeline &p) {
               {"bytes_per_token", p.kv_shape().bytes_per_token()}}},
             {"decode", rows_json(p.graph().ops(StepForm::decode))},
             {"prefill", rows_json(p.graph().ops(StepForm::prefill))},
-            {"eviction", rows_json(p.cache_plan().ops())}};
+            {"eviction", rows_json(p.policy_setup().ops())}};
 }
 
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "config/config.hpp"
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "run/bind_plugin.hpp"
 #include "run/engine.hpp"
 

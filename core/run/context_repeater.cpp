@@ -18,7 +18,7 @@ std::span<const int32_t> ContextRepeater::instruction(bool from_words) const {
             ErrorKind::input,
             "policy {} asks the model in words to repeat its context, and this model has no "
             "tokenizer; choose another policy",
-            sequence_.cache.first().plan().config().policy.name);
+            sequence_.cache.first().setup().config().policy.name);
     }
     return from_words ? from_words_ : whole_;
 }

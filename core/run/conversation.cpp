@@ -81,7 +81,7 @@ int64_t Conversation::system_tokens() const {
 }
 
 void Conversation::protect_system() {
-    const CachePlan &plan = session_.cache().plan();
+    const PolicySetup &plan = session_.cache().setup();
     if (!plan.config().protect_system_prompt || plan.keeps_all()) return;
     session_.protect_prefix(system_tokens(), "the system prompt");
 }

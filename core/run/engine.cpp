@@ -44,7 +44,7 @@ void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOp
     g.max_tokens = chunk;
     g.max_logit_rows = std::min(max_logit_rows, chunk);
     g.kv = kv_template->view();
-    g.taps = cache_plan->tap_forms();
+    g.taps = policy_setup->tap_forms();
     g.rope_rows = std::max<int64_t>(kv_shape.max_slots, chunk);
     g.batch = batch;
     if (batch > 1) {
@@ -57,7 +57,7 @@ void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOp
 std::vector<const PlannedOp *> Engine::ops() const {
     std::vector<const PlannedOp *> all = graph->ops(StepForm::decode);
     for (const auto &more : {graph->ops(StepForm::prefill), graph->ops(StepForm::batch),
-                             graph->taps().list(), cache_plan->ops()})
+                             graph->taps().list(), policy_setup->ops()})
         all.insert(all.end(), more.begin(), more.end());
     std::set<const PlannedOp *> seen;
     std::erase_if(all, [&](const PlannedOp *op) { return !seen.insert(op).second; });

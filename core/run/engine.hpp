@@ -2,7 +2,7 @@
 
 #include "graph/graph.hpp"
 #include "graph/weights.hpp"
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/store/batch_view.hpp"
 #include "ops/executor.hpp"
 #include "platform/memory.hpp"
@@ -32,7 +32,7 @@ struct Engine {
     std::unique_ptr<BatchTemplate> batch_template; // NULL: sequences take steps one by one
     std::unique_ptr<ModelWeights> weights;
     std::unique_ptr<Graph> graph;
-    std::unique_ptr<CachePlan> cache_plan;
+    std::unique_ptr<PolicySetup> policy_setup;
 
     Device &device() const { return executor->device(); }
     keel_buffer_kind placement() const { return executor->placement(); }
@@ -46,7 +46,7 @@ struct Engine {
     MemoryInfo memory() const { return memory_of(device()); }
     // What its books and RoPE tables take for a context, before a single token is there.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
-    // Makes the members after kv_shape, except for cache_plan, which has to be there.
+    // Makes the members after kv_shape, except for policy_setup, which has to be there.
     void load(const std::shared_ptr<const ModelSource> &source, const LoadOptions &options,
               uint32_t max_logit_rows, uint32_t batch);
     // All ops that were planned, each once: of prefill and decode steps, and of the cache when

@@ -59,9 +59,9 @@ std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
            (graph.taps().list().empty() ? std::string{}
                                         : explain_table("of these, run for the policy",
                                                         explain_rows(graph.taps().list()))) +
-           (engine.cache_plan->ops().empty()
+           (engine.policy_setup->ops().empty()
                 ? std::string{}
-                : explain_table("KV cache, when slots go", explain_rows(engine.cache_plan->ops())));
+                : explain_table("KV cache, when slots go", explain_rows(engine.policy_setup->ops())));
 }
 
 // Who does what, and what crosses between backends.

@@ -78,7 +78,7 @@ MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t 
         const MemoryNeed n =
             memory_need(source_, *config_.model.weights, shape.key_dtype, shape.value_dtype,
                         context, chunk, e->device().info().weight_dtypes);
-        const int64_t held = std::min(context, e->cache_plan->budget().peak(chunk));
+        const int64_t held = std::min(context, e->policy_setup->budget().peak(chunk));
         const uint64_t cache = static_cast<uint64_t>((held + block - 1) / block) *
                                shape.block_bytes() * shape.layers * shape.kv_heads;
         all.weights += mode == HybridMode::none
@@ -92,7 +92,7 @@ MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t 
             all.cache += batch_ * cache;
         }
         all.work += n.work + batch_ * (e->table_bytes(source_.config(), context) +
-                                       CacheManager::policy_bytes(*e->cache_plan, context, held));
+                                       CacheManager::policy_bytes(*e->policy_setup, context, held));
     }
     return all;
 }

@@ -82,7 +82,7 @@ class Pipeline {
     ModelWeights &weights() { return *engine().weights; }
     Graph &graph() { return *engine().graph; }
     const KvShape &kv_shape() const { return engine().kv_shape; }
-    CachePlan &cache_plan() const { return *engine().cache_plan; }
+    PolicySetup &policy_setup() const { return *engine().policy_setup; }
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }
 

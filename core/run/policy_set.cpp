@@ -19,30 +19,30 @@ PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
 
 void PolicySet::make_own_plans() {
     for (const auto &engine : engines_)
-        engine->cache_plan.reset(); // a log has one writer
+        engine->policy_setup.reset(); // a log has one writer
     at_its_line(config_, config_.policy.plugin.where, [&] {
         for (const auto &engine : engines_) {
             CacheConfig c = cache_of_layers(own_.cache, context_.model, engine->part);
-            if (engine != engines_.front()) c.shared_log = engines_.front()->cache_plan->log_ptr();
-            engine->cache_plan = std::make_unique<CachePlan>(*engine->executor, engine->kv_shape,
+            if (engine != engines_.front()) c.shared_log = engines_.front()->policy_setup->log_ptr();
+            engine->policy_setup = std::make_unique<PolicySetup>(*engine->executor, engine->kv_shape,
                                                              context_.host, std::move(c));
         }
     });
 }
 
 void PolicySet::check_own() const {
-    check_trained_context(*engine().cache_plan);
+    check_trained_context(*engine().policy_setup);
     compare_budgets();
 }
 
-bool PolicySet::is_own(const CachePlan &plan) const {
+bool PolicySet::is_own(const PolicySetup &plan) const {
     return std::any_of(engines_.begin(), engines_.end(),
-                       [&](const auto &engine) { return engine->cache_plan.get() == &plan; });
+                       [&](const auto &engine) { return engine->policy_setup.get() == &plan; });
 }
 
 // A cache that evicts may see more tokens than the model was trained on. A cache that keeps all may
 // not.
-void PolicySet::check_trained_context(const CachePlan &plan) const {
+void PolicySet::check_trained_context(const PolicySetup &plan) const {
     const int64_t context = engine().kv_shape.max_slots, trained = context_.model.max_positions;
     if (context <= trained || !plan.keeps_all()) return;
     throw_error(
@@ -55,7 +55,7 @@ void PolicySet::check_trained_context(const CachePlan &plan) const {
 // A policy may have a budget of its own beside the config's. Both hold: an eviction leaves the
 // smaller one. If the two differ, the user may not expect that.
 void PolicySet::compare_budgets() const {
-    const CachePlan &plan = *engine().cache_plan;
+    const PolicySetup &plan = *engine().policy_setup;
     const keel_policy_needs &needs = plan.needs();
     const pipeline::PolicySection &p = config_.policy;
     const auto kind = p.budget.kind();
@@ -76,7 +76,7 @@ void PolicySet::compare_budgets() const {
 }
 
 // Plans what steps run for the policy.
-CachePlan &PolicySet::keep(std::unique_ptr<Added> added) {
+PolicySetup &PolicySet::keep(std::unique_ptr<Added> added) {
     check_trained_context(*added->plan);
     added->taps = engine().graph->plan_taps(added->plan->tap_forms());
     if (!quiet_) {
@@ -89,7 +89,7 @@ CachePlan &PolicySet::keep(std::unique_ptr<Added> added) {
     return *added_.back()->plan;
 }
 
-CachePlan &PolicySet::add(const pipeline::PolicySection &section) {
+PolicySetup &PolicySet::add(const pipeline::PolicySection &section) {
     refuse_hybrid(config_, "several policies over one model");
     auto added = std::make_unique<Added>();
     added->config = config_;
@@ -98,15 +98,15 @@ CachePlan &PolicySet::add(const pipeline::PolicySection &section) {
     added->binding = bind_policy(config, bind_plugin(config.policy, KEEL_PLUGIN_POLICY), context_,
                                  engine().kv_shape);
     at_its_line(config, config.policy.plugin.where, [&] {
-        added->plan = std::make_unique<CachePlan>(*engine().executor, engine().kv_shape,
+        added->plan = std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape,
                                                   context_.host, added->binding.cache);
     });
     return keep(std::move(added));
 }
 
-CachePlan &PolicySet::add_shared_prefill(std::span<CachePlan *const> plans) {
+PolicySetup &PolicySet::add_shared_prefill(std::span<PolicySetup *const> plans) {
     Collected all;
-    for (const CachePlan *plan : plans) {
+    for (const PolicySetup *plan : plans) {
         const char *need = all.merge(plan->collected());
         if (need == nullptr) continue;
         throw_error(
@@ -123,14 +123,14 @@ CachePlan &PolicySet::add_shared_prefill(std::span<CachePlan *const> plans) {
     config.pinned.clear();
     config.log.clear();
     auto added = std::make_unique<Added>();
-    added->plan = std::make_unique<CachePlan>(*engine().executor, engine().kv_shape, context_.host,
+    added->plan = std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape, context_.host,
                                               std::move(config), all);
     return keep(std::move(added));
 }
 
-const TapOps &PolicySet::taps(const CachePlan &plan) const {
+const TapOps &PolicySet::taps(const PolicySetup &plan) const {
     for (const auto &engine : engines_) {
-        if (engine->cache_plan.get() == &plan) return engine->graph->taps();
+        if (engine->policy_setup.get() == &plan) return engine->graph->taps();
     }
     for (const auto &added : added_) {
         if (added->plan.get() == &plan) return *added->taps;

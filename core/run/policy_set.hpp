@@ -23,28 +23,28 @@ class PolicySet {
     void make_own_plans();
     // Throws or warns if the own policy does not fit the context or its budget.
     void check_own() const;
-    bool is_own(const CachePlan &plan) const; // of an engine, and not of a policy that was added
+    bool is_own(const PolicySetup &plan) const; // of an engine, and not of a policy that was added
 
     // Another policy, for sessions of its own. `section` is like the `policy:` of a config. The
     // plan lives as long as this. Throws as the pipeline does for its own policy, and for a hybrid.
-    CachePlan &add(const pipeline::PolicySection &section);
+    PolicySetup &add(const pipeline::PolicySection &section);
     // A plan that keeps all, and collects what the policies of `plans` need: one prefill under it
     // can be forked into each of them (Session::fork). Throws Error(input) that names a need which
     // cannot be collected for all of them together.
-    CachePlan &add_shared_prefill(std::span<CachePlan *const> plans);
+    PolicySetup &add_shared_prefill(std::span<PolicySetup *const> plans);
     // What steps run for the by-products of a plan of this set.
-    const TapOps &taps(const CachePlan &plan) const;
+    const TapOps &taps(const PolicySetup &plan) const;
 
   private:
     struct Added {
         pipeline::PipelineConfig config;
         PolicyBinding binding;
-        std::unique_ptr<CachePlan> plan;
+        std::unique_ptr<PolicySetup> plan;
         std::unique_ptr<TapOps> taps;
     };
     Engine &engine() const { return engines_.decode(); }
-    CachePlan &keep(std::unique_ptr<Added> added);
-    void check_trained_context(const CachePlan &plan) const;
+    PolicySetup &keep(std::unique_ptr<Added> added);
+    void check_trained_context(const PolicySetup &plan) const;
     void compare_budgets() const;
 
     const pipeline::PipelineConfig &config_;

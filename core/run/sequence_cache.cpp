@@ -6,7 +6,7 @@
 
 namespace keel {
 
-void SequenceCache::add(Engine &engine, CachePlan &plan) {
+void SequenceCache::add(Engine &engine, PolicySetup &plan) {
     stages_.push_back({&engine, std::make_unique<CacheManager>(plan, engine.placement())});
     attach_forward();
 }
@@ -63,7 +63,7 @@ void SequenceCache::append(SequenceRows &step, StepKind kind) {
         StageStep of_stage{stage.engine, &stage.cache->cache()};
         of_stage.tap = stage.cache->begin_step(n, kind);
         if (of_stage.tap != nullptr)
-            of_stage.tap_ops = &pipeline_.policies().taps(stage.cache->plan());
+            of_stage.tap_ops = &pipeline_.policies().taps(stage.cache->setup());
         step.stages.push_back(of_stage);
     }
     open_step_ = kind;

@@ -29,7 +29,7 @@ class SequenceCache {
     Engine &last_engine() const { return *stages_.back().engine; } // has the logits
     CacheManager &first() const { return *stages_.front().cache; }
     // Adds a stage with an empty cache.
-    void add(Engine &engine, CachePlan &plan);
+    void add(Engine &engine, PolicySetup &plan);
     // From now on these are the stages.
     void assign(std::vector<Stage> stages);
     // From now on this is the only stage. Returns the old cache.

@@ -85,7 +85,7 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
         start = Clock::now(); // of the move alone
         if (trace != nullptr) begin = trace->now();
         finish_step();
-        fresh = old.begin_move(*to.cache_plan, to.placement());
+        fresh = old.begin_move(*to.policy_setup, to.placement());
     } catch (const Error &error) {
         if (from.is_lost()) throw;
         refuse(m, error.what());
@@ -114,7 +114,7 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
 // Reads the first `tokens` tokens again on an engine, into a new cache with the protected prefix
 // and the pins of the old one.
 void SequenceMover::read_on(Engine &engine, int64_t tokens) {
-    auto fresh = std::make_unique<CacheManager>(*engine.cache_plan, engine.placement());
+    auto fresh = std::make_unique<CacheManager>(*engine.policy_setup, engine.placement());
     fresh->begin_like(sequence_.cache.first());
     sequence_.cache.replace(engine, std::move(fresh)).reset();
     const auto all = sequence_.text.tokens().first(static_cast<size_t>(tokens));

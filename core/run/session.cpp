@@ -9,7 +9,7 @@ namespace keel {
 
 // ---- the beginning and copies -------------------------------------------------------------------
 
-Session::Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> arena)
+Session::Session(Pipeline &pipeline, PolicySetup &plan, std::shared_ptr<KvArena> arena)
     : sequence_(pipeline), ahead_(sequence_), mover_(sequence_, runner_, ahead_) {
     using pipeline::HybridMode;
     SequenceCache &cache = sequence_.cache;
@@ -21,11 +21,11 @@ Session::Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> a
         cache.assign(std::move(stages));
     } else if (mode == HybridMode::by_layers) {
         for (const auto &engine : pipeline.engines())
-            cache.add(*engine, *engine->cache_plan);
+            cache.add(*engine, *engine->policy_setup);
     } else if (mode == HybridMode::taking_turns) {
         rules_ = std::make_unique<SwitchRules>(pipeline);
         Engine &start = rules_->start();
-        cache.add(start, *start.cache_plan);
+        cache.add(start, *start.policy_setup);
     } else {
         cache.add(pipeline.engine(), plan);
     }
@@ -42,7 +42,7 @@ Session::Session(Session &parent, std::vector<Stage> stages)
 }
 
 void Session::start_repeater() {
-    if ((cache().plan().needs().needs & KEEL_NEED_REPLAY) == 0) return;
+    if ((cache().setup().needs().needs & KEEL_NEED_REPLAY) == 0) return;
     repeater_ = std::make_unique<ContextRepeater>(sequence_);
     sequence_.cache.set_forward(repeater_.get());
 }
@@ -53,8 +53,8 @@ std::unique_ptr<Session> Session::fork() {
     return std::unique_ptr<Session>(new Session(*this, sequence_.cache.fork()));
 }
 
-std::unique_ptr<Session> Session::fork(CachePlan &plan) {
-    if (&plan == &cache().plan()) return fork();
+std::unique_ptr<Session> Session::fork(PolicySetup &plan) {
+    if (&plan == &cache().setup()) return fork();
     if (sequence_.cache.stages().size() != 1 || rules_)
         throw_error(ErrorKind::internal, "a hybrid's session is forked under another policy");
     logits();
@@ -302,7 +302,7 @@ void Session::reset() {
         Engine &start = rules_->start();
         if (&start != &engine()) {
             sequence_.cache.replace(
-                start, std::make_unique<CacheManager>(*start.cache_plan, start.placement()));
+                start, std::make_unique<CacheManager>(*start.policy_setup, start.placement()));
         }
     }
     sequence_.cache.reset();

@@ -20,10 +20,10 @@ namespace keel {
 // results of all are stored in the same place. Not thread-safe.
 class Session {
   public:
-    explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.cache_plan()) {}
+    explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.policy_setup()) {}
     // `plan` is one of the pipeline's. `arena`: memory that several sequences share, see
     // SessionBatch::make_session.
-    Session(Pipeline &pipeline, CachePlan &plan, std::shared_ptr<KvArena> arena = nullptr);
+    Session(Pipeline &pipeline, PolicySetup &plan, std::shared_ptr<KvArena> arena = nullptr);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
@@ -64,7 +64,7 @@ class Session {
     // takes, see CacheManager::fork_into. The two share blocks of the cache until one of them
     // writes; PipelineOptions::sequences has to allow it. The copy's stats begin at 0.
     std::unique_ptr<Session> fork();
-    std::unique_ptr<Session> fork(CachePlan &plan);
+    std::unique_ptr<Session> fork(PolicySetup &plan);
     // The token that was generated last and is not taken in yet. The next step forgets it.
     std::optional<int32_t> pending() const { return sequence_.text.pending(); }
     void set_pending(std::optional<int32_t> id) { sequence_.text.set_pending(id); }

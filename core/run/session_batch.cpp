@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::shared_ptr<KvArena> make_arena(Pipeline &pipeline, CachePlan &plan) {
+std::shared_ptr<KvArena> make_arena(Pipeline &pipeline, PolicySetup &plan) {
     if (pipeline.batch() < 2) {
         throw_error(ErrorKind::usage, "the pipeline was made for one sequence at a time; "
                                       "PipelineOptions::batch says how many take steps together");
@@ -23,7 +23,7 @@ std::shared_ptr<KvArena> make_arena(Pipeline &pipeline, CachePlan &plan) {
 
 } // namespace
 
-SessionBatch::SessionBatch(Pipeline &pipeline, CachePlan &plan)
+SessionBatch::SessionBatch(Pipeline &pipeline, PolicySetup &plan)
     : pipeline_(pipeline), plan_(plan), arena_(make_arena(pipeline, plan)),
       view_(*arena_, pipeline.batch()) {
     outcomes_.reserve(pipeline.batch());
@@ -33,7 +33,7 @@ SessionBatch::SessionBatch(Pipeline &pipeline, CachePlan &plan)
     next_.resize(pipeline.batch());
 }
 
-std::unique_ptr<Session> SessionBatch::make_session(CachePlan &plan) {
+std::unique_ptr<Session> SessionBatch::make_session(PolicySetup &plan) {
     return std::make_unique<Session>(pipeline_, plan, arena_);
 }
 

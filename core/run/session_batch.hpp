@@ -20,8 +20,8 @@ class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).
     // `plan` is one of the pipeline's.
-    explicit SessionBatch(Pipeline &pipeline) : SessionBatch(pipeline, pipeline.cache_plan()) {}
-    SessionBatch(Pipeline &pipeline, CachePlan &plan);
+    explicit SessionBatch(Pipeline &pipeline) : SessionBatch(pipeline, pipeline.policy_setup()) {}
+    SessionBatch(Pipeline &pipeline, PolicySetup &plan);
     SessionBatch(const SessionBatch &) = delete;
     SessionBatch &operator=(const SessionBatch &) = delete;
 
@@ -30,7 +30,7 @@ class SessionBatch {
     // at once. The session may outlive this.
     std::unique_ptr<Session> make_session() { return make_session(plan_); }
     // Under another plan of the pipeline.
-    std::unique_ptr<Session> make_session(CachePlan &plan);
+    std::unique_ptr<Session> make_session(PolicySetup &plan);
 
     // Which results of each sequence a step reads.
     enum class Read {
@@ -83,7 +83,7 @@ class SessionBatch {
     void for_each(const Action &action);
 
     Pipeline &pipeline_;
-    CachePlan &plan_;
+    PolicySetup &plan_;
     std::shared_ptr<KvArena> arena_;
     Stats stats_;
     StepRunner runner_;

@@ -183,7 +183,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 // users know.
 Facts facts_of(Pipeline &pipeline) {
     const ModelConfig &m = pipeline.model();
-    const CachePlan &plan = pipeline.cache_plan();
+    const PolicySetup &plan = pipeline.policy_setup();
     const KvShape &kv = pipeline.kv_shape();
     constexpr std::array<const char *, 3> modes = {"absolute", "rerotated", "auto"};
     Facts facts;
@@ -279,12 +279,12 @@ namespace {
 
 // The file tells the pipeline's policy.
 void check_policy(Session &session) {
-    if (session.pipeline().policies().is_own(session.cache().plan())) return;
+    if (session.pipeline().policies().is_own(session.cache().setup())) return;
     throw_error(ErrorKind::usage,
                 "a session under policy {}, which was added to its pipeline, is neither saved nor "
                 "read; make "
                 "a pipeline with that policy",
-                session.cache().plan().config().policy.name);
+                session.cache().setup().config().policy.name);
 }
 
 } // namespace
@@ -305,7 +305,7 @@ void check_savable(const Pipeline &pipeline) {
                         "this version; remove kv from 'hybrid.backends'",
                         to_string(pipeline.config().hybrid.backends.where));
     }
-    PolicyState::check_savable(pipeline.cache_plan().config().policy);
+    PolicyState::check_savable(pipeline.policy_setup().config().policy);
 }
 
 void check_replaceable(const std::filesystem::path &path) {

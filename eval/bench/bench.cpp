@@ -33,7 +33,7 @@ uint64_t kv_in_use(const KvCache &cache) {
 }
 
 void require_context(const Pipeline &pipeline, int64_t tokens, const std::string &what) {
-    if (tokens <= pipeline.context() || !pipeline.cache_plan().keeps_all()) return;
+    if (tokens <= pipeline.context() || !pipeline.policy_setup().keeps_all()) return;
     throw_error(
         ErrorKind::usage,
         "{} needs a context of {} tokens, the pipeline has {}; ask for less or set model.context (the "

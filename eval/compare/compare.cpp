@@ -78,7 +78,7 @@ void check_tokens(Pipeline &a, Pipeline &b, const CompareOptions &o) {
     }
     const auto needed = static_cast<int64_t>(o.prompt.size()) + o.steps;
     for (Pipeline *p : {&a, &b}) {
-        if (p->cache_plan().keeps_all() && needed > p->context())
+        if (p->policy_setup().keeps_all() && needed > p->context())
             throw_error(ErrorKind::usage, "{} tokens and {} steps need a context of {}, a pipeline has {}",
                         o.prompt.size(), o.steps, needed, p->context());
     }

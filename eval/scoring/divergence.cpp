@@ -90,7 +90,7 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
     r.options = walk.options();
     r.has_bos = ready.bos.has_value();
     r.text_tokens = std::ssize(ready.ids);
-    r.keeps_all = first.cache_plan().keeps_all();
+    r.keeps_all = first.policy_setup().keeps_all();
     r.batch = first.batch();
 
     r.windows.resize(walk.windows().size());

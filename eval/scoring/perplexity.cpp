@@ -62,7 +62,7 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
     r.model = pipeline.source().path();
     r.weights = pipeline.weights().dtype_name();
     r.policy = *pipeline.config().policy.plugin;
-    r.keeps_all = pipeline.cache_plan().keeps_all();
+    r.keeps_all = pipeline.policy_setup().keeps_all();
     r.key_dtype = pipeline.kv_shape().key_dtype;
     r.value_dtype = pipeline.kv_shape().value_dtype;
     r.options = walk.options();

@@ -82,7 +82,7 @@ void ScoringWalk::fill_in() {
     int64_t held = largest; // by a cache that keeps all
     bool acts_at_end_only = true;
     for (Session *session : sessions_) {
-        const CachePlan &plan = session->pipeline().cache_plan();
+        const PolicySetup &plan = session->pipeline().policy_setup();
         if (plan.keeps_all()) held = std::min(held, session->pipeline().context());
         acts_at_end_only = acts_at_end_only && (plan.keeps_all() || plan.prefill_only());
     }
@@ -122,7 +122,7 @@ void ScoringWalk::check() const {
     }
     for (Session *session : sessions_) {
         Pipeline &p = session->pipeline();
-        if (p.cache_plan().keeps_all() && longest > p.context()) {
+        if (p.policy_setup().keeps_all() && longest > p.context()) {
             const std::string what =
                 o.prefix > 0
                     ? fmt::format("a prefix of {} and a continuation of {} tokens", o.prefix, o.continuation)

@@ -22,7 +22,7 @@ TEST_CASE("A decode step of a warm cache allocates no memory and writes only wha
     config.policy = scripted(script);
     config.budget_unit = BudgetUnit::tokens;
     config.budget = 100;
-    CachePlan plan(rig.executor(), shape, rig.executor().device().host(), config);
+    PolicySetup plan(rig.executor(), shape, rig.executor().device().host(), config);
     CacheManager manager(plan, KEEL_BUFFER_DEVICE);
     const auto step = [&](StepKind kind, int64_t n) {
         manager.before_append(n, kind);
@@ -59,7 +59,7 @@ TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues
     all.window = 40;
     all.running = Collected::Running{};
     all.stats = Collected::Stats{};
-    CachePlan plan(rig.executor(), shape, rig.executor().device().host(), {}, all);
+    PolicySetup plan(rig.executor(), shape, rig.executor().device().host(), {}, all);
     CacheManager manager(plan, KEEL_BUFFER_DEVICE);
     const auto step = [&](StepKind kind, int64_t n) {
         manager.before_append(n, kind);

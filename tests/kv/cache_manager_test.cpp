@@ -42,8 +42,8 @@ struct Run {
     Run(const std::string &device, const KvShape &shape, Script &script, CacheConfig config)
         : rig(device, shape) {
         config.policy = scripted(script);
-        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(),
-                                           config);
+        plan = std::make_unique<PolicySetup>(rig.executor(), shape, rig.executor().device().host(),
+                                             config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     std::vector<EvictionRecord> step(int64_t n, StepKind kind) {
@@ -66,7 +66,7 @@ struct Run {
     }
 
     Rig rig;
-    std::unique_ptr<CachePlan> plan;
+    std::unique_ptr<PolicySetup> plan;
     std::unique_ptr<CacheManager> manager;
 };
 
@@ -608,7 +608,7 @@ TEST_CASE("The log is emptied by a cache's first sequence, not by a plan that is
     Script script = newest_first();
     config.policy = scripted(script);
     Rig rig("reference", test_shape());
-    CachePlan plan(rig.executor(), test_shape(), rig.executor().device().host(), config);
+    PolicySetup plan(rig.executor(), test_shape(), rig.executor().device().host(), config);
     CHECK(std::filesystem::file_size(config.log) == 15);
     const CacheManager manager(plan, rig.executor().placement());
     CHECK(std::filesystem::file_size(config.log) == 0);
@@ -656,7 +656,7 @@ TEST_CASE("A policy that fails names the config's line, the parameter's if it sp
     config.policy = scripted(script);
     config.policy.places.plugin = {"f.yaml", 4, 11};
     config.policy.places.params.emplace_back("window", SourceLocation{"f.yaml", 5, 20});
-    CachePlan plan(rig.executor(), test_shape(), rig.executor().device().host(), config);
+    PolicySetup plan(rig.executor(), test_shape(), rig.executor().device().host(), config);
     CacheManager manager(plan, rig.executor().placement());
     manager.append(60);
     const auto text = [&](const std::string &message) {

@@ -84,8 +84,8 @@ struct Run {
         config.budget_unit = BudgetUnit::tokens;
         config.budget = 40;
         config.slack = 4;
-        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(),
-                                           config);
+        plan = std::make_unique<PolicySetup>(rig.executor(), shape, rig.executor().device().host(),
+                                             config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     void step(int64_t n, StepKind kind) {
@@ -99,7 +99,7 @@ struct Run {
         manager->after_step(kind);
     }
     Rig rig;
-    std::unique_ptr<CachePlan> plan;
+    std::unique_ptr<PolicySetup> plan;
     std::unique_ptr<CacheManager> manager;
 };
 

@@ -41,8 +41,8 @@ struct Parts {
         config.budget = 20;
         config.slack = 4;
         if (change) change(config);
-        setup = std::make_unique<CachePlan>(rig.executor(), two_heads(),
-                                            rig.executor().device().host(), config);
+        setup = std::make_unique<PolicySetup>(rig.executor(), two_heads(),
+                                              rig.executor().device().host(), config);
         tokens = std::make_unique<ProtectedTokens>(*setup);
         clock = std::make_unique<EvictionClock>(*setup, *tokens);
         cache = rig.make_cache();
@@ -70,7 +70,7 @@ struct Parts {
 
     Script script;
     Rig rig;
-    std::unique_ptr<CachePlan> setup;
+    std::unique_ptr<PolicySetup> setup;
     std::unique_ptr<ProtectedTokens> tokens;
     std::unique_ptr<EvictionClock> clock;
     std::unique_ptr<KvCache> cache;

@@ -11,8 +11,8 @@ namespace keel::test {
 struct ManagerRun {
     ManagerRun(const std::string &device, const KvShape &shape, const CacheConfig &config)
         : rig(device, shape, config.rope_frequencies) {
-        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(),
-                                           config);
+        plan = std::make_unique<PolicySetup>(rig.executor(), shape, rig.executor().device().host(),
+                                             config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     std::vector<EvictionRecord> step(int64_t n, StepKind kind) {
@@ -39,7 +39,7 @@ struct ManagerRun {
     }
 
     Rig rig;
-    std::unique_ptr<CachePlan> plan;
+    std::unique_ptr<PolicySetup> plan;
     std::unique_ptr<CacheManager> manager;
 };
 

@@ -36,8 +36,8 @@ KvShape test_shape() {
 
 struct Run {
     Run(const CacheConfig &config) : rig("reference", test_shape()) {
-        plan = std::make_unique<CachePlan>(rig.executor(), test_shape(),
-                                           rig.executor().device().host(), config);
+        plan = std::make_unique<PolicySetup>(rig.executor(), test_shape(),
+                                             rig.executor().device().host(), config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     void prefill(int64_t n) {
@@ -62,7 +62,7 @@ struct Run {
         return {p.begin(), p.end()};
     }
     Rig rig;
-    std::unique_ptr<CachePlan> plan;
+    std::unique_ptr<PolicySetup> plan;
     std::unique_ptr<CacheManager> manager;
 };
 

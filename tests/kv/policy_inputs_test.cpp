@@ -491,11 +491,11 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         CHECK(parent.plan->keeps_all());
         parent.step(30, StepKind::prefill_chunk);
         parent.step(25, StepKind::prefill_chunk);
-        std::vector<std::unique_ptr<CachePlan>> plans;
+        std::vector<std::unique_ptr<PolicySetup>> plans;
         for (Script *script : {&window, &running}) {
-            plans.push_back(std::make_unique<CachePlan>(parent.rig.executor(), test_shape(),
-                                                        parent.rig.executor().device().host(),
-                                                        with(*script, tokens_budget(30))));
+            plans.push_back(std::make_unique<PolicySetup>(parent.rig.executor(), test_shape(),
+                                                          parent.rig.executor().device().host(),
+                                                          with(*script, tokens_budget(30))));
             auto arm = parent.manager->fork_into(*plans.back());
             std::swap(arm, parent.manager);
             parent.manager->after_step(StepKind::prefill_end);
@@ -510,8 +510,8 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         CHECK(parent.manager->evictions() == 0);
 
         Script stats = scattering(KEEL_NEED_QUERY_STATS, [](const keel_policy_input &) {});
-        CachePlan other(parent.rig.executor(), test_shape(), parent.rig.executor().device().host(),
-                        with(stats, tokens_budget(30)));
+        PolicySetup other(parent.rig.executor(), test_shape(),
+                          parent.rig.executor().device().host(), with(stats, tokens_budget(30)));
         CHECK_THAT(error_text([&] { parent.manager->fork_into(other); }, ErrorKind::input),
                    Contains("policy scripted needs query_stats") && Contains("not collected"));
     }

@@ -43,8 +43,8 @@ struct Run {
         : rig(device, shape, frequencies()) {
         config.policy = scripted(script);
         config.rope_frequencies = frequencies();
-        plan = std::make_unique<CachePlan>(rig.executor(), shape, rig.executor().device().host(),
-                                           config);
+        plan = std::make_unique<PolicySetup>(rig.executor(), shape, rig.executor().device().host(),
+                                             config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
     void step(int64_t n, StepKind kind) {
@@ -62,7 +62,7 @@ struct Run {
     }
 
     Rig rig;
-    std::unique_ptr<CachePlan> plan;
+    std::unique_ptr<PolicySetup> plan;
     std::unique_ptr<CacheManager> manager;
 };
 

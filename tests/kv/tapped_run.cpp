@@ -9,8 +9,8 @@ namespace keel::test {
 TappedRun::TappedRun(const std::string &device, const KvShape &s, const CacheConfig &config,
                      const Collected &also)
     : shape(s), rig(device, s, config.rope_frequencies), paid_(size_t{s.layers} * s.kv_heads) {
-    plan = std::make_unique<CachePlan>(rig.executor(), s, rig.executor().device().host(), config,
-                                       also);
+    plan = std::make_unique<PolicySetup>(rig.executor(), s, rig.executor().device().host(), config,
+                                         also);
     manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     const KvTemplate kv(s);
     const Tensor q = Tensor::shape(KEEL_DTYPE_F32, {64, s.heads, s.head_dim});
@@ -69,7 +69,7 @@ void TappedRun::run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> 
             args.out = out.c();
             args.kv = of.cache().view(l);
             args.scores = places.scores;
-            args.scale = of.plan().geometry().attention_scale;
+            args.scale = of.setup().geometry().attention_scale;
             rig.executor().run(*attention_, args);
         }
         tap->after_attention(l, q);

@@ -32,7 +32,7 @@ class TappedRun {
 
     KvShape shape;
     Rig rig;
-    std::unique_ptr<CachePlan> plan;
+    std::unique_ptr<PolicySetup> plan;
     std::unique_ptr<CacheManager> manager;
 
   private:

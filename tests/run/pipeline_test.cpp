@@ -59,7 +59,7 @@ TEST_CASE("under a policy that keeps all, by whatever name, budget, trigger and 
               "protect: {prefix: 9}, budget: {tokens: 2}"}) {
             INFO(rest);
             const auto pipeline = mini.open("policy: {plugin: " + policy + ", " + rest + "}\n");
-            CHECK(pipeline->cache_plan().keeps_all());
+            CHECK(pipeline->policy_setup().keeps_all());
             CHECK(pipeline->policies().own().allocator.library == nullptr);
         }
     }
@@ -69,7 +69,7 @@ TEST_CASE("under a policy that evicts they are checked, with their lines") {
     const Mini mini;
     const auto pipeline =
         mini.open("policy: {plugin: sliding_window, params: {window: 92}, budget: {slack: 0}}\n");
-    CHECK(pipeline->cache_plan().budget().at(0).slack == 0);
+    CHECK(pipeline->policy_setup().budget().at(0).slack == 0);
     CHECK(pipeline->policies().own().allocator.library != nullptr);
     CHECK(mini.refusal("policy:\n  plugin: sliding_window\n  budget: {tokens: 9, ratio: 0.5}\n") ==
           "f.yaml:5:20: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one");
@@ -96,7 +96,7 @@ TEST_CASE("memory pressure is refused where the policy cannot answer it, and whe
         "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  trigger: ";
     const auto pipeline = mini.open(
         window + "{on: [budget, pressure], pressure: {available_mib: 100, steps: [0.5]}}\n");
-    const auto &pressure = pipeline->cache_plan().config().pressure;
+    const auto &pressure = pipeline->policy_setup().config().pressure;
     REQUIRE(pressure);
     CHECK(pressure->low == uint64_t{100} << 20);
     CHECK_FALSE(pressure->critical);
@@ -156,7 +156,7 @@ TEST_CASE("spans of the config are protected, and count against the budget") {
     const std::string window =
         "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  protect: ";
     const auto spans = mini.open(window + "{prefix: 4, spans: [[2, 8], [6, 10], [30, 31]]}\n");
-    CHECK(pinned_slots(spans->cache_plan().config()) == 7);
+    CHECK(pinned_slots(spans->policy_setup().config()) == 7);
     CHECK_THAT(mini.refusal(window + "{spans: [[10, 90]]}\n"),
                StartsWith("f.yaml:5:20: policy.budget.tokens: ") && Contains("spans 80"));
 }
@@ -206,7 +206,7 @@ TEST_CASE("a context that nobody asked for becomes what the memory holds: one th
     CHECK(fitted->context() < 4096);
     CHECK(fitted->context() >= 256);
     CHECK(fitted->context() % 256 == 0);
-    CHECK(fitted->cache_plan().shape().max_slots == fitted->context());
+    CHECK(fitted->policy_setup().shape().max_slots == fitted->context());
     Session session(*fitted);
     CHECK_FALSE(session.can_take(4096));
 
@@ -248,6 +248,6 @@ TEST_CASE("the ops of a pipeline are those of its steps and of its cache, each o
     std::sort(ops.begin(), ops.end());
     CHECK(std::adjacent_find(ops.begin(), ops.end()) == ops.end());
     CHECK(evicting->engines().ops().size() ==
-          full->engines().ops().size() + evicting->cache_plan().ops().size());
-    CHECK_FALSE(evicting->cache_plan().ops().empty());
+          full->engines().ops().size() + evicting->policy_setup().ops().size());
+    CHECK_FALSE(evicting->policy_setup().ops().empty());
 }

@@ -89,7 +89,7 @@ TEST_CASE("steps that leave something for a policy compute what plain ones do, t
     none.prefill(ids);
     const auto wanted = follow(none, 20);
     CHECK(plain.graph().taps().list().empty());
-    CHECK(plain.cache_plan().ops().empty());
+    CHECK(plain.policy_setup().ops().empty());
     for (const char *policy : {"snapkv", "h2o", "tova", "keydiff", "knorm", "expected_attention",
                                "compactor", "kvzip", "random", "sliding_window"}) {
         INFO(policy);
@@ -201,7 +201,7 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
     config.budget_unit = BudgetUnit::tokens;
     config.budget = 60;
     config.attention_scale = static_cast<float>(m.attention_scale());
-    CachePlan plan(pipeline.executor(), pipeline.kv_shape(), pipeline.device().host(), config);
+    PolicySetup plan(pipeline.executor(), pipeline.kv_shape(), pipeline.device().host(), config);
     const auto taps = pipeline.graph().plan_taps(plan.tap_forms());
     manager = std::make_unique<CacheManager>(plan, pipeline.placement());
     const auto ids = prompt(pipeline, 160);
@@ -235,7 +235,7 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
     const std::vector<std::string> policies = {
         "snapkv",    "h2o",   "tova",   "keydiff",       "expected_attention",
         "compactor", "kvzip", "random", "sliding_window"};
-    std::vector<CachePlan *> plans;
+    std::vector<PolicySetup *> plans;
     for (const std::string &name : policies) {
         const auto config = tiny(
             {"policy.plugin=" + name, "policy.budget.tokens=100", "policy.positions=absolute"});
@@ -261,7 +261,7 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
         CHECK(arm->stats().evictions == session.stats().evictions);
     }
     CHECK(parent.cache().cache().max_length() == 300);
-    auto full = parent.fork(shared.cache_plan());
+    auto full = parent.fork(shared.policy_setup());
     full->end_prompt();
     const auto wanted = follow(*full, 10);
     Session plain(shared);
@@ -273,7 +273,7 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
 
 TEST_CASE("a prefill that cannot serve two policies at once is refused by the need's name") {
     Pipeline shared(tiny(), quiet(2));
-    std::vector<CachePlan *> plans;
+    std::vector<PolicySetup *> plans;
     for (const char *sinks : {"4", "8"}) {
         const auto config = tiny({"policy.plugin=expected_attention", "policy.budget.tokens=100",
                                   std::string("policy.params.sinks=") + sinks});
@@ -285,7 +285,7 @@ TEST_CASE("a prefill that cannot serve two policies at once is refused by the ne
 
 TEST_CASE("a session under a policy that was added is not saved as if it had the pipeline's") {
     Pipeline pipeline(tiny(), quiet());
-    CachePlan &plan =
+    PolicySetup &plan =
         pipeline.policies().add(tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
     Session session(pipeline, plan);
     session.prefill(prompt(pipeline, 20));

@@ -71,7 +71,7 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
     std::mt19937 random(
         1); // near greedy, but for a tenth of the tokens: a greedy text would run in a circle
     const CacheManager &cache = session.cache();
-    const BudgetNow budget = cache.plan().budget().at(0);
+    const BudgetNow budget = cache.setup().budget().at(0);
     uint64_t resident = 0, kv_peak = 0, evictions = 0;
     Beginning first;
     StepCost before = cost_so_far(session);

@@ -19,7 +19,7 @@ int64_t fixed_slots(const keel_policy_needs &needs, const ProtectedTokens &token
 
 } // namespace
 
-BudgetShares::BudgetShares(const CachePlan &setup) : setup_(setup) {
+BudgetShares::BudgetShares(const PolicySetup &setup) : setup_(setup) {
     if (setup.config().allocator.table == nullptr) return;
     keel_allocator_needs needs;
     allocator_ = std::make_unique<AllocatorState>(setup.config().allocator, setup.host()->table(),

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
 #include "kv/evict/layer_decision.hpp"
 #include "kv/evict/plugin_state.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/evict/protected_tokens.hpp"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace keel {
 class BudgetShares {
   public:
     // `setup` must stay valid.
-    explicit BudgetShares(const CachePlan &setup);
+    explicit BudgetShares(const PolicySetup &setup);
 
     // `target`: slots per head on average.
     void share_evenly(int64_t target);
@@ -38,7 +38,7 @@ class BudgetShares {
     void ask(keel_allocator_input &input, const KvCache &cache, const ProtectedTokens &tokens);
     void check_agreement() const;
 
-    const CachePlan &setup_;
+    const PolicySetup &setup_;
     std::unique_ptr<AllocatorState> allocator_; // NULL: the same budget for all heads
     std::vector<int32_t> budgets_, lengths_;    // [layers, kv_heads]
     std::vector<const float *> score_rows_;     // [layers], for the allocator

@@ -38,8 +38,8 @@ enum class BudgetUnit {
 template <typename Table>
 struct KvPlugin {
     std::string name;                          // "snapkv"
-    const Table *table = nullptr;              // the core's copy; outlives the plan
-    const keel_param *const *params = nullptr; // checked and complete; outlive the plan
+    const Table *table = nullptr;              // the core's copy; outlives the setup
+    const keel_param *const *params = nullptr; // checked and complete; outlive the setup
     uint32_t n_params = 0;
     PluginPlaces places = {}; // in the config, for messages
 };

@@ -11,31 +11,31 @@
 
 namespace keel {
 
-CacheManager::CacheManager(CachePlan &plan, keel_buffer_kind placement)
-    : plan_(plan), placement_(placement),
-      cache_(std::make_unique<KvCache>(plan.executor(), plan.shape(), placement)), tokens_(plan),
-      clock_(plan, tokens_) {
+CacheManager::CacheManager(PolicySetup &setup, keel_buffer_kind placement)
+    : setup_(setup), placement_(placement),
+      cache_(std::make_unique<KvCache>(setup.executor(), setup.shape(), placement)), tokens_(setup),
+      clock_(setup, tokens_) {
     start();
 }
 
-CacheManager::CacheManager(CachePlan &plan, std::shared_ptr<KvArena> arena)
-    : plan_(plan), placement_(arena->placement()), cache_(KvCache::beside(std::move(arena))),
-      tokens_(plan), clock_(plan, tokens_) {
+CacheManager::CacheManager(PolicySetup &setup, std::shared_ptr<KvArena> arena)
+    : setup_(setup), placement_(arena->placement()), cache_(KvCache::beside(std::move(arena))),
+      tokens_(setup), clock_(setup, tokens_) {
     start();
 }
 
 CacheManager::~CacheManager() = default;
 
 void CacheManager::start() {
-    stamp_.number = plan_.next_sequence();
+    stamp_.number = setup_.next_sequence();
     // If nothing is ever evicted the log is empty, and not an older run's.
-    if (plan_.log() != nullptr) plan_.log()->open();
-    if (!plan_.keeps_all() || !plan_.collected().empty())
-        inputs_ = std::make_unique<PolicyInputs>(plan_, placement_);
-    if (plan_.keeps_all()) return;
-    eviction_ = std::make_unique<Eviction>(plan_, plan_.config().seed);
-    if (plan_.may_move_keys())
-        rerotation_ = std::make_unique<Rerotation>(plan_, placement_, tokens_.prefix());
+    if (setup_.log() != nullptr) setup_.log()->open();
+    if (!setup_.keeps_all() || !setup_.collected().empty())
+        inputs_ = std::make_unique<PolicyInputs>(setup_, placement_);
+    if (setup_.keeps_all()) return;
+    eviction_ = std::make_unique<Eviction>(setup_, setup_.config().seed);
+    if (setup_.may_move_keys())
+        rerotation_ = std::make_unique<Rerotation>(setup_, placement_, tokens_.prefix());
 }
 
 // ---- steps -------------------------------------------------------------------------------------
@@ -50,13 +50,13 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
 
 // Is there room for a repetition of the prompt, after n more tokens?
 bool CacheManager::can_repeat_context(int64_t n, std::string *why) const {
-    if (!plan_.needs(KEEL_NEED_REPLAY) || forward_ == nullptr) return true;
-    const int64_t room = ContextRepeat::room(plan_, *forward_, seen_ + n);
+    if (!setup_.needs(KEEL_NEED_REPLAY) || forward_ == nullptr) return true;
+    const int64_t room = ContextRepeat::room(setup_, *forward_, seen_ + n);
     if (!cache_->fits(n) || cache_->fits(n + room, why)) return true;
     if (why != nullptr) {
         *why = fmt::format("policy {} has the model repeat the prompt, which takes room for {} "
                            "tokens beside it for a while: {}",
-                           plan_.config().policy.name, room, *why);
+                           setup_.config().policy.name, room, *why);
     }
     return false;
 }
@@ -64,12 +64,12 @@ bool CacheManager::can_repeat_context(int64_t n, std::string *why) const {
 int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     int64_t n =
         clock_.chunk_that_fits(std::min(left, std::max<int64_t>(preferred, 1)), *cache_, seen_);
-    const int64_t window = plan_.needs().window;
+    const int64_t window = setup_.needs().window;
     const int64_t after = left - n;
     if (after > 0 && after < window) n = std::max<int64_t>(1, std::min(n, left - window));
     // Pieces whose attention a policy reads are not cut in two.
-    if (n < left && plan_.collected().chunks) {
-        const int64_t over = (seen_ + n) % plan_.collected().chunks->tokens;
+    if (n < left && setup_.collected().chunks) {
+        const int64_t over = (seen_ + n) % setup_.collected().chunks->tokens;
         if (over < n) n -= over;
     }
     return n;
@@ -81,7 +81,7 @@ std::span<const EvictionRecord> CacheManager::before_append(int64_t n, StepKind 
     if (const auto firing = clock_.before_append(kind, n, seen_)) {
         const auto records = run(*firing);
         if (cache_->fits(n, &why)) return records;
-    } else if (clock_.may_act(kind) && !plan_.config().at_insert) {
+    } else if (clock_.may_act(kind) && !setup_.config().at_insert) {
         why += "; add insert to policy.trigger.on to evict before that";
     }
     throw_error(ErrorKind::resource, "{}", why);
@@ -109,7 +109,7 @@ void CacheManager::count_append(int64_t n) {
     tail_ += n;
     clock_.count(n);
     peaks_.cache = peak_bytes();
-    trace_cache(plan_.executor().stream().trace(), *cache_, seen_);
+    trace_cache(setup_.executor().stream().trace(), *cache_, seen_);
 }
 
 StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
@@ -124,7 +124,7 @@ std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
 }
 
 bool CacheManager::can_append_ahead() const {
-    return plan_.collected().empty() && seen_ < std::numeric_limits<int32_t>::max() &&
+    return setup_.collected().empty() && seen_ < std::numeric_limits<int32_t>::max() &&
            cache_->has_slots(1) && !clock_.will_fire_next(*cache_, seen_);
 }
 
@@ -142,7 +142,7 @@ void CacheManager::drop_ahead() {
 }
 
 std::span<const EvictionRecord> CacheManager::evict() {
-    if (plan_.keeps_all()) return {};
+    if (setup_.keeps_all()) return {};
     return run({KEEL_TRIGGER_BUDGET, clock_.budget(seen_).tokens});
 }
 
@@ -174,10 +174,10 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
     }
     // What backend and allocator keep for later is given back to the system. Arenas that were
     // outgrown are held by queued ops that move their rows.
-    plan_.executor().stream().wait();
-    plan_.executor().device().trim();
+    setup_.executor().stream().wait();
+    setup_.executor().device().trim();
     return_free_memory();
-    warn_of_pressure(*answer.state, *plan_.config().pressure, slots,
+    warn_of_pressure(*answer.state, *setup_.config().pressure, slots,
                      totals_.evicted_bytes - evicted);
     return records;
 }
@@ -186,12 +186,12 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
 bool CacheManager::repeat_context() {
     if (forward_ == nullptr)
         throw_error(ErrorKind::internal, "policy {} without anybody to replay for it",
-                    plan_.config().policy.name);
+                    setup_.config().policy.name);
     const auto numbers = [this](uint32_t layer, uint32_t head) {
-        return tokens_.tokens(*cache_, size_t{layer} * plan_.shape().kv_heads + head);
+        return tokens_.tokens(*cache_, size_t{layer} * setup_.shape().kv_heads + head);
     };
     const Tensor &scores = inputs_->repeat_scores();
-    ContextRepeat repeat(plan_, *cache_, *forward_, numbers, scores, placement_);
+    ContextRepeat repeat(setup_, *cache_, *forward_, numbers, scores, placement_);
     const bool is_whole = repeat.run(seen_);
     peaks_.cache = std::max(peaks_.cache, repeat.peak_bytes());
     cache_->refresh();
@@ -203,22 +203,22 @@ bool CacheManager::repeat_context() {
 void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
     if (seen_ != 0)
         throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
-    const int64_t prefix = std::max(tokens, plan_.config().protect_prefix);
+    const int64_t prefix = std::max(tokens, setup_.config().protect_prefix);
     // Under a policy that keeps all the prefix is for forks.
-    if (!plan_.keeps_all()) check_prefix(plan_.config(), plan_.budget(), prefix, what);
+    if (!setup_.keeps_all()) check_prefix(setup_.config(), setup_.budget(), prefix, what);
     set_prefix(prefix);
 }
 
 // Of an empty cache, or of one whose keys were never moved.
 void CacheManager::set_prefix(int64_t prefix) {
     tokens_.set_prefix(prefix);
-    if (rerotation_) rerotation_ = std::make_unique<Rerotation>(plan_, placement_, prefix);
+    if (rerotation_) rerotation_ = std::make_unique<Rerotation>(setup_, placement_, prefix);
 }
 
 void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     if (from < 0 || from >= to || to > (int64_t{1} << 30))
         throw_error(ErrorKind::internal, "a pin of tokens {} to {}", from, to);
-    if (plan_.keeps_all()) return;
+    if (setup_.keeps_all()) return;
     const TokenRun run = {static_cast<int32_t>(from), static_cast<int32_t>(to)};
     tokens_.pin(run, *cache_, seen_, tail_, what);
 }
@@ -228,10 +228,10 @@ uint64_t CacheManager::policy_bytes() const {
            (eviction_ ? eviction_->bytes() : 0);
 }
 
-uint64_t CacheManager::policy_bytes(const CachePlan &plan, int64_t context, int64_t held) {
-    const uint64_t inputs = PolicyInputs::bytes(plan, context, held);
-    if (plan.keeps_all()) return inputs;
-    return inputs + Eviction::bytes(plan, held) + Rerotation::work_bytes(plan, context, held);
+uint64_t CacheManager::policy_bytes(const PolicySetup &setup, int64_t context, int64_t held) {
+    const uint64_t inputs = PolicyInputs::bytes(setup, context, held);
+    if (setup.keeps_all()) return inputs;
+    return inputs + Eviction::bytes(setup, held) + Rerotation::work_bytes(setup, context, held);
 }
 
 // ---- the life of a sequence --------------------------------------------------------------------
@@ -248,7 +248,7 @@ bool CacheManager::can_truncate(int64_t n, std::string *why) const {
     if (why != nullptr) {
         *why = fmt::format(
             "{} tokens cannot be taken back: policy {} goes by sums that they are part of", n,
-            plan_.config().policy.name);
+            setup_.config().policy.name);
     }
     return false;
 }
@@ -270,7 +270,7 @@ void CacheManager::reseed(uint64_t seed) {
     if (!eviction_) return;
     if (totals_.evictions != 0)
         throw_error(ErrorKind::internal, "another seed for policy {} behind an eviction",
-                    plan_.config().policy.name);
+                    setup_.config().policy.name);
     eviction_->reseed(seed);
 }
 
@@ -310,11 +310,11 @@ void CacheManager::load(StateReader &in) {
         set_prefix(tokens_.load_prefix(in));
         totals_.load(in);
         cache_->load(in, seen_);
-        check_lengths(in, plan_, *cache_, seen_, tail_);
+        check_lengths(in, setup_, *cache_, seen_, tail_);
         if (rerotation_) rerotation_->load(in, *cache_);
         if (eviction_) eviction_->policy().load(in);
         tokens_.load(in, *cache_, seen_);
-        if (!plan_.keeps_all() && tokens_.slots() + 1 > clock_.budget(seen_).tokens)
+        if (!setup_.keeps_all() && tokens_.slots() + 1 > clock_.budget(seen_).tokens)
             in.fail("more protected and pinned tokens than this pipeline's budget holds");
         if (inputs_) inputs_->load(in, *cache_, seen_);
         tokens_.load_numbers(in, *cache_, seen_);
@@ -330,58 +330,58 @@ bool CacheManager::has_evicted() const {
     return false;
 }
 
-CacheManager::CacheManager(CacheManager &parent, CachePlan &plan, std::unique_ptr<KvCache> cache)
-    : plan_(plan), placement_(parent.placement_), cache_(std::move(cache)), tokens_(plan),
-      clock_(plan, tokens_), seen_(parent.seen_), tail_(parent.tail_) {
-    const bool is_same = &plan == &parent.plan_;
+CacheManager::CacheManager(CacheManager &parent, PolicySetup &setup, std::unique_ptr<KvCache> cache)
+    : setup_(setup), placement_(parent.placement_), cache_(std::move(cache)), tokens_(setup),
+      clock_(setup, tokens_), seen_(parent.seen_), tail_(parent.tail_) {
+    const bool is_same = &setup == &parent.setup_;
     const bool evicted = parent.has_evicted();
-    if (is_same || plan.config().protect_system_prompt)
-        tokens_.set_prefix(std::max(parent.tokens_.prefix(), plan.config().protect_prefix));
+    if (is_same || setup.config().protect_system_prompt)
+        tokens_.set_prefix(std::max(parent.tokens_.prefix(), setup.config().protect_prefix));
     start();
     if (inputs_ && parent.inputs_) inputs_->copy_from(*parent.inputs_, *cache_);
     if (rerotation_ && parent.rerotation_ && (is_same || evicted))
-        rerotation_ = parent.rerotation_->fork(plan, *cache_);
+        rerotation_ = parent.rerotation_->fork(setup, *cache_);
     clock_.copy_from(parent.clock_, is_same);
     if (is_same) {
         tokens_.copy_from(parent.tokens_);
         if (eviction_) eviction_->fork_policy(*parent.eviction_);
-    } else if (!plan.keeps_all()) {
+    } else if (!setup.keeps_all()) {
         tokens_.adopt(parent.tokens_, *cache_, seen_, evicted);
     }
 }
 
 std::unique_ptr<CacheManager> CacheManager::fork() {
-    return std::unique_ptr<CacheManager>(new CacheManager(*this, plan_, cache_->fork()));
+    return std::unique_ptr<CacheManager>(new CacheManager(*this, setup_, cache_->fork()));
 }
 
-std::unique_ptr<CacheManager> CacheManager::fork_into(CachePlan &plan) {
-    if (&plan == &plan_) return fork();
-    check_fork(plan_, plan, {seen_, tokens_.prefix(), has_evicted()});
-    return std::unique_ptr<CacheManager>(new CacheManager(*this, plan, cache_->fork()));
+std::unique_ptr<CacheManager> CacheManager::fork_into(PolicySetup &setup) {
+    if (&setup == &setup_) return fork();
+    check_fork(setup_, setup, {seen_, tokens_.prefix(), has_evicted()});
+    return std::unique_ptr<CacheManager>(new CacheManager(*this, setup, cache_->fork()));
 }
 
-std::unique_ptr<CacheManager> CacheManager::begin_move(CachePlan &plan,
+std::unique_ptr<CacheManager> CacheManager::begin_move(PolicySetup &setup,
                                                        keel_buffer_kind placement) {
-    if (plan.shape().layers != plan_.shape().layers ||
-        plan.config().policy.name != plan_.config().policy.name)
+    if (setup.shape().layers != setup_.shape().layers ||
+        setup.config().policy.name != setup_.config().policy.name)
         throw_error(ErrorKind::internal, "a cache under policy {} moves to policy {}",
-                    plan_.config().policy.name, plan.config().policy.name);
-    auto to = std::make_unique<CacheManager>(plan, placement);
+                    setup_.config().policy.name, setup.config().policy.name);
+    auto to = std::make_unique<CacheManager>(setup, placement);
     to->set_prefix(tokens_.prefix());
     to->cache_->reserve_like(*cache_);
     if (inputs_ && to->inputs_) to->inputs_->take_over(*inputs_, *to->cache_);
-    if (rerotation_) to->rerotation_ = rerotation_->take_over(plan, *to->cache_, placement);
+    if (rerotation_) to->rerotation_ = rerotation_->take_over(setup, *to->cache_, placement);
     return to;
 }
 
 uint64_t CacheManager::finish_move(CacheManager &to) {
     uint64_t bytes = 0;
-    for (uint32_t l = 0; l < plan_.shape().layers; ++l) {
+    for (uint32_t l = 0; l < setup_.shape().layers; ++l) {
         bytes += to.cache_->take_rows(*cache_, l);
         cache_->drop_rows(l);
     }
-    to.plan_.executor().stream().wait();
-    // The policy's state is on the host and moves as it is. It refers to the plan of this manager,
+    to.setup_.executor().stream().wait();
+    // The policy's state is on the host and moves as it is. It refers to the setup of this manager,
     // which is valid as long as the pipeline.
     if (eviction_) to.eviction_->take_over(*eviction_);
     to.tokens_.copy_from(tokens_);

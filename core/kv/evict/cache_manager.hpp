@@ -32,16 +32,16 @@ namespace keel {
 // speculative steps, pins, going back, fork, move, save and load.
 class CacheManager {
   public:
-    // `plan` must stay valid. `placement` is Executor::placement() once all ops are planned.
-    CacheManager(CachePlan &plan, keel_buffer_kind placement);
-    // For a sequence beside others: their blocks share one arena (of the plan's executor and
+    // `setup` must stay valid. `placement` is Executor::placement() once all ops are planned.
+    CacheManager(PolicySetup &setup, keel_buffer_kind placement);
+    // For a sequence beside others: their blocks share one arena (of the setup's executor and
     // shape).
-    CacheManager(CachePlan &plan, std::shared_ptr<KvArena> arena);
+    CacheManager(PolicySetup &setup, std::shared_ptr<KvArena> arena);
     ~CacheManager();
 
     KvCache &cache() { return *cache_; }
     const KvCache &cache() const { return *cache_; }
-    CachePlan &plan() const { return plan_; }
+    PolicySetup &setup() const { return setup_; }
 
     // ---- steps ----
 
@@ -108,7 +108,7 @@ class CacheManager {
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // An empty cache; the policy begins again, and the protected prefix is the config's.
     void reset();
-    // The policy begins again with another seed than the plan's: one plan serves many sequences
+    // The policy begins again with another seed than the setup's: one setup serves many sequences
     // with random choices of their own. Before anything was evicted from this sequence.
     void reseed(uint64_t seed);
 
@@ -119,19 +119,19 @@ class CacheManager {
     void save(StateWriter &out) const;
     void load(StateReader &in);
     // A copy that shares blocks until either is written. KvShape::sequences has to allow it. Both
-    // write to the plan's log.
+    // write to the setup's log.
     std::unique_ptr<CacheManager> fork();
-    // The same under another plan on the same executor and shape, which must stay valid. What that
-    // plan's policy needs was collected here (CachePlan::collected), else Error(input). Its policy
-    // begins again. If slots were evicted already, both plans treat positions alike.
-    std::unique_ptr<CacheManager> fork_into(CachePlan &plan);
-    // Moves the sequence to another device, under a plan of the same policy, which must stay valid.
-    // begin_move() makes a manager there that has room for everything, with what the policy
+    // The same under another setup on the same executor and shape, which must stay valid. What that
+    // setup's policy needs was collected here (PolicySetup::collected), else Error(input). Its
+    // policy begins again. If slots were evicted already, both plans treat positions alike.
+    std::unique_ptr<CacheManager> fork_into(PolicySetup &setup);
+    // Moves the sequence to another device, under a setup of the same policy, which must stay
+    // valid. begin_move() makes a manager there that has room for everything, with what the policy
     // collected. If it fails, nothing has changed here. finish_move() moves keys and values layer
     // by layer and frees each layer here, then moves the books and the policy's state. It returns
     // the bytes written. After it this manager must not be used; if it throws, neither may be used,
     // and the tokens have to be read again.
-    std::unique_ptr<CacheManager> begin_move(CachePlan &plan, keel_buffer_kind placement);
+    std::unique_ptr<CacheManager> begin_move(PolicySetup &setup, keel_buffer_kind placement);
     uint64_t finish_move(CacheManager &to);
     // Begins again with what was promised to another sequence: its protected prefix, its pins, its
     // number in the log.
@@ -157,7 +157,7 @@ class CacheManager {
     uint64_t policy_bytes() const;
     // About what it comes to in a context of so many tokens, of which the cache holds `held` when
     // slots are evicted. Known before anything is made.
-    static uint64_t policy_bytes(const CachePlan &plan, int64_t context, int64_t held);
+    static uint64_t policy_bytes(const PolicySetup &setup, int64_t context, int64_t held);
     // The most that it was since the sequence began, during evictions included.
     uint64_t policy_peak_bytes() const { return std::max(peaks_.policy, policy_bytes()); }
     // Microseconds that evictions took, from the trigger to the end, on the host (which waits for
@@ -173,7 +173,7 @@ class CacheManager {
         uint64_t cache = 0, policy = 0; // bytes
     };
 
-    CacheManager(CacheManager &parent, CachePlan &plan, std::unique_ptr<KvCache> cache);
+    CacheManager(CacheManager &parent, PolicySetup &setup, std::unique_ptr<KvCache> cache);
     void start();
     void set_prefix(int64_t prefix);
     void count_append(int64_t n);
@@ -183,7 +183,7 @@ class CacheManager {
     bool can_repeat_context(int64_t n, std::string *why) const;
     bool has_evicted() const;
 
-    CachePlan &plan_;
+    PolicySetup &setup_;
     keel_buffer_kind placement_;
     std::unique_ptr<KvCache> cache_;
     ProtectedTokens tokens_;

@@ -7,7 +7,7 @@
 
 namespace keel {
 
-void check_fork(const CachePlan &from, const CachePlan &to, const ForkParent &parent) {
+void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent &parent) {
     const std::string &name = to.config().policy.name;
     if (!(to.shape() == from.shape()) || &to.executor() != &from.executor())
         throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
@@ -16,7 +16,7 @@ void check_fork(const CachePlan &from, const CachePlan &to, const ForkParent &pa
         if (const char *need = from.collected().missing(to.collected()); need != nullptr) {
             throw_error(ErrorKind::input,
                         "policy {} needs {}, which was not collected while the cache was filled "
-                        "under policy {}; prefill under a plan that collects it",
+                        "under policy {}; prefill under a setup that collects it",
                         name, need, from.config().policy.name);
         }
     }
@@ -43,14 +43,14 @@ void check_fork(const CachePlan &from, const CachePlan &to, const ForkParent &pa
     }
 }
 
-void check_lengths(const StateReader &in, const CachePlan &plan, const KvCache &cache, int64_t seen,
-                   int64_t tail) {
-    const KvShape &s = plan.shape();
-    const keel_granularity granularity = plan.needs().granularity;
+void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCache &cache,
+                   int64_t seen, int64_t tail) {
+    const KvShape &s = setup.shape();
+    const keel_granularity granularity = setup.needs().granularity;
     for (uint32_t l = 0; l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             const int64_t length = cache.length(l, h);
-            if (length < tail || (plan.keeps_all() && length != seen))
+            if (length < tail || (setup.keeps_all() && length != seen))
                 in.fail("layer {} head {} has {} slots of {} tokens", l, h, length, seen);
             // Positions rise and the newest tokens are there, so the last ones end at the newest.
             const auto positions = cache.positions(l, h);
@@ -59,14 +59,14 @@ void check_lengths(const StateReader &in, const CachePlan &plan, const KvCache &
                     in.fail("layer {} head {}: a newest token is missing", l, h);
             }
             const bool shared =
-                !plan.keeps_all() &&
+                !setup.keeps_all() &&
                 (granularity == KEEL_KEEP_TOKEN || (h > 0 && granularity == KEEL_KEEP_LAYER) ||
-                 (h > 0 && granularity == KEEL_KEEP_HEAD_EQUAL && !plan.allocator().ragged));
+                 (h > 0 && granularity == KEEL_KEEP_HEAD_EQUAL && !setup.allocator().ragged));
             const int64_t other =
                 granularity == KEEL_KEEP_TOKEN ? cache.length(0, 0) : cache.length(l, 0);
             if (shared && length != other)
                 in.fail("layer {} head {} has {} slots, policy {} keeps {} there", l, h, length,
-                        plan.config().policy.name, other);
+                        setup.config().policy.name, other);
         }
     }
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 
 #include <cstdint>
 
@@ -8,18 +8,18 @@
 // from a saved session.
 namespace keel {
 
-// A sequence that is forked into another plan.
+// A sequence that is forked into another setup.
 struct ForkParent {
     int64_t seen = 0;     // tokens since the start
     int64_t prefix = 0;   // protected slots at the front
     bool evicted = false; // slots are gone from the cache
 };
 // Throws Error(input) naming the key to change if a cache under `from` cannot go on under `to`.
-void check_fork(const CachePlan &from, const CachePlan &to, const ForkParent &parent);
+void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent &parent);
 
 // Does a loaded cache hold what steps, evictions and truncate() rely on? `seen` tokens since the
 // start, the newest `tail` of them in all heads. Throws StateReader's error if not.
-void check_lengths(const StateReader &in, const CachePlan &plan, const KvCache &cache, int64_t seen,
-                   int64_t tail);
+void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCache &cache,
+                   int64_t seen, int64_t tail);
 
 } // namespace keel

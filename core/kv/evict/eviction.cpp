@@ -39,7 +39,7 @@ void count_slots(EvictionRecord &record, const KvCache &cache, const KeepLists &
 
 } // namespace
 
-Eviction::Eviction(CachePlan &setup, uint64_t seed)
+Eviction::Eviction(PolicySetup &setup, uint64_t seed)
     : setup_(setup), shares_(setup), keep_(setup.shape().layers) {
     reseed(seed);
     records_.reserve(setup.shape().layers);
@@ -63,7 +63,7 @@ uint64_t Eviction::bytes() const {
     return sum;
 }
 
-uint64_t Eviction::bytes(const CachePlan &setup, int64_t held) {
+uint64_t Eviction::bytes(const PolicySetup &setup, int64_t held) {
     const KvShape &s = setup.shape();
     const uint64_t layers = setup.allocator().by_scores ? s.layers : 1;
     return layers * LayerDecision::bytes(setup, s.kv_heads * static_cast<uint64_t>(held));

@@ -42,7 +42,7 @@ class Eviction {
     };
 
     // `setup` must stay valid, and its policy evicts.
-    Eviction(CachePlan &setup, uint64_t seed);
+    Eviction(PolicySetup &setup, uint64_t seed);
 
     // False: nothing was to be evicted, or the repetition was cancelled. Throws what the policy and
     // the allocator make Error(plugin) of; Error(resource) if shared blocks cannot be copied.
@@ -62,7 +62,7 @@ class Eviction {
     uint64_t bytes() const;
     // What bytes() comes to if the cache holds `held` slots per head, known before anything is
     // made.
-    static uint64_t bytes(const CachePlan &setup, int64_t held);
+    static uint64_t bytes(const PolicySetup &setup, int64_t held);
     void release() { decisions_.clear(); }
 
   private:
@@ -77,7 +77,7 @@ class Eviction {
     void compact(const Firing &firing, const Sequence &sequence);
     void record(double microseconds, const Sequence &sequence);
 
-    CachePlan &setup_;
+    PolicySetup &setup_;
     std::unique_ptr<PolicyState> policy_;
     BudgetShares shares_;
     std::vector<LayerDecision> decisions_; // one, or with an allocator that weighs scores [layers]

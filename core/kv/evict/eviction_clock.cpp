@@ -5,7 +5,7 @@
 
 namespace keel {
 
-EvictionClock::EvictionClock(const CachePlan &setup, const ProtectedTokens &tokens)
+EvictionClock::EvictionClock(const PolicySetup &setup, const ProtectedTokens &tokens)
     : setup_(setup), tokens_(tokens) {
     const CacheConfig &config = setup.config();
     if (setup.keeps_all() || !config.pressure) return;

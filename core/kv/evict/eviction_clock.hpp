@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/evict/pressure.hpp"
 #include "kv/evict/protected_tokens.hpp"
 
@@ -29,7 +29,7 @@ struct Firing {
 class EvictionClock {
   public:
     // Both must stay valid.
-    EvictionClock(const CachePlan &setup, const ProtectedTokens &tokens);
+    EvictionClock(const PolicySetup &setup, const ProtectedTokens &tokens);
 
     // May the policy evict in or after such a step?
     bool may_act(StepKind kind) const;
@@ -79,7 +79,7 @@ class EvictionClock {
     bool fires_every_n() const;
     bool is_over(const BudgetNow &budget, const KvCache &cache) const;
 
-    const CachePlan &setup_;
+    const PolicySetup &setup_;
     const ProtectedTokens &tokens_;
     int64_t since_every_n_ = 0;             // tokens since the trigger `every_n` fired
     std::optional<PressureWatch> pressure_; // none: memory is not watched

@@ -24,7 +24,7 @@ std::vector<TokenRun> token_runs(std::span<const int32_t> rising);
 
 // What an eviction did to one layer.
 struct EvictionRecord {
-    uint64_t sequence = 0; // which of the plan's sequences, from 0
+    uint64_t sequence = 0; // which of the setup's sequences, from 0
     int64_t tokens = 0;    // seen by the cache so far
     double seconds = 0;    // since the cache was made or reset
     std::chrono::system_clock::time_point when{};

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
 #include "kv/evict/keep_lists.hpp"
 #include "kv/evict/plugin_state.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/evict/protected_tokens.hpp"
 #include "kv/inputs/policy_inputs.hpp"
 
@@ -18,7 +18,7 @@ namespace keel {
 class LayerDecision {
   public:
     // `setup` must stay valid.
-    explicit LayerDecision(const CachePlan &setup) : setup_(&setup) {}
+    explicit LayerDecision(const PolicySetup &setup) : setup_(&setup) {}
 
     // One layer in an eviction: `layer` counts from this cache's first, `budgets` [kv_heads].
     struct Question {
@@ -43,7 +43,7 @@ class LayerDecision {
 
     uint64_t bytes() const; // of the arrays
     // The same, known before anything is made. `cells`: slots of all heads of a layer.
-    static uint64_t bytes(const CachePlan &setup, uint64_t cells) {
+    static uint64_t bytes(const PolicySetup &setup, uint64_t cells) {
         // A mask, and scores with what stays or lists of slots; positions.
         const uint64_t positions = setup.needs(KEEL_NEED_POSITIONS) ? sizeof(int32_t) : 0;
         return cells * (3 + sizeof(float) + positions);
@@ -55,7 +55,7 @@ class LayerDecision {
     HeadBudget head_budget(uint32_t head, int32_t budget) const;
     bool has_shared_row() const;
 
-    const CachePlan *setup_;
+    const PolicySetup *setup_;
     uint32_t layer_ = 0;
     int64_t stride_ = 0;
     std::vector<int32_t> lengths_, positions_;

@@ -8,18 +8,18 @@
 
 namespace keel {
 
-PristineKeys::PristineKeys(CachePlan &plan, KvCache &cache, keel_buffer_kind placement)
-    : plan_(plan), arena_(cache.arena()), placement_(placement), layers_(plan.shape().layers),
-      origins_(size_t{plan.shape().layers} * plan.shape().kv_heads), sources_(origins_.size()) {}
+PristineKeys::PristineKeys(PolicySetup &setup, KvCache &cache, keel_buffer_kind placement)
+    : setup_(setup), arena_(cache.arena()), placement_(placement), layers_(setup.shape().layers),
+      origins_(size_t{setup.shape().layers} * setup.shape().kv_heads), sources_(origins_.size()) {}
 
 PristineKeys::~PristineKeys() {
     for (Layer &layer : layers_)
         resize(layer, 0);
 }
 
-bool PristineKeys::fits(const CachePlan &plan, const KvCache &cache,
+bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
                         std::span<const KeepLists> keep, std::string *why) {
-    const KvShape &s = plan.shape();
+    const KvShape &s = setup.shape();
     if (s.max_bytes == 0) return true;
     uint64_t wanted = cache.arena().bytes_in_use() - cache.bytes_in_use();
     for (const KeepLists &layer : keep) {
@@ -43,7 +43,7 @@ bool PristineKeys::fits(const CachePlan &plan, const KvCache &cache,
 
 void PristineKeys::resize(Layer &layer, int64_t slots) {
     const auto bytes = [&](int64_t n) {
-        return plan_.shape().kv_heads * static_cast<uint64_t>(n) * row_bytes();
+        return setup_.shape().kv_heads * static_cast<uint64_t>(n) * row_bytes();
     };
     arena_.count_extra(bytes(slots), bytes(layer.slots));
     layer.slots = slots;
@@ -70,7 +70,7 @@ void PristineKeys::gather(uint32_t layer, uint32_t head, int64_t slots) {
     const auto &sources = sources_[row(layer, head)];
     const auto n = std::ssize(sources);
     if (n == 0) return;
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     const Tensor ids = ids_.rows(0, n);
     ids.write(sources.data());
     const Layer &from = layers_[layer];
@@ -82,13 +82,13 @@ void PristineKeys::gather(uint32_t layer, uint32_t head, int64_t slots) {
     args.w = codes.c();
     args.out = out.c();
     args.scale = 1;
-    plan_.executor().run(*plan_.rerotation().read_pristine, args);
+    setup_.executor().run(*setup_.rerotation().read_pristine, args);
 }
 
 const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
                                  std::span<const int64_t> ends) {
-    const KvShape &s = plan_.shape();
-    Executor &executor = plan_.executor();
+    const KvShape &s = setup_.shape();
+    Executor &executor = setup_.executor();
     int64_t slots = 0, fresh = s.max_slots;
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         slots = std::max({slots, ends[h], held(layer, h)});
@@ -111,7 +111,7 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
         args.out = rows_.c();
         args.begin = fresh;
         args.end = slots;
-        executor.run(*plan_.rerotation().capture, args);
+        executor.run(*setup_.rerotation().capture, args);
     }
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         gather(layer, h, slots);
@@ -136,7 +136,7 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
     keel_move_args args = {KEEL_HEADER(keel_move_args)};
     args.x = rows_.c();
     args.out = to.codes.c();
-    executor.run(*plan_.rerotation().write_pristine, args);
+    executor.run(*setup_.rerotation().write_pristine, args);
     return rows_;
 }
 
@@ -144,12 +144,12 @@ uint64_t PristineKeys::bytes() const {
     uint64_t slots = 0;
     for (const Layer &layer : layers_)
         slots += static_cast<uint64_t>(layer.slots);
-    return slots * plan_.shape().kv_heads * row_bytes();
+    return slots * setup_.shape().kv_heads * row_bytes();
 }
 
 void PristineKeys::truncate(const KvCache &cache) {
-    for (uint32_t l = 0; l < plan_.shape().layers; ++l) {
-        for (uint32_t h = 0; h < plan_.shape().kv_heads; ++h) {
+    for (uint32_t l = 0; l < setup_.shape().layers; ++l) {
+        for (uint32_t h = 0; h < setup_.shape().kv_heads; ++h) {
             const auto n = static_cast<size_t>(std::min(held(l, h), cache.length(l, h)));
             origins_[row(l, h)].resize(n);
             sources_[row(l, h)].resize(n);
@@ -158,21 +158,21 @@ void PristineKeys::truncate(const KvCache &cache) {
 }
 
 void PristineKeys::copy_from(const PristineKeys &other) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     origins_ = other.origins_;
     sources_ = other.sources_;
     for (size_t l = 0; l < layers_.size(); ++l) {
         const Layer &from = other.layers_[l];
         resize(layers_[l], from.slots);
         if (from.slots == 0) continue;
-        layers_[l].codes = Tensor::allocate(plan_.executor().device(), s.key_dtype,
+        layers_[l].codes = Tensor::allocate(setup_.executor().device(), s.key_dtype,
                                             {s.kv_heads, from.slots, s.head_dim}, placement_);
         layers_[l].codes.write(from.codes.read<std::byte>().data());
     }
 }
 
 void PristineKeys::save(StateWriter &out) const {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     for (uint32_t l = 0; l < s.layers; ++l) {
         const Layer &from = layers_[l];
         const auto codes =
@@ -191,7 +191,7 @@ void PristineKeys::save(StateWriter &out) const {
 }
 
 void PristineKeys::load(StateReader &in, const KvCache &cache) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     for (uint32_t l = 0; l < s.layers; ++l) {
         std::vector<std::span<const std::byte>> rows;
         int64_t slots = 0;
@@ -218,7 +218,7 @@ void PristineKeys::load(StateReader &in, const KvCache &cache) {
                       codes.begin() + static_cast<std::ptrdiff_t>(h * static_cast<uint64_t>(slots) *
                                                                   row_bytes()));
         }
-        layers_[l].codes = Tensor::allocate(plan_.executor().device(), s.key_dtype,
+        layers_[l].codes = Tensor::allocate(setup_.executor().device(), s.key_dtype,
                                             {s.kv_heads, slots, s.head_dim}, placement_);
         layers_[l].codes.write(codes.data());
     }

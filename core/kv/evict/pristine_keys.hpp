@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/store/held_bytes.hpp"
 
 #include <memory>
@@ -20,15 +20,15 @@ namespace keel {
 class PristineKeys {
   public:
     // `cache`'s arena outlives this.
-    PristineKeys(CachePlan &plan, KvCache &cache, keel_buffer_kind placement);
+    PristineKeys(PolicySetup &setup, KvCache &cache, keel_buffer_kind placement);
     ~PristineKeys();
     PristineKeys(const PristineKeys &) = delete;
     PristineKeys &operator=(const PristineKeys &) = delete;
 
     // Would the copies of what is left, if only the slots of `keep` are, be within kv.max_mib
     // beside them? If not: why, in words.
-    static bool fits(const CachePlan &plan, const KvCache &cache, std::span<const KeepLists> keep,
-                     std::string *why);
+    static bool fits(const PolicySetup &setup, const KvCache &cache,
+                     std::span<const KeepLists> keep, std::string *why);
     // A layer was compacted to these slots.
     void record_compact(uint32_t layer, const KeepLists &keep);
     // The originals of slots 0..n-1 of a layer, f32 [kv_heads, n, head_dim], n being the largest of
@@ -54,18 +54,18 @@ class PristineKeys {
         int64_t slots = 0; // 0: nothing is held
     };
     size_t row(uint32_t layer, uint32_t head) const {
-        return size_t{layer} * plan_.shape().kv_heads + head;
+        return size_t{layer} * setup_.shape().kv_heads + head;
     }
     int64_t held(uint32_t layer, uint32_t head) const {
         return std::ssize(origins_[row(layer, head)]);
     }
     uint64_t row_bytes() const {
-        return keel_dtype_row_bytes(plan_.shape().key_dtype, plan_.shape().head_dim);
+        return keel_dtype_row_bytes(setup_.shape().key_dtype, setup_.shape().head_dim);
     }
     void gather(uint32_t layer, uint32_t head, int64_t slots);
     void resize(Layer &layer, int64_t slots);
 
-    CachePlan &plan_;
+    PolicySetup &setup_;
     KvArena &arena_;
     keel_buffer_kind placement_;
     std::vector<Layer> layers_;

@@ -1,14 +1,14 @@
 #include "kv/evict/protected_tokens.hpp"
 
 #include "base/error.hpp"
-#include "kv/evict/cache_plan.hpp"
 #include "kv/evict/check_policy.hpp"
+#include "kv/evict/policy_setup.hpp"
 
 #include <algorithm>
 
 namespace keel {
 
-ProtectedTokens::ProtectedTokens(const CachePlan &setup)
+ProtectedTokens::ProtectedTokens(const PolicySetup &setup)
     : setup_(setup), prefix_(setup.config().protect_prefix),
       recent_(setup.config().protect_recent) {
     if (setup.keeps_all()) return;

@@ -12,7 +12,7 @@
 
 namespace keel {
 
-class CachePlan;
+class PolicySetup;
 
 // Knows which slots of a sequence are never evicted: the first `prefix` slots, the newest `recent`
 // slots, and the slots of pinned tokens. If the log or the policy wants it, this also knows which
@@ -20,7 +20,7 @@ class CachePlan;
 class ProtectedTokens {
   public:
     // As `setup` says at the start of a sequence. `setup` must stay valid.
-    explicit ProtectedTokens(const CachePlan &setup);
+    explicit ProtectedTokens(const PolicySetup &setup);
 
     int64_t prefix() const { return prefix_; }
     int64_t recent() const { return recent_; }
@@ -75,7 +75,7 @@ class ProtectedTokens {
                                      bool in_tail) const;
     bool saves_numbers() const;
 
-    const CachePlan &setup_;
+    const PolicySetup &setup_;
     int64_t prefix_, recent_;
     PinnedTokens pins_;
     std::optional<TokenNumbers> numbers_; // none: positions are numbers, or nothing reads them

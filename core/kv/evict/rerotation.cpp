@@ -8,18 +8,18 @@
 
 namespace keel {
 
-Rerotation::Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix)
-    : plan_(plan), placement_(placement), protected_(prefix),
-      prefix_(plan.keeps_pristine() ? 0 : prefix), captured_(plan.shape().layers, 0) {
-    const size_t rows = size_t{plan.shape().layers} * plan.shape().kv_heads;
+Rerotation::Rerotation(PolicySetup &setup, keel_buffer_kind placement, int64_t prefix)
+    : setup_(setup), placement_(placement), protected_(prefix),
+      prefix_(setup.keeps_pristine() ? 0 : prefix), captured_(setup.shape().layers, 0) {
+    const size_t rows = size_t{setup.shape().layers} * setup.shape().kv_heads;
     origin_.assign(rows * static_cast<size_t>(prefix_), 0);
 }
 
 void Rerotation::make_buffers() {
     if (!cos_.empty()) return;
-    const KvShape &s = plan_.shape();
-    Device &device = plan_.executor().device();
-    const auto half = static_cast<int64_t>(plan_.config().rope_frequencies.size());
+    const KvShape &s = setup_.shape();
+    Device &device = setup_.executor().device();
+    const auto half = static_cast<int64_t>(setup_.config().rope_frequencies.size());
     const int64_t slots = s.blocks_per_head() * s.block_slots;
     cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {RerotationOps::table_rows, half}, placement_);
     sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {RerotationOps::table_rows, half}, placement_);
@@ -37,7 +37,7 @@ void Rerotation::make_buffers() {
 // Protected slots stay where they are, so what the cache holds there is what was first written,
 // until the first move.
 void Rerotation::capture(KvCache &cache, uint32_t layer) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     int64_t length = prefix_;
     for (uint32_t h = 0; h < s.kv_heads; ++h)
         length = std::min(length, cache.length(layer, h));
@@ -49,7 +49,7 @@ void Rerotation::capture(KvCache &cache, uint32_t layer) {
     args.out = out.c();
     args.begin = captured;
     args.end = length;
-    plan_.executor().run(*plan_.rerotation().capture, args);
+    setup_.executor().run(*setup_.rerotation().capture, args);
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const size_t at = (size_t{layer} * s.kv_heads + h) * static_cast<size_t>(prefix_);
         for (int64_t j = captured; j < length; ++j)
@@ -60,11 +60,11 @@ void Rerotation::capture(KvCache &cache, uint32_t layer) {
 }
 
 bool Rerotation::is_due(const KvCache &cache, uint32_t layer, int64_t seen, int64_t coming) const {
-    const CacheConfig &config = plan_.config();
+    const CacheConfig &config = setup_.config();
     if (config.positions == KvPositions::rerotated) return true;
     if (config.trained_context <= 0) return false;
     int64_t oldest = seen;
-    for (uint32_t h = 0; h < plan_.shape().kv_heads; ++h) {
+    for (uint32_t h = 0; h < setup_.shape().kv_heads; ++h) {
         const auto positions = cache.positions(layer, h);
         if (!positions.empty()) oldest = std::min<int64_t>(oldest, positions.front());
     }
@@ -72,7 +72,7 @@ bool Rerotation::is_due(const KvCache &cache, uint32_t layer, int64_t seen, int6
 }
 
 int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     int64_t moved_end = 0; // behind the last slot that has to move
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const auto positions = cache.positions(layer, h);
@@ -84,7 +84,7 @@ int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
         }
     }
     if (moved_end == 0) return 0;
-    if (plan_.keeps_pristine()) return close_quantized(cache, layer, moved_end);
+    if (setup_.keeps_pristine()) return close_quantized(cache, layer, moved_end);
     make_buffers();
     int64_t moved = 0;
     if (prefix_ > 0) {
@@ -103,9 +103,9 @@ int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
 
 int64_t Rerotation::close_quantized(KvCache &cache, uint32_t layer, int64_t end) {
     make_buffers();
-    if (!copies_) copies_ = std::make_unique<PristineKeys>(plan_, cache, placement_);
+    if (!copies_) copies_ = std::make_unique<PristineKeys>(setup_, cache, placement_);
     std::vector<int64_t> ends; // behind the last slot of each head that has to move
-    for (uint32_t h = 0; h < plan_.shape().kv_heads; ++h) {
+    for (uint32_t h = 0; h < setup_.shape().kv_heads; ++h) {
         const auto positions = cache.positions(layer, h);
         const int64_t length = std::ssize(positions);
         int64_t j = std::min(length, end);
@@ -130,29 +130,29 @@ uint64_t Rerotation::work_bytes() const {
            (copies_ ? copies_->work_bytes() : 0);
 }
 
-uint64_t Rerotation::work_bytes(const CachePlan &plan, int64_t context, int64_t held) {
-    const KvShape &s = plan.shape();
-    if (!plan.may_move_keys()) return 0;
+uint64_t Rerotation::work_bytes(const PolicySetup &setup, int64_t context, int64_t held) {
+    const KvShape &s = setup.shape();
+    if (!setup.may_move_keys()) return 0;
     const auto blocks = static_cast<uint64_t>((context + s.block_slots - 1) / s.block_slots);
     const uint64_t slots = blocks * s.block_slots, f32 = sizeof(float);
     const uint64_t tables = static_cast<uint64_t>(RerotationOps::table_rows) *
-                            plan.config().rope_frequencies.size() * f32;
+                            setup.config().rope_frequencies.size() * f32;
     const uint64_t work = 4 * (s.kv_heads * slots * sizeof(int32_t) + tables);
-    if (plan.keeps_pristine())
+    if (setup.keeps_pristine())
         return work + s.kv_heads * static_cast<uint64_t>(held) * s.head_dim * f32;
-    const auto prefix = static_cast<uint64_t>(plan.config().protect_prefix);
+    const auto prefix = static_cast<uint64_t>(setup.config().protect_prefix);
     return work + uint64_t{s.layers} * s.kv_heads * prefix * (s.head_dim * f32 + sizeof(int32_t));
 }
 
 bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep,
                           std::string *why) const {
-    return !plan_.keeps_pristine() || PristineKeys::fits(plan_, cache, keep, why);
+    return !setup_.keeps_pristine() || PristineKeys::fits(setup_, cache, keep, why);
 }
 
 // Turns slots begin..end-1 to where they belong, `rerotate_rows` different turns at a time.
 int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end,
                          const Source *source) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     const auto width = static_cast<size_t>(end);
     const size_t cells = s.kv_heads * width;
     host_row_.assign(cells, -1);
@@ -195,7 +195,7 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
 
 void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end,
                           const Source *source) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     write_tables(layer);
     const Tensor row(row_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
     const Tensor positions(new_positions_.buffer(), 0, KEEL_DTYPE_I32, {s.kv_heads, end});
@@ -204,8 +204,8 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
     keel_rope_tables tables = {KEEL_HEADER(keel_rope_tables)};
     tables.cos = cos_.c();
     tables.sin = sin_.c();
-    tables.mode = plan_.config().rope_mode;
-    tables.rot = static_cast<uint32_t>(2 * plan_.config().rope_frequencies.size());
+    tables.mode = setup_.config().rope_mode;
+    tables.rot = static_cast<uint32_t>(2 * setup_.config().rope_frequencies.size());
     keel_kv_rerotate_args args = {KEEL_HEADER(keel_kv_rerotate_args)};
     args.kv = cache.view(layer);
     args.tables = &tables;
@@ -214,7 +214,7 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
     args.begin = begin;
     args.end = end;
     if (source == nullptr) {
-        plan_.executor().run(*plan_.rerotation().rerotate, args);
+        setup_.executor().run(*setup_.rerotation().rerotate, args);
         return;
     }
     // The op's source has exactly the range's slots; the copy may have more.
@@ -222,11 +222,11 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
     part.shape[1] = end;
     args.features = KEEL_REROTATE_SOURCE;
     args.source = &part;
-    plan_.executor().run(*plan_.rerotation().restore, args);
+    setup_.executor().run(*setup_.rerotation().restore, args);
 }
 
 void Rerotation::write_tables(uint32_t layer) {
-    const auto &frequencies = plan_.config().rope_frequencies_of(layer);
+    const auto &frequencies = setup_.config().rope_frequencies_of(layer);
     const size_t half = frequencies.size();
     for (size_t r = 0; r < shifts_.size(); ++r) {
         for (size_t f = 0; f < half; ++f) {
@@ -241,7 +241,7 @@ void Rerotation::write_tables(uint32_t layer) {
 }
 
 void Rerotation::truncate(const KvCache &cache) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     for (uint32_t l = 0; l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h)
             captured_[l] = std::min(captured_[l], cache.length(l, h));
@@ -249,19 +249,20 @@ void Rerotation::truncate(const KvCache &cache) {
     if (copies_) copies_->truncate(cache);
 }
 
-std::unique_ptr<Rerotation> Rerotation::fork(CachePlan &plan, KvCache &cache) const {
-    return copy_to(plan, cache, placement_);
+std::unique_ptr<Rerotation> Rerotation::fork(PolicySetup &setup, KvCache &cache) const {
+    return copy_to(setup, cache, placement_);
 }
 
-std::unique_ptr<Rerotation> Rerotation::take_over(CachePlan &plan, KvCache &cache,
+std::unique_ptr<Rerotation> Rerotation::take_over(PolicySetup &setup, KvCache &cache,
                                                   keel_buffer_kind placement) const {
-    if (plan.shape().key_dtype == plan_.shape().key_dtype) return copy_to(plan, cache, placement);
-    return std::make_unique<Rerotation>(plan, placement, protected_);
+    if (setup.shape().key_dtype == setup_.shape().key_dtype)
+        return copy_to(setup, cache, placement);
+    return std::make_unique<Rerotation>(setup, placement, protected_);
 }
 
-std::unique_ptr<Rerotation> Rerotation::copy_to(CachePlan &plan, KvCache &cache,
+std::unique_ptr<Rerotation> Rerotation::copy_to(PolicySetup &setup, KvCache &cache,
                                                 keel_buffer_kind placement) const {
-    auto copy = std::make_unique<Rerotation>(plan, placement, protected_);
+    auto copy = std::make_unique<Rerotation>(setup, placement, protected_);
     copy->captured_ = captured_;
     copy->origin_ = origin_;
     if (!pristine_.empty()) {
@@ -269,19 +270,19 @@ std::unique_ptr<Rerotation> Rerotation::copy_to(CachePlan &plan, KvCache &cache,
         copy->pristine_.write(pristine_.read<float>().data());
     }
     if (copies_) {
-        copy->copies_ = std::make_unique<PristineKeys>(plan, cache, placement);
+        copy->copies_ = std::make_unique<PristineKeys>(setup, cache, placement);
         copy->copies_->copy_from(*copies_);
     }
     return copy;
 }
 
 void Rerotation::save(StateWriter &out) const {
-    if (plan_.keeps_pristine()) {
+    if (setup_.keeps_pristine()) {
         out.put(uint8_t{copies_ != nullptr});
         if (copies_) copies_->save(out);
         return;
     }
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     const std::vector<float> rows =
         pristine_.empty() ? std::vector<float>{} : pristine_.read<float>();
     for (uint32_t l = 0; l < s.layers; ++l) {
@@ -297,14 +298,14 @@ void Rerotation::save(StateWriter &out) const {
 }
 
 void Rerotation::load(StateReader &in, KvCache &cache) {
-    if (plan_.keeps_pristine()) {
+    if (setup_.keeps_pristine()) {
         copies_.reset();
         if (in.get<uint8_t>("keys that were rotated") == 0) return;
-        copies_ = std::make_unique<PristineKeys>(plan_, cache, placement_);
+        copies_ = std::make_unique<PristineKeys>(setup_, cache, placement_);
         copies_->load(in, cache);
         return;
     }
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     std::vector<float> rows, read;
     std::vector<int32_t> origins;
     std::fill(captured_.begin(), captured_.end(), 0);

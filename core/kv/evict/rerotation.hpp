@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/evict/pristine_keys.hpp"
 
 #include <functional>
@@ -25,7 +25,7 @@ namespace keel {
 class Rerotation {
   public:
     // `prefix`: protected slots at the front.
-    Rerotation(CachePlan &plan, keel_buffer_kind placement, int64_t prefix);
+    Rerotation(PolicySetup &setup, keel_buffer_kind placement, int64_t prefix);
 
     // Has a layer to be closed now? With positions `automatic`: if, before `coming` more tokens
     // after the first `seen`, its oldest key would be farther back than the model was trained for.
@@ -42,16 +42,16 @@ class Rerotation {
     uint64_t work_bytes() const;
     // About what work_bytes() comes to in a context of so many tokens, of which the cache holds
     // `held` when slots are evicted. Known before anything is made; the policy evicts.
-    static uint64_t work_bytes(const CachePlan &plan, int64_t context, int64_t held);
+    static uint64_t work_bytes(const PolicySetup &setup, int64_t context, int64_t held);
     // The sequence was cut: protected slots from the shortest head's length on will be written
     // anew.
     void truncate(const KvCache &cache);
     // `cache`: the fork's.
-    std::unique_ptr<Rerotation> fork(CachePlan &plan, KvCache &cache) const;
+    std::unique_ptr<Rerotation> fork(PolicySetup &setup, KvCache &cache) const;
     // What another one of the same sequence on another device keeps, if its keys are of the same
     // type; else nothing is copied, and a key that moves again is rotated from what the cache holds
     // by then. `cache`: this one's.
-    std::unique_ptr<Rerotation> take_over(CachePlan &plan, KvCache &cache,
+    std::unique_ptr<Rerotation> take_over(PolicySetup &setup, KvCache &cache,
                                           keel_buffer_kind placement) const;
     // Writes the pristine copy of the protected prefix, and takes it in again; `cache` holds the
     // sequence by then.
@@ -59,7 +59,7 @@ class Rerotation {
     void load(StateReader &in, KvCache &cache);
 
   private:
-    std::unique_ptr<Rerotation> copy_to(CachePlan &plan, KvCache &cache,
+    std::unique_ptr<Rerotation> copy_to(PolicySetup &setup, KvCache &cache,
                                         keel_buffer_kind placement) const;
     void capture(KvCache &cache, uint32_t layer);
     // Where keys come from that are not rotated in place: f32 [kv_heads, n, head_dim] for slots
@@ -74,7 +74,7 @@ class Rerotation {
     void write_tables(uint32_t layer);
     void make_buffers();
 
-    CachePlan &plan_;
+    PolicySetup &setup_;
     keel_buffer_kind placement_;
     std::unique_ptr<PristineKeys> copies_; // of quantized keys; made when the first one moves
     int64_t protected_;                    // slots at the front that stay

@@ -9,14 +9,15 @@
 
 namespace keel {
 
-ContextRepeat::ContextRepeat(CachePlan &plan, KvCache &cache, SequenceForward &forward,
+ContextRepeat::ContextRepeat(PolicySetup &setup, KvCache &cache, SequenceForward &forward,
                              Numbers numbers, const Tensor &out, keel_buffer_kind placement)
-    : plan_(plan), cache_(cache), forward_(forward), numbers_(std::move(numbers)), out_(out),
-      ranges_(Tensor::allocate(plan.executor().device(), KEEL_DTYPE_I32, {InputOps::most_ranges, 2},
-                               placement)) {}
+    : setup_(setup), cache_(cache), forward_(forward), numbers_(std::move(numbers)), out_(out),
+      ranges_(Tensor::allocate(setup.executor().device(), KEEL_DTYPE_I32,
+                               {InputOps::most_ranges, 2}, placement)) {}
 
-int64_t ContextRepeat::room(const CachePlan &plan, const SequenceForward &forward, int64_t tokens) {
-    const keel_policy_needs &n = plan.needs();
+int64_t ContextRepeat::room(const PolicySetup &setup, const SequenceForward &forward,
+                            int64_t tokens) {
+    const keel_policy_needs &n = setup.needs();
     const int64_t first = std::ssize(forward.instruction(false)),
                   next = std::ssize(forward.instruction(true));
     const int64_t piece = std::min<int64_t>(n.replay_chunk, tokens);
@@ -25,8 +26,8 @@ int64_t ContextRepeat::room(const CachePlan &plan, const SequenceForward &forwar
 
 bool ContextRepeat::run(int64_t seen) {
     const auto total = std::ssize(forward_.tokens());
-    for (int64_t begin = 0; begin < total; begin += plan_.needs().replay_chunk) {
-        if (!run_piece(begin, std::min<int64_t>(total, begin + plan_.needs().replay_chunk), seen))
+    for (int64_t begin = 0; begin < total; begin += setup_.needs().replay_chunk) {
+        if (!run_piece(begin, std::min<int64_t>(total, begin + setup_.needs().replay_chunk), seen))
             return false;
     }
     return true;
@@ -35,15 +36,15 @@ bool ContextRepeat::run(int64_t seen) {
 bool ContextRepeat::run_piece(int64_t begin, int64_t end, int64_t seen) {
     const auto tokens = forward_.tokens();
     const auto instruction = forward_.instruction(begin > 0);
-    const int64_t lead = begin > 0 ? std::min<int64_t>(begin, plan_.needs().replay_lead) : 0;
+    const int64_t lead = begin > 0 ? std::min<int64_t>(begin, setup_.needs().replay_lead) : 0;
     ids_.assign(instruction.begin(), instruction.end());
     ids_.insert(ids_.end(), tokens.begin() + (begin - lead), tokens.begin() + end);
     begin_ = begin;
     end_ = end;
     appended_ = 0;
-    const int64_t step = step_tokens(plan_.executor(), plan_.shape());
+    const int64_t step = step_tokens(setup_.executor(), setup_.shape());
     try {
-        for (int64_t done = 0; done < std::ssize(ids_) && !plan_.host()->cancelled();
+        for (int64_t done = 0; done < std::ssize(ids_) && !setup_.host()->cancelled();
              done += step) {
             const int64_t n = std::min(step, std::ssize(ids_) - done);
             positions_.resize(static_cast<size_t>(n));
@@ -64,9 +65,9 @@ bool ContextRepeat::run_piece(int64_t begin, int64_t end, int64_t seen) {
 }
 
 void ContextRepeat::after_attention(uint32_t layer, const Tensor &q) {
-    RangeScores job(plan_, cache_, layer, ranges_);
+    RangeScores job(setup_, cache_, layer, ranges_);
     job.q = q;
-    job.out = out_.rows(int64_t{layer} * plan_.shape().kv_heads, plan_.shape().kv_heads);
+    job.out = out_.rows(int64_t{layer} * setup_.shape().kv_heads, setup_.shape().kv_heads);
     job.queries = job.group = KEEL_REDUCE_MAX;
     job.features = KEEL_SCORES_CAUSAL;
     job.run([&](uint32_t head) {
@@ -75,7 +76,7 @@ void ContextRepeat::after_attention(uint32_t layer, const Tensor &q) {
         const auto all_end = numbers.begin() + frozen;
         const int64_t from = std::lower_bound(numbers.begin(), all_end, begin_) - numbers.begin();
         const int64_t to = std::lower_bound(numbers.begin(), all_end, end_) - numbers.begin();
-        const int64_t sinks = std::min<int64_t>(plan_.needs().replay_sinks, from);
+        const int64_t sinks = std::min<int64_t>(setup_.needs().replay_sinks, from);
         return RangeScores::Ranges{{0, sinks}, {from, to}, {frozen, length}};
     });
 }

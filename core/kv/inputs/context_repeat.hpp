@@ -1,7 +1,7 @@
 #pragma once
 
 #include "graph/step_tap.hpp"
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 
 #include <functional>
 #include <span>
@@ -34,11 +34,11 @@ class ContextRepeat final : public StepTap {
     // number(layer, head): which token is in each slot, rising.
     using Numbers = std::function<std::span<const int32_t>(uint32_t layer, uint32_t head)>;
     // `out`: f32 [layers * kv_heads, slots], zeroes. All arguments must stay valid.
-    ContextRepeat(CachePlan &plan, KvCache &cache, SequenceForward &forward, Numbers numbers,
+    ContextRepeat(PolicySetup &setup, KvCache &cache, SequenceForward &forward, Numbers numbers,
                   const Tensor &out, keel_buffer_kind placement);
 
     // Slots beyond `tokens` that a repetition needs while it runs.
-    static int64_t room(const CachePlan &plan, const SequenceForward &forward, int64_t tokens);
+    static int64_t room(const PolicySetup &setup, const SequenceForward &forward, int64_t tokens);
     // `seen`: the position of the next token. False: it was cancelled
     // (HostServices::request_cancel) before its end.
     bool run(int64_t seen);
@@ -50,7 +50,7 @@ class ContextRepeat final : public StepTap {
   private:
     bool run_piece(int64_t begin, int64_t end, int64_t seen);
 
-    CachePlan &plan_;
+    PolicySetup &setup_;
     KvCache &cache_;
     SequenceForward &forward_;
     Numbers numbers_;

@@ -8,9 +8,9 @@
 namespace keel {
 
 const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer) {
-    const KvShape &s = plan_.shape();
-    const std::vector<double> &frequencies = plan_.config().rope_frequencies_of(layer);
-    Device &device = plan_.executor().device();
+    const KvShape &s = setup_.shape();
+    const std::vector<double> &frequencies = setup_.config().rope_frequencies_of(layer);
+    Device &device = setup_.executor().device();
     wanted_.clear();
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const auto positions = cache.positions(layer, h);
@@ -41,7 +41,7 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
         }
         tables_.cos = cos_.c();
         tables_.sin = sin_.c();
-        tables_.mode = plan_.config().rope_mode;
+        tables_.mode = setup_.config().rope_mode;
         tables_.rot = static_cast<uint32_t>(2 * half);
     }
     const int64_t slots = s.blocks_per_head() * s.block_slots;

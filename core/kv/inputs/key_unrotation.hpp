@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/store/held_bytes.hpp"
 
 #include <vector>
@@ -12,8 +12,8 @@ namespace keel {
 // so this makes tables of just the positions that a layer holds, in float64.
 class KeyUnrotation {
   public:
-    KeyUnrotation(CachePlan &plan, keel_buffer_kind placement)
-        : plan_(plan), placement_(placement) {}
+    KeyUnrotation(PolicySetup &setup, keel_buffer_kind placement)
+        : setup_(setup), placement_(placement) {}
 
     // The layer's view with rows of tables() in the place of positions. Both valid until the next
     // call.
@@ -22,7 +22,7 @@ class KeyUnrotation {
     const keel_rope_tables *tables() const { return &tables_; }
 
   private:
-    CachePlan &plan_;
+    PolicySetup &setup_;
     keel_buffer_kind placement_;
     Tensor cos_, sin_; // f32 [positions, rot / 2]
     Tensor rows_;      // i32 [kv_heads, slots]

@@ -8,12 +8,12 @@
 
 namespace keel {
 
-PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement)
-    : plan_(plan), placement_(placement) {
-    const KvShape &s = plan.shape();
-    const Collected &g = plan.collected();
-    const InputOps &ops = plan.inputs();
-    Executor &ex = plan.executor();
+PolicyInputs::PolicyInputs(PolicySetup &setup, keel_buffer_kind placement)
+    : setup_(setup), placement_(placement) {
+    const KvShape &s = setup.shape();
+    const Collected &g = setup.collected();
+    const InputOps &ops = setup.inputs();
+    Executor &ex = setup.executor();
     if (g.window > 0) {
         ring_ = std::make_unique<QueryRing>(ex, ops.shift_queries.get(), ops.place_queries.get(),
                                             ex.device().info().activation_dtype, s.layers, g.window,
@@ -37,7 +37,7 @@ PolicyInputs::PolicyInputs(CachePlan &plan, keel_buffer_kind placement)
 // ---- steps --------------------------------------------------------------------------------------
 
 StepTap *PolicyInputs::begin_step(const KvCache &cache, int64_t first, int64_t n, bool is_prompt) {
-    if (plan_.collected().empty()) return nullptr;
+    if (setup_.collected().empty()) return nullptr;
     step_cache_ = &cache;
     step_ = n;
     if (ring_) ring_->begin(n);
@@ -46,7 +46,7 @@ StepTap *PolicyInputs::begin_step(const KvCache &cache, int64_t first, int64_t n
     if (stats_) stats_->begin(first, n);
     pieces_.clear();
     if (!chunks_ || !is_prompt) return this;
-    const int64_t chunk = plan_.collected().chunks->tokens;
+    const int64_t chunk = setup_.collected().chunks->tokens;
     for (int64_t i = 0; i < n;) {
         const int64_t end = std::min(n, i + chunk - (first + i) % chunk);
         pieces_.push_back({i, end});
@@ -63,7 +63,7 @@ StepTap::Places PolicyInputs::places(uint32_t layer) {
     }
     if (stats_) places.unrotated = stats_->place(layer);
     if (running_) {
-        const Collected::Running &form = *plan_.collected().running;
+        const Collected::Running &form = *setup_.collected().running;
         step_scores_.out = running_->layer(layer).c();
         step_scores_.reduce_queries = form.queries;
         step_scores_.reduce_group = form.group;
@@ -81,7 +81,7 @@ void PolicyInputs::after_attention(uint32_t layer, const Tensor &q) {
         keel_move_args args = {KEEL_HEADER(keel_move_args)};
         args.x = from.c();
         args.out = to.c();
-        plan_.executor().run(*plan_.inputs().keep_queries, args);
+        setup_.executor().run(*setup_.inputs().keep_queries, args);
     }
     for (const Piece &piece : pieces_)
         score_piece(layer, q, piece);
@@ -90,12 +90,12 @@ void PolicyInputs::after_attention(uint32_t layer, const Tensor &q) {
 // What the queries of a piece make of its own slots, seen and unseen.
 void PolicyInputs::score_piece(uint32_t layer, const Tensor &q, const Piece &piece) {
     if (ranges_.buffer() == nullptr)
-        ranges_ = Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_I32, {1, 2}, placement_);
-    RangeScores job(plan_, *step_cache_, layer, ranges_);
+        ranges_ = Tensor::allocate(setup_.executor().device(), KEEL_DTYPE_I32, {1, 2}, placement_);
+    RangeScores job(setup_, *step_cache_, layer, ranges_);
     job.q = q.rows(piece.begin, piece.end - piece.begin);
     job.out = chunks_->layer(layer);
     job.queries = KEEL_REDUCE_SUM;
-    job.group = plan_.collected().chunks->group;
+    job.group = setup_.collected().chunks->group;
     job.run([&](uint32_t head) {
         const int64_t begin = step_cache_->length(layer, head) - step_;
         return RangeScores::Ranges{{begin + piece.begin, begin + piece.end}};
@@ -108,8 +108,8 @@ Tensor PolicyInputs::room(Array &array, int64_t rows, int64_t columns) {
     const uint64_t bytes = static_cast<uint64_t>(rows * columns) * sizeof(float);
     if (array.device.empty() || array.device.buffer()->size() < bytes) {
         array.device = {};
-        array.device = Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {rows * columns},
-                                        placement_);
+        array.device = Tensor::allocate(setup_.executor().device(), KEEL_DTYPE_F32,
+                                        {rows * columns}, placement_);
     }
     return {array.device.buffer(), 0, KEEL_DTYPE_F32, {rows, columns}};
 }
@@ -126,12 +126,12 @@ void PolicyInputs::queue_keys(PlannedOp *op, uint64_t features, const KvCache &c
     args.kv = cache.view(layer);
     args.out = out.c();
     args.end = stride_;
-    plan_.executor().run(*op, args);
+    setup_.executor().run(*op, args);
 }
 
 void PolicyInputs::queue_window(const KvCache &cache, uint32_t layer) {
-    const KvShape &s = plan_.shape();
-    const keel_policy_needs &n = plan_.needs();
+    const KvShape &s = setup_.shape();
+    const keel_policy_needs &n = setup_.needs();
     const int64_t rows = n.reduce_group == KEEL_REDUCE_NONE ? s.heads : s.kv_heads;
     const Tensor out = room(scores_, layers_ * rows, stride_).rows(layer * rows, rows);
     const Tensor q = ring_->last(layer, queries_);
@@ -144,13 +144,13 @@ void PolicyInputs::queue_window(const KvCache &cache, uint32_t layer) {
     args.q = q.c();
     args.kv = cache.view(layer);
     args.scores = &reduction;
-    args.scale = plan_.geometry().attention_scale;
-    plan_.executor().run(*plan_.inputs().window_scores, args);
+    args.scale = setup_.geometry().attention_scale;
+    setup_.executor().run(*setup_.inputs().window_scores, args);
 }
 
 // The dot product of each key with its head's sum: one query for each KV head.
 void PolicyInputs::queue_anchor(const KvCache &cache, uint32_t layer) {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     const int64_t heads = s.kv_heads;
     const Tensor q = room(key_sum_, layers_ * heads, s.head_dim)
                          .rows(layer * heads, heads)
@@ -165,12 +165,12 @@ void PolicyInputs::queue_anchor(const KvCache &cache, uint32_t layer) {
     args.kv = cache.view(layer);
     args.scores = &reduction;
     args.scale = 1;
-    plan_.executor().run(*plan_.inputs().key_anchor, args);
+    setup_.executor().run(*setup_.inputs().key_anchor, args);
 }
 
 void PolicyInputs::queue_layer(const KvCache &cache, uint32_t layer) {
-    const KvShape &s = plan_.shape();
-    const InputOps &ops = plan_.inputs();
+    const KvShape &s = setup_.shape();
+    const InputOps &ops = setup_.inputs();
     const int64_t heads = s.kv_heads;
     const auto slots_of = [&](Array &array) {
         return room(array, layers_ * heads, stride_).rows(layer * heads, heads);
@@ -188,8 +188,8 @@ void PolicyInputs::queue_layer(const KvCache &cache, uint32_t layer) {
 
 void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride, int64_t tail,
                            int64_t seen) {
-    const KvShape &s = plan_.shape();
-    const InputOps &ops = plan_.inputs();
+    const KvShape &s = setup_.shape();
+    const InputOps &ops = setup_.inputs();
     const int64_t heads = int64_t{layers} * s.kv_heads;
     layers_ = layers;
     stride_ = stride;
@@ -198,7 +198,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
     // A query's own token and those after it have to be there: what it sees is told by its distance
     // from the end.
     queries_ =
-        ops.window_scores ? std::min({int64_t{plan_.needs().window}, ring_->held(), tail}) : 0;
+        ops.window_scores ? std::min({int64_t{setup_.needs().window}, ring_->held(), tail}) : 0;
     for (uint32_t l = 0; l < layers; ++l)
         queue_layer(cache, l);
     if (needs(KEEL_NEED_RUNNING_SCORES)) running_->copy_to(room(scores_, heads, stride));
@@ -210,7 +210,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
         keel_move_args args = {KEEL_HEADER(keel_move_args)};
         args.x = from.c();
         args.out = to.c();
-        plan_.executor().run(*ops.read_sums, args);
+        setup_.executor().run(*ops.read_sums, args);
     }
     // From here on it is read: the first read waits for all of it.
     if (ops.key_norms) read(key_norms_, heads, stride);
@@ -219,7 +219,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
     if (ops.key_anchor) read(key_anchor_, heads, stride);
     if (needs(KEEL_NEED_WINDOW_SCORES)) {
         const int64_t rows =
-            plan_.needs().reduce_group == KEEL_REDUCE_NONE ? int64_t{layers} * s.heads : heads;
+            setup_.needs().reduce_group == KEEL_REDUCE_NONE ? int64_t{layers} * s.heads : heads;
         if (queries_ > 0) {
             read(scores_, rows, stride);
         } else { // the newest tokens have gone: nobody asks for any slot
@@ -241,13 +241,13 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
 // Keys take more memory than anything else here: one layer's at a time.
 const float *PolicyInputs::read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer,
                                      int64_t columns, const Tensor &matrix, Array &array) {
-    const int64_t heads = plan_.shape().kv_heads;
+    const int64_t heads = setup_.shape().kv_heads;
     const Tensor flat = room(array, heads, stride_ * columns),
                  out = flat.reshape({heads, stride_, columns});
     keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
     args.kv = cache.view(layer);
     if (needs(KEEL_NEED_UNROTATED)) {
-        if (!unrotation_) unrotation_ = std::make_unique<KeyUnrotation>(plan_, placement_);
+        if (!unrotation_) unrotation_ = std::make_unique<KeyUnrotation>(setup_, placement_);
         args.features = KEEL_KEYS_UNROTATED;
         args.kv = unrotation_->prepare(cache, layer);
         args.tables = unrotation_->tables();
@@ -255,14 +255,14 @@ const float *PolicyInputs::read_keys(PlannedOp *op, const KvCache &cache, uint32
     args.projection = matrix.c();
     args.out = out.c();
     args.end = stride_;
-    plan_.executor().run(*op, args);
+    setup_.executor().run(*op, args);
     read(array, heads, stride_ * columns);
     return array.host.data();
 }
 
 void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input &input) {
-    const KvShape &s = plan_.shape();
-    const InputOps &ops = plan_.inputs();
+    const KvShape &s = setup_.shape();
+    const InputOps &ops = setup_.inputs();
     const auto at = [&](const Array &array, int64_t rows, int64_t columns) {
         return array.host.data() + static_cast<size_t>(layer) * static_cast<size_t>(rows * columns);
     };
@@ -272,7 +272,7 @@ void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input 
     if (needs(KEEL_NEED_KEY_SUM)) input.key_sum = at(key_sum_, heads, dim);
     if (needs(KEEL_NEED_KEY_ANCHOR)) input.key_anchor = at(key_anchor_, heads, stride_);
     if (needs(KEEL_NEED_WINDOW_SCORES)) {
-        const bool per_query_head = plan_.needs().reduce_group == KEEL_REDUCE_NONE;
+        const bool per_query_head = setup_.needs().reduce_group == KEEL_REDUCE_NONE;
         input.scores = at(scores_, per_query_head ? int64_t{s.heads} : heads, stride_);
         input.query_count = queries_;
     }
@@ -288,11 +288,11 @@ void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input 
     }
     if (needs(KEEL_NEED_KEYS)) input.keys = read_keys(ops.keys.get(), cache, layer, dim, {}, keys_);
     if (!needs(KEEL_NEED_KEY_PROJECT)) return;
-    const int64_t columns = plan_.needs().projection_cols;
+    const int64_t columns = setup_.needs().projection_cols;
     if (projection_.empty()) {
-        projection_ =
-            Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {dim, columns}, placement_);
-        projection_.write(plan_.projection().data());
+        projection_ = Tensor::allocate(setup_.executor().device(), KEEL_DTYPE_F32, {dim, columns},
+                                       placement_);
+        projection_.write(setup_.projection().data());
     }
     input.key_project =
         read_keys(ops.key_project.get(), cache, layer, columns, projection_, key_project_);
@@ -328,29 +328,29 @@ uint64_t PolicyInputs::bytes() const {
     return sum;
 }
 
-uint64_t PolicyInputs::bytes(const CachePlan &plan, int64_t context, int64_t held) {
-    const KvShape &s = plan.shape();
-    const Collected &g = plan.collected();
+uint64_t PolicyInputs::bytes(const PolicySetup &setup, int64_t context, int64_t held) {
+    const KvShape &s = setup.shape();
+    const Collected &g = setup.collected();
     const auto blocks = static_cast<uint64_t>((context + s.block_slots - 1) / s.block_slots);
     const uint64_t slots = blocks * s.block_slots, dim = s.head_dim;
     uint64_t collected = 0;
     if (g.window > 0) {
-        collected += QueryRing::bytes(plan.executor().device().info().activation_dtype, s.layers,
+        collected += QueryRing::bytes(setup.executor().device().info().activation_dtype, s.layers,
                                       g.window, uint64_t{s.heads} * dim);
     }
     if (g.running) collected += SlotSums::bytes(s, slots);
     if (g.chunks) collected += SlotSums::bytes(s, slots);
     if (g.stats)
-        collected += QueryStats::bytes(s, std::min(step_tokens(plan.executor(), s), context));
-    if (plan.keeps_all()) return collected;
+        collected += QueryStats::bytes(s, std::min(step_tokens(setup.executor(), s), context));
+    if (setup.keeps_all()) return collected;
     const uint64_t rows = uint64_t{s.layers} * s.kv_heads, n = static_cast<uint64_t>(held);
     const uint64_t cells = rows * n, layer_cells = s.kv_heads * n;
-    const uint64_t columns = plan.needs().projection_cols;
+    const uint64_t columns = setup.needs().projection_cols;
     uint64_t both = 0, once = 0; // numbers on the device and as read; and in one place only
     const auto add = [&](uint64_t bits, uint64_t numbers, uint64_t &to) {
-        if (plan.needs(bits)) to += numbers;
+        if (setup.needs(bits)) to += numbers;
     };
-    const bool per_query_head = plan.needs().reduce_group == KEEL_REDUCE_NONE;
+    const bool per_query_head = setup.needs().reduce_group == KEEL_REDUCE_NONE;
     add(KEEL_NEED_KEY_NORMS, cells, both);
     add(KEEL_NEED_VALUE_NORMS, cells, both);
     add(KEEL_NEED_KEY_ANCHOR, cells, both);
@@ -362,19 +362,19 @@ uint64_t PolicyInputs::bytes(const CachePlan &plan, int64_t context, int64_t hel
     add(KEEL_NEED_KEYS, layer_cells * dim, both);
     add(KEEL_NEED_KEY_PROJECT, layer_cells * columns, both);
     add(KEEL_NEED_KEY_PROJECT, dim * columns, once);
-    add(KEEL_NEED_UNROTATED, n * plan.geometry().rot + s.kv_heads * slots, once);
+    add(KEEL_NEED_UNROTATED, n * setup.geometry().rot + s.kv_heads * slots, once);
     add(KEEL_NEED_REPLAY, rows * slots, once);
     add(KEEL_NEED_QUERY_STATS, uint64_t{s.layers} * s.heads * (dim + dim * dim), once);
     return collected + (2 * both + once) * sizeof(float);
 }
 
 const Tensor &PolicyInputs::repeat_scores() {
-    const KvShape &s = plan_.shape();
+    const KvShape &s = setup_.shape();
     const int64_t rows = int64_t{s.layers} * s.kv_heads,
                   slots = s.blocks_per_head() * s.block_slots;
     if (repeat_scores_.empty())
         repeat_scores_ =
-            Tensor::allocate(plan_.executor().device(), KEEL_DTYPE_F32, {rows, slots}, placement_);
+            Tensor::allocate(setup_.executor().device(), KEEL_DTYPE_F32, {rows, slots}, placement_);
     repeat_scores_.write(std::vector<float>(static_cast<size_t>(rows * slots)).data());
     return repeat_scores_;
 }

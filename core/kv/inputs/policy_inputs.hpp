@@ -1,7 +1,7 @@
 #pragma once
 
 #include "graph/step_tap.hpp"
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 #include "kv/inputs/query_ring.hpp"
 #include "kv/inputs/query_stats.hpp"
 #include "kv/inputs/slot_sums.hpp"
@@ -15,13 +15,13 @@ namespace keel {
 
 class KeyUnrotation;
 
-// What the policy of one sequence is given to decide on, beside the books: only what its plan says
-// that it needs. Some of it is collected while steps run (the plan's Collected), the rest is
+// What the policy of one sequence is given to decide on, beside the books: only what its setup says
+// that it needs. Some of it is collected while steps run (the setup's Collected), the rest is
 // computed from the cache when slots go. Evictions read it back, so they wait for the stream.
 class PolicyInputs final : public StepTap {
   public:
-    // `plan` outlives this. Memory is taken when it is first needed.
-    PolicyInputs(CachePlan &plan, keel_buffer_kind placement);
+    // `setup` outlives this. Memory is taken when it is first needed.
+    PolicyInputs(PolicySetup &setup, keel_buffer_kind placement);
     ~PolicyInputs();
     PolicyInputs(const PolicyInputs &) = delete;
     PolicyInputs &operator=(const PolicyInputs &) = delete;
@@ -35,7 +35,7 @@ class PolicyInputs final : public StepTap {
 
     // ---- an eviction ----
     // Does one read anything from the device?
-    bool reads() const { return (plan_.needs().needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
+    bool reads() const { return (setup_.needs().needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
     // Computes what the policy needs of the first `layers` layers and reads it in one go; but keys,
     // which are read layer by layer in fill(). `stride`: the longest head. `tail`: newest tokens
     // that are in all heads; `seen`: tokens so far.
@@ -56,7 +56,7 @@ class PolicyInputs final : public StepTap {
     uint64_t bytes() const;
     // About what bytes() comes to in a context of so many tokens, of which the cache holds `held`
     // when slots are evicted. Known before anything is made.
-    static uint64_t bytes(const CachePlan &plan, int64_t context, int64_t held);
+    static uint64_t bytes(const PolicySetup &setup, int64_t context, int64_t held);
 
     // ---- a sequence's life ----
     // Can the last n of `seen` tokens be taken back?
@@ -64,8 +64,8 @@ class PolicyInputs final : public StepTap {
     void truncate(const KvCache &cache, int64_t n,
                   int64_t seen); // `seen`: before; the cache was cut already
     void reset();
-    // Takes over what another one of the same shape collected that serves this one's plan
-    // (CachePlan::collected).
+    // Takes over what another one of the same shape collected that serves this one's setup
+    // (PolicySetup::collected).
     void copy_from(PolicyInputs &other, const KvCache &cache);
     // The same from another device's; `cache` has the lengths of that one's.
     void take_over(PolicyInputs &other, const KvCache &cache);
@@ -81,7 +81,7 @@ class PolicyInputs final : public StepTap {
     struct Piece {
         int64_t begin, end; // tokens of the step
     };
-    bool needs(uint64_t bit) const { return (plan_.needs().needs & bit) != 0; }
+    bool needs(uint64_t bit) const { return (setup_.needs().needs & bit) != 0; }
     Tensor room(Array &array, int64_t rows, int64_t columns);
     void queue_keys(PlannedOp *op, uint64_t features, const KvCache &cache, uint32_t layer,
                     const Tensor &out);
@@ -93,7 +93,7 @@ class PolicyInputs final : public StepTap {
     const float *read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer, int64_t columns,
                            const Tensor &matrix, Array &array);
 
-    CachePlan &plan_;
+    PolicySetup &setup_;
     keel_buffer_kind placement_;
 
     std::unique_ptr<QueryRing> ring_;

@@ -60,7 +60,7 @@ void PolicyInputs::load(StateReader &in, const KvCache &cache, int64_t seen) {
     if (ring_) {
         const int64_t held = in.get_count("last queries", 0, std::min(seen, ring_->capacity()));
         const auto rows =
-            in.take(plan_.shape().layers * static_cast<uint64_t>(held) * ring_->row_bytes(),
+            in.take(setup_.shape().layers * static_cast<uint64_t>(held) * ring_->row_bytes(),
                     "last queries");
         ring_->write({rows.begin(), rows.end()}, held);
     }

@@ -16,8 +16,8 @@ keel_tensor row_of(const keel_tensor &all, uint32_t row) {
 } // namespace
 
 void RangeScores::run(const std::function<Ranges(uint32_t head)> &of) {
-    const KvShape &s = plan_.shape();
-    const InputOps &ops = plan_.inputs();
+    const KvShape &s = setup_.shape();
+    const InputOps &ops = setup_.inputs();
     const Ranges first = of(0);
     bool alike = true;
     for (uint32_t h = 1; alike && h < s.kv_heads; ++h)
@@ -62,8 +62,8 @@ void RangeScores::queue(PlannedOp *op, const keel_tensor *queries_of, const keel
     args.kv = view;
     args.ranges = on_device.c();
     args.scores = &reduction;
-    args.scale = plan_.geometry().attention_scale;
-    plan_.executor().run(*op, args);
+    args.scale = setup_.geometry().attention_scale;
+    setup_.executor().run(*op, args);
 }
 
 } // namespace keel

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 
 #include <functional>
 #include <utility>
@@ -15,8 +15,8 @@ struct RangeScores {
         std::pair<int64_t, int64_t>>; // begin, end; disjoint, at most InputOps::most_ranges
 
     // `room`: i32 [most_ranges, 2] on the device, for the ranges.
-    RangeScores(CachePlan &plan, const KvCache &cache, uint32_t layer, const Tensor &room)
-        : plan_(plan), cache_(cache), layer_(layer), room_(room) {}
+    RangeScores(PolicySetup &setup, const KvCache &cache, uint32_t layer, const Tensor &room)
+        : setup_(setup), cache_(cache), layer_(layer), room_(room) {}
 
     Tensor q;   // A [m, heads, head_dim]
     Tensor out; // f32 [kv_heads, slots]
@@ -30,7 +30,7 @@ struct RangeScores {
     void queue(PlannedOp *op, const keel_tensor *queries_of, const keel_kv_view *view,
                const Tensor &sums, const Ranges &ranges);
 
-    CachePlan &plan_;
+    PolicySetup &setup_;
     const KvCache &cache_;
     uint32_t layer_;
     const Tensor &room_;

@@ -222,7 +222,7 @@ class Resolver {
             options.batch = e_.config.batch;
             const Pipeline checked(run.config, options);
             note_libraries(run.config, checked);
-            const CachePlan &plan = checked.cache_plan();
+            const PolicySetup &plan = checked.policy_setup();
             run.keeps_all = plan.keeps_all();
             const bool again = acts_again(run.config.policy.trigger);
             run.acts_in_prefill = again && plan.acts_in_prefill();

@@ -88,7 +88,7 @@ bool AbArms::may_share(size_t run) const {
 void AbArms::group_runs(size_t number, Base &base) {
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         if (base_of_[r] != number || !may_share(r)) continue;
-        CachePlan &mine = plan(r, experiment_.runs[r].seeds.front());
+        PolicySetup &mine = plan(r, experiment_.runs[r].seeds.front());
         for (size_t g = 0; group_of_[r] == alone; ++g) {
             if (g == base.groups.size()) base.groups.emplace_back();
             Collected together = base.groups[g].gathered;
@@ -102,11 +102,11 @@ void AbArms::group_runs(size_t number, Base &base) {
         group.plan = &base.pipeline->policies().add_shared_prefill(group.members);
 }
 
-CachePlan &AbArms::plan(size_t run, uint64_t seed) {
+PolicySetup &AbArms::plan(size_t run, uint64_t seed) {
     const AbRun &r = experiment_.runs[run];
     Pipeline &p = *bases_[base_of_[run]]->pipeline;
-    if (r.keeps_all) return p.cache_plan();
-    CachePlan *&made = plans_[{run, r.is_seeded ? seed : 0}];
+    if (r.keeps_all) return p.policy_setup();
+    PolicySetup *&made = plans_[{run, r.is_seeded ? seed : 0}];
     if (made != nullptr) return *made;
     pipeline::PolicySection section = r.config.policy;
     if (r.is_seeded) section.seed.value = static_cast<int64_t>(seed);
@@ -268,7 +268,7 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::s
 AbArms::Opened AbArms::open_by_itself(size_t run, uint64_t seed, uint64_t document,
                                       std::span<const int32_t> prompt, bool in_batch) {
     Base &b = base(run);
-    CachePlan &its = plan(run, seed);
+    PolicySetup &its = plan(run, seed);
     SessionBatch *together = in_batch ? batch(run) : nullptr;
     Opened opened;
     opened.session =

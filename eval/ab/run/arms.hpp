@@ -83,8 +83,8 @@ class AbArms {
     };
     // Runs that share a prefill.
     struct Group {
-        CachePlan *plan = nullptr; // keeps all and collects what the arms need
-        std::vector<CachePlan *> members;
+        PolicySetup *plan = nullptr; // keeps all and collects what the arms need
+        std::vector<PolicySetup *> members;
         Collected gathered;                   // by all of them
         std::unique_ptr<SessionBatch> batch; // parents and their copies; NULL: none was wanted
         std::deque<Parent> parents;          // the oldest first
@@ -98,7 +98,7 @@ class AbArms {
     Base &base(size_t run);
     std::unique_ptr<Base> make_base(const pipeline::PipelineConfig &config);
     void group_runs(size_t number, Base &base);
-    CachePlan &plan(size_t run, uint64_t seed);
+    PolicySetup &plan(size_t run, uint64_t seed);
     void draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const;
     std::filesystem::path log_path(const AbRun &run, uint64_t seed);
     std::filesystem::path log_part(const std::string &stem, int number) const;
@@ -120,7 +120,7 @@ class AbArms {
     std::vector<std::pair<std::filesystem::path, std::string>>
         new_logs_; // until begin_logs(); and their stems
     std::vector<std::unique_ptr<Base>> bases_;
-    std::map<std::pair<size_t, uint64_t>, CachePlan *> plans_; // of a run, under one of its seeds
+    std::map<std::pair<size_t, uint64_t>, PolicySetup *> plans_; // of a run, under one of its seeds
 };
 
 // All that a sequence holds: its keys and values, copies of quantized ones that were rotated again, and what its policy makes the core

@@ -13,7 +13,7 @@ int32_t read_question(Session &session, std::span<const int32_t> ids) {
 } // namespace
 
 std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
-    const CachePlan &plan = session.cache().plan();
+    const PolicySetup &plan = session.cache().setup();
     if (plan.may_move_keys() || prompt_tokens < 1) return std::nullopt;
     const KvCache &cache = session.cache().cache();
     AbKeepMap map;

@@ -121,7 +121,7 @@ void MatrixMeasurement::check(const std::vector<MatrixRun> &runs) const {
                 options.batch = static_cast<uint32_t>(
                     *std::max_element(matrix_.sequences.begin(), matrix_.sequences.end()));
                 const Pipeline pipeline(program_.load(run.path, run.sets), options);
-                contexts[key] = pipeline.cache_plan().keeps_all()
+                contexts[key] = pipeline.policy_setup().keeps_all()
                                     ? std::optional(pipeline.context())
                                     : std::nullopt;
             }

@@ -28,14 +28,14 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
 //
 // Throws Error(input) naming the config key if the config cannot work: a need that this version
 // does not compute, no budget where one is needed, a budget smaller than what is protected.
-class CachePlan {
+class PolicySetup {
   public:
     // `also`: what its sequences collect beside what their own policy needs, for forks under other
     // plans.
-    CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
-              CacheConfig config, const Collected &also = {});
-    CachePlan(const CachePlan &) = delete;
-    CachePlan &operator=(const CachePlan &) = delete;
+    PolicySetup(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
+                CacheConfig config, const Collected &also = {});
+    PolicySetup(const PolicySetup &) = delete;
+    PolicySetup &operator=(const PolicySetup &) = delete;
 
     const CacheConfig &config() const { return config_; }
     const KvShape &shape() const { return shape_; }

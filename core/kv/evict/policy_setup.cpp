@@ -1,4 +1,4 @@
-#include "kv/evict/cache_plan.hpp"
+#include "kv/evict/policy_setup.hpp"
 
 #include "base/error.hpp"
 #include "kv/evict/check_policy.hpp"
@@ -58,8 +58,9 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
     return needs;
 }
 
-CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
-                     CacheConfig config, const Collected &also)
+PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
+                         std::shared_ptr<HostServices> host, CacheConfig config,
+                         const Collected &also)
     : executor_(executor), shape_(shape), host_(std::move(host)), config_(std::move(config)) {
     shape_.check();
     geometry_ = geometry_of(shape_, config_);
@@ -88,7 +89,7 @@ CachePlan::CachePlan(Executor &executor, const KvShape &shape, std::shared_ptr<H
     open_log();
 }
 
-void CachePlan::check_rotation() const {
+void PolicySetup::check_rotation() const {
     const size_t pairs = config_.rope_frequencies.size();
     if (pairs == 0 || 2 * pairs > shape_.head_dim) {
         throw_error(ErrorKind::internal, "re-rotation with {} RoPE frequencies of heads of {}",
@@ -96,7 +97,7 @@ void CachePlan::check_rotation() const {
     }
 }
 
-void CachePlan::open_log() {
+void PolicySetup::open_log() {
     log_ = config_.shared_log;
     if (log_ || config_.log.empty()) return;
     EvictionSource source = {config_.policy.name};
@@ -107,7 +108,7 @@ void CachePlan::open_log() {
     log_ = std::make_shared<EvictionLog>(config_.log, std::move(source));
 }
 
-TapForms CachePlan::tap_forms() const {
+TapForms PolicySetup::tap_forms() const {
     TapForms forms;
     forms.queries = collected_.window > 0;
     forms.unrotated = collected_.stats.has_value();
@@ -119,7 +120,7 @@ TapForms CachePlan::tap_forms() const {
     return forms;
 }
 
-void CachePlan::plan_ops() {
+void PolicySetup::plan_ops() {
     const Tensor cos =
         Tensor::shape(KEEL_DTYPE_F32, {shape_.max_slots, std::max<int64_t>(1, geometry_.rot / 2)});
     keel_rope_tables tables = {KEEL_HEADER(keel_rope_tables)};
@@ -133,7 +134,7 @@ void CachePlan::plan_ops() {
     inputs_ = InputOps::plan(executor_, shape_, needs, collected_, &tables);
 }
 
-std::vector<const PlannedOp *> CachePlan::ops() const {
+std::vector<const PlannedOp *> PolicySetup::ops() const {
     std::vector<const PlannedOp *> out = inputs_.list();
     if (gather_) out.push_back(gather_.get());
     const std::vector<const PlannedOp *> rotating = rerotation_.list();
