@@ -190,8 +190,7 @@ bool CacheManager::repeat_context() {
     const auto numbers = [this](uint32_t layer, uint32_t head) {
         return tokens_.tokens(*cache_, size_t{layer} * setup_.shape().kv_heads + head);
     };
-    const Tensor &scores = inputs_->repeat_scores();
-    ContextRepeat repeat(setup_, *cache_, *forward_, numbers, scores, placement_);
+    ContextRepeat repeat(setup_, *cache_, *forward_, numbers, inputs_->repeat_scores(), placement_);
     const bool is_whole = repeat.run(seen_);
     peaks_.cache = std::max(peaks_.cache, repeat.peak_bytes());
     cache_->refresh();
@@ -325,9 +324,7 @@ void CacheManager::load(StateReader &in) {
 }
 
 bool CacheManager::has_evicted() const {
-    for (size_t row = 0; row < cache_->rows(); ++row)
-        if (cache_->row_length(row) != seen_) return true;
-    return false;
+    return cache_->total_length() != seen_ * static_cast<int64_t>(cache_->rows());
 }
 
 CacheManager::CacheManager(CacheManager &parent, PolicySetup &setup, std::unique_ptr<KvCache> cache)
@@ -351,12 +348,11 @@ CacheManager::CacheManager(CacheManager &parent, PolicySetup &setup, std::unique
 }
 
 std::unique_ptr<CacheManager> CacheManager::fork() {
-    return std::unique_ptr<CacheManager>(new CacheManager(*this, setup_, cache_->fork()));
+    return fork_into(setup_);
 }
 
 std::unique_ptr<CacheManager> CacheManager::fork_into(PolicySetup &setup) {
-    if (&setup == &setup_) return fork();
-    check_fork(setup_, setup, {seen_, tokens_.prefix(), has_evicted()});
+    if (&setup != &setup_) check_fork(setup_, setup, {seen_, tokens_.prefix(), has_evicted()});
     return std::unique_ptr<CacheManager>(new CacheManager(*this, setup, cache_->fork()));
 }
 
