@@ -91,8 +91,8 @@ void Graph::forward(std::span<const Segment> segments,
     write_input(segments);
     Segment lasting = segments.front();
     if (tokens_ == 1 && executor_.can_record()) {
-        // The same whether steps are recorded or not: attention is split by the bound, and sums are to
-        // be equal to the bit.
+        // The same whether steps are recorded or not: attention is split by the bound, and sums are
+        // to be equal to the bit.
         lasting.kv = lasting_views_.of(lasting.kv);
         segments = {&lasting, 1};
     }

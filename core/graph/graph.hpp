@@ -24,30 +24,30 @@ struct GraphOptions {
     const keel_batch_kv *batch_kv = nullptr;
 };
 
-// A decoder of the Llama family, or some of its layers: runs steps on one device. A step takes tokens
-// of one sequence or of several. Its ops are in step_program.hpp. What other architectures change is
-// data in ModelConfig: biases, norms of heads and after attention and feed-forward, activation, scales,
-// soft-caps, windows, RoPE of some layers.
+// A decoder of the Llama family, or some of its layers: runs steps on one device. A step takes
+// tokens of one sequence or of several. Its ops are in step_program.hpp. What other architectures
+// change is data in ModelConfig: biases, norms of heads and after attention and feed-forward,
+// activation, scales, soft-caps, windows, RoPE of some layers.
 class Graph {
   public:
     Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
 
-    // Queues one step over the tokens of all segments; submits nothing. The segments' logits follow each
-    // other in next().logits(). `together`: the caches of the segments as one view, by layer, if they
-    // have one; see SegmentAttention. Throws Error(internal) for more tokens or logits than were planned
-    // for.
+    // Queues one step over the tokens of all segments; submits nothing. The segments' logits follow
+    // each other in next().logits(). `together`: the caches of the segments as one view, by layer,
+    // if they have one; see SegmentAttention. Throws Error(internal) for more tokens or logits than
+    // were planned for.
     void forward(std::span<const Segment> segments,
                  std::span<const keel_batch_kv *const> together = {});
     void forward(const Segment &segment) { forward({&segment, 1}); }
-    // The residual stream after the last layer, f32 [m, hidden] of the last step's m tokens: waits and
-    // reads. For the layers on the next device, see Segment::residual.
+    // The residual stream after the last layer, f32 [m, hidden] of the last step's m tokens: waits
+    // and reads. For the layers on the next device, see Segment::residual.
     void read_residual(std::vector<float> &out) const;
 
     NextToken &next() { return next_; }
     const NextToken &next() const { return next_; }
 
-    // Plans the ops that steps with these by-products run differently. May be called at any time between
-    // steps.
+    // Plans the ops that steps with these by-products run differently. May be called at any time
+    // between steps.
     std::unique_ptr<TapOps> plan_taps(const TapForms &forms);
     const TapOps &taps() const { return *taps_; } // for GraphOptions::taps
 

@@ -8,8 +8,8 @@
 
 namespace keel {
 
-// Views of a cache whose bound on the length stays the same for a while. A backend can record a decode
-// step with them once and submit it again.
+// Views of a cache whose bound on the length stays the same for a while. A backend can record a
+// decode step with them once and submit it again.
 class LastingViews {
   public:
     // Valid until the next call.

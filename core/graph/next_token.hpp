@@ -10,28 +10,28 @@ namespace keel {
 // The logits of the last step, and the tokens that argmax finds in them.
 class NextToken {
   public:
-    // Plans argmax for one row, and for `sequences` rows if there are several. No ops without an output
-    // projection.
+    // Plans argmax for one row, and for `sequences` rows if there are several. No ops without an
+    // output projection.
     NextToken(Executor &executor, const ModelConfig &config, const Workspace &workspace,
               uint32_t sequences);
 
-    // As the output projection leaves them, f32 [rows, vocab]: in the order of the model's logits, but
-    // without its soft-cap.
+    // As the output projection leaves them, f32 [rows, vocab]: in the order of the model's logits,
+    // but without its soft-cap.
     Tensor logits(uint32_t rows) const { return workspace_.logits.rows(0, rows); }
     // The model's logits of `rows` rows from `first` on. Waits, reads, and applies
     // ModelConfig::logit_softcap on the host, because no op has a tanh of its own.
     void read_logits(uint32_t rows, float *out, uint32_t first = 0) const;
 
-    // Queues argmax over the first n rows of the logits. The tokens are in ids(n) until the next step is
-    // queued.
+    // Queues argmax over the first n rows of the logits. The tokens are in ids(n) until the next
+    // step is queued.
     void queue_argmax(uint32_t n = 1);
-    // i32 [n]: the first rows of the workspace's ids, so the next step can take its tokens from there. A
-    // recorded step is then the same, whether the host wrote its token or not.
+    // i32 [n]: the first rows of the workspace's ids, so the next step can take its tokens from
+    // there. A recorded step is then the same, whether the host wrote its token or not.
     Tensor ids(uint32_t n = 1) const { return workspace_.ids.rows(0, n); }
     LaterRead start_reading() const; // of ids(1); see Stream::start_read
 
-    // Changes whenever something is queued that overwrites logits or ids. While it stays the same, the
-    // results are those of the same step.
+    // Changes whenever something is queued that overwrites logits or ids. While it stays the same,
+    // the results are those of the same step.
     uint64_t results_version() const { return version_; }
     void note_overwritten() { ++version_; }
 

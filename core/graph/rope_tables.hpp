@@ -11,9 +11,10 @@
 
 namespace keel {
 
-// cos and sin of position * frequency as f32 tensors on a device, computed in float64. A ring: position p lies in row p % rows, and
-// ensure() writes the rows that are wanted and not there, so an endless stream of positions needs constant memory. Rows of positions
-// that lie `rows` or more behind the newest are gone.
+// cos and sin of position * frequency as f32 tensors on a device, computed in float64. A ring:
+// position p lies in row p % rows, and ensure() writes the rows that are wanted and not there, so
+// an endless stream of positions needs constant memory. Rows of positions that lie `rows` or more
+// behind the newest are gone.
 class RopeTables {
   public:
     // What tables of so many rows take, on the device and on the host.

@@ -33,7 +33,8 @@ struct TapHand {
 
 } // namespace
 
-// Layers with a window are settled too: the backend may take one kind of layer and refuse the other.
+// Layers with a window are settled too: the backend may take one kind of layer and refuse the
+// other.
 void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &kv) {
     for (size_t i = 0; i < decoder_.layers(); ++i) {
         const bool is_first = i == 0 || (decoder_.window(i) > 0) != (decoder_.window(i - 1) > 0);

@@ -22,9 +22,9 @@ class SegmentAttention {
     void settle_together(uint32_t sequences, const keel_batch_kv &kv);
     bool can_attend_together() const { return batched_ != nullptr; }
 
-    // Begins a step, and writes the RoPE tables that it needs. `together`: the caches as one view, by
-    // layer; may be empty. One call serves all sequences if the backend can do that, each has one
-    // token, and none leaves anything for a policy. Both spans are valid until the step's end.
+    // Begins a step, and writes the RoPE tables that it needs. `together`: the caches as one view,
+    // by layer; may be empty. One call serves all sequences if the backend can do that, each has
+    // one token, and none leaves anything for a policy. Both spans are valid until the step's end.
     void begin(std::span<const Segment> segments, std::span<const keel_batch_kv *const> together);
     void run(size_t layer);
 

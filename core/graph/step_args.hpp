@@ -65,8 +65,8 @@ inline keel_rows_args argmax_args(const Tensor &rows, const Tensor &ids) {
     return a;
 }
 
-// The args of a layer's ops between its projections, for some rows of a step. q, k and v are columns
-// of the fused projection; q is rotated in place.
+// The args of a layer's ops between its projections, for some rows of a step. q, k and v are
+// columns of the fused projection; q is rotated in place.
 struct AttentionCall {
     AttentionCall(const Decoder &d, size_t layer, const Tensor &qkv, const Tensor &out,
                   Tensor positions, const keel_kv_view *kv);

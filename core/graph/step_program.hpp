@@ -11,7 +11,7 @@ namespace keel {
 
 // The one list of a step's ops. A hand is given each op, in order; it plans or runs it:
 //     hand(tag, op, args, weight)  an op; the tag has no form
-//     hand.attend(layer)           the layer's attention: walk_attention(), once or for each segment
+//     hand.attend(layer)           attention: walk_attention(), once or for each segment
 //     hand.again()                 the next call is of the op before, for other rows
 // A new op in a layer is a new call here and a new Role.
 
@@ -138,8 +138,8 @@ class StepProgram {
     };
 
     StepProgram() = default; // no ops
-    // Plans them. A batch has no ops for attention: the segments use those of decode steps. `kv` is a
-    // view without memory, of the largest cache.
+    // Plans them. A batch has no ops for attention: the segments use those of decode steps. `kv` is
+    // a view without memory, of the largest cache.
     StepProgram(Executor &executor, const Decoder &decoder, const Workspace &workspace,
                 StepForm form, const Limits &limits, const keel_kv_view *kv);
 
@@ -148,8 +148,8 @@ class StepProgram {
     std::vector<const PlannedOp *> list() const;
     std::span<const OpHandle> attention(size_t layer) const; // the ops of walk_attention()
 
-    // Runs a step of m tokens, with logits of some rows; attend(layer) runs the attention of a layer.
-    // Throws Error(internal) if the walk and the ops differ.
+    // Runs a step of m tokens, with logits of some rows; attend(layer) runs the attention of a
+    // layer. Throws Error(internal) if the walk and the ops differ.
     template <typename Attend>
     void run(Executor &executor, const Decoder &decoder, const Workspace &workspace, uint32_t m,
              std::span<const RowRange> logits, const Attend &attend) const {
@@ -188,8 +188,8 @@ class StepProgram {
     size_t output_ = 0;             // the index of the first op after the layers
 };
 
-// The residual stream after an op: f32 [m, hidden] if the op is the embedding or the last of a layer,
-// NULL if it is another.
+// The residual stream after an op: f32 [m, hidden] if the op is the embedding or the last of a
+// layer, NULL if it is another.
 const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args);
 
 } // namespace keel

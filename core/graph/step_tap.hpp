@@ -8,8 +8,8 @@
 
 namespace keel {
 
-// What a segment of a step leaves for a policy. Graph::forward asks it layer by layer, in order, while
-// it queues the layer's ops.
+// What a segment of a step leaves for a policy. Graph::forward asks it layer by layer, in order,
+// while it queues the layer's ops.
 class StepTap {
   public:
     // Where a layer's by-products go; NULL: they are not wanted. Valid until the next call.
@@ -20,7 +20,8 @@ class StepTap {
         const keel_scores *scores = nullptr; // of attention
     };
     virtual Places places(uint32_t layer) = 0;
-    // The layer's attention was queued. q: its queries A [m, heads, head_dim], rotated, good for ops that are queued now.
+    // The layer's attention was queued. q: its queries A [m, heads, head_dim], rotated, good for
+    // ops that are queued now.
     virtual void after_attention(uint32_t layer, const Tensor &q) = 0;
 
   protected:

@@ -8,8 +8,8 @@
 
 namespace keel {
 
-// Ops of attention that also leave something for a policy. They run in place of the plain ones, which
-// cannot do that. Made for one set of by-products (TapForms).
+// Ops of attention that also leave something for a policy. They run in place of the plain ones,
+// which cannot do that. Made for one set of by-products (TapForms).
 class TapOps {
   public:
     TapOps() = default; // no ops: for taps that only look

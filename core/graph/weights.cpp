@@ -12,8 +12,8 @@ namespace keel {
 
 namespace {
 
-// Memory that matrices are converted in. It is used again for the next one, because fresh memory costs
-// more than what is written to it. Not thread-safe.
+// Memory that matrices are converted in. It is used again for the next one, because fresh memory
+// costs more than what is written to it. Not thread-safe.
 class ConversionMemory {
   public:
     // At least so many bytes, whose only other owner is this. Throws as PageBuffer does.
@@ -123,7 +123,8 @@ class ModelWeights::Loader {
         return parts;
     }
 
-    // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty if the model has no such weight.
+    // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty
+    // if the model has no such weight.
     Tensor vectors(const WeightParts &weight_parts, double offset = 0) {
         if (weight_parts.empty()) return {};
         std::vector<float> values;

@@ -22,8 +22,8 @@ struct LayerRange {
 
 // How weights are taken from their files.
 struct LoadOptions {
-    std::optional<LayerRange>
-        part; // only these layers; what stands before or behind all layers goes with the first and last
+    // Only these layers. The embedding goes with the first layer, the output with the last.
+    std::optional<LayerRange> part;
     keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
     uint64_t weight_dtypes =
         0; // what the device takes beside the common dtypes (ModelWeights asks its own)
@@ -40,12 +40,13 @@ struct WeightBytes {
 };
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
-// A matrix in parts, rows one after the other: where a file stores the rows of q, k and v in different types (as files of mixed
-// K-quants do) each run of equal ones is a weight of its own, on every device, so that the ops are the same everywhere.
+// A matrix in parts, rows one after the other: where a file stores the rows of q, k and v in
+// different types (as files of mixed K-quants do) each run of equal ones is a weight of its own, on
+// every device, so that the ops are the same everywhere.
 using RowParts = std::vector<std::unique_ptr<Weight>>;
 
-// A decoder layer's weights. Matrices are [out, in], joined where they read the same input. Norms hold the factor itself, whatever the
-// file holds (ModelConfig::norm_offset).
+// A decoder layer's weights. Matrices are [out, in], joined where they read the same input. Norms
+// hold the factor itself, whatever the file holds (ModelConfig::norm_offset).
 struct LayerWeights {
     Tensor attention_norm;                 // f32 [hidden]
     RowParts qkv;                          // [q_size + 2 * kv_size, hidden]: rows of q, k, v
@@ -64,8 +65,9 @@ struct LayerWeights {
     std::vector<Weight *> matrices() const; // all that there are
 };
 
-// A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the source mapped as long as a backend reads from it in place, and lets
-// go of what is not needed, tensor by tensor, while loading.
+// A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the
+// source mapped as long as a backend reads from it in place, and lets go of what is not needed,
+// tensor by tensor, while loading.
 class ModelWeights {
   public:
     ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,

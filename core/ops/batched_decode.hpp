@@ -11,8 +11,9 @@ class Executor;
 // A backend's keel.batched_decode/1. Not thread-safe: for the stream's user.
 class BatchedDecode {
   public:
-    // NULL where the backend has no such extension, or it does not take these templates (as keel_batched_decode.prepare wants them): then
-    // sequences go one by one. The executor outlives this.
+    // NULL where the backend has no such extension, or it does not take these templates (as
+    // keel_batched_decode.prepare wants them): then sequences go one by one. The executor outlives
+    // this.
     static std::unique_ptr<BatchedDecode> settle(Executor &executor, const keel_qkv_args &qkv,
                                                  const keel_attention_args &attention,
                                                  const keel_batch_kv &kv);

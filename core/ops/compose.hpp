@@ -4,8 +4,9 @@
 
 namespace keel {
 
-// The second rung of the ladder: the op out of smaller ops that the device has itself, or NULL. Knows: matmul with bias or accumulate,
-// add_rms_norm, scaled_add, qkv_prepare, attention with scores.
+// The second rung of the ladder: the op out of smaller ops that the device has itself, or NULL.
+// Knows: matmul with bias or accumulate, add_rms_norm, scaled_add, qkv_prepare, attention with
+// scores.
 std::unique_ptr<Composition> compose(Ladder &ladder, keel_op op, const keel_op_args *args,
                                      const OpTag &tag, Weight *weight);
 

@@ -52,7 +52,8 @@ BufferPtr Crossing::import(keel_buffer *handle) {
     return imported;
 }
 
-// What has to be copied: the tensors that the other device cannot import, overlapping ones together.
+// What has to be copied: the tensors that the other device cannot import, overlapping ones
+// together.
 std::vector<Crossing::Region> Crossing::regions_of(const OpCall &call) {
     std::vector<Region> regions;
     for (size_t i = 0; i < call.tensors().size(); ++i) {

@@ -10,8 +10,9 @@
 
 namespace keel {
 
-// Runs an op of one device's pipeline on another device. Where the first maps its buffers for the host and the second imports host
-// memory, both work on the same bytes and only wait for each other; otherwise inputs are copied over and outputs back.
+// Runs an op of one device's pipeline on another device. Where the first maps its buffers for the
+// host and the second imports host memory, both work on the same bytes and only wait for each
+// other; otherwise inputs are copied over and outputs back.
 class Crossing final : private BufferWatch {
   public:
     Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to);
@@ -20,19 +21,21 @@ class Crossing final : private BufferWatch {
     Crossing &operator=(const Crossing &) = delete;
 
     Device &to() const { return *to_; }
-    // True if a buffer that the first device maps need not be copied; of a size that is whole pages, or one that is not. Tried with
-    // such a buffer at the first call: slots and flags tell what a backend can do, not what its driver does. Throws as allocating and
-    // importing do.
+    // True if a buffer that the first device maps need not be copied; of a size that is whole
+    // pages, or one that is not. Tried with such a buffer at the first call: slots and flags tell
+    // what a backend can do, not what its driver does. Throws as allocating and importing do.
     bool shares(bool whole_pages = true);
-    // Bytes that one call with these args copies, there and back. Tensors without a buffer (a template's) are taken to lie where the
-    // devices share memory, if they share any of that size, and apart from each other.
+    // Bytes that one call with these args copies, there and back. Tensors without a buffer (a
+    // template's) are taken to lie where the devices share memory, if they share any of that size,
+    // and apart from each other.
     uint64_t bytes(keel_op op, const keel_op_args *args);
     keel_status run(keel_op op, const keel_op_args *args, const Weight *weight, keel_plan *plan);
     uint64_t copied_bytes() const { return copied_; }
 
   private:
-    // Part of a buffer of the first device that tensors of the args touch; overlapping ones are one region, so that what is in place
-    // stays in place and no output is overwritten with the stale rest of another.
+    // Part of a buffer of the first device that tensors of the args touch; overlapping ones are one
+    // region, so that what is in place stays in place and no output is overwritten with the stale
+    // rest of another.
     struct Region {
         keel_buffer *source = nullptr;
         uint64_t begin = 0, end = 0;       // bytes of the source
@@ -53,7 +56,8 @@ class Crossing final : private BufferWatch {
     bool may_share_;                // as the backends tell
     std::optional<bool> shares_[2]; // as was tried: of parts of pages, of whole pages
     uint64_t copied_ = 0;
-    // The first device's buffers as the second's; NULL: cannot be imported. Gone before the first device destroys the memory.
+    // The first device's buffers as the second's; NULL: cannot be imported. Gone before the first
+    // device destroys the memory.
     std::map<const keel_buffer *, BufferPtr> imports_;
 };
 

@@ -10,8 +10,8 @@
 
 namespace keel {
 
-// Runs a pipeline's ops on a device, in order. Ladder says who runs an op that the backend does not have.
-// Not thread-safe.
+// Runs a pipeline's ops on a device, in order. Ladder says who runs an op that the backend does not
+// have. Not thread-safe.
 class Executor {
   public:
     struct Options {
@@ -21,8 +21,8 @@ class Executor {
         bool replay = true; // steps may be recorded and submitted again
         bool ahead = true;  // steps may be queued before their token is known
     };
-    // Called round every op of the pipeline (not inside compositions): for compare and tracing. `after` false: inputs are still
-    // what they were.
+    // Called before and after every op of the pipeline, but not for the ops of a composition.
+    // Before the op its inputs are unchanged.
     using Observer = std::function<void(const PlannedOp &, const keel_op_args *args, bool after)>;
 
     Executor(std::shared_ptr<Device> device, Options options);
@@ -36,14 +36,14 @@ class Executor {
     // Why steps of so many ops are not recorded and submitted again; empty: they are.
     std::string why_not_recorded(size_t ops) const;
 
-    // Why no step is queued before its token is known; empty: the device runs beside the host, and nothing that is planned makes it wait.
+    // Why no step is queued before its token is known; empty: the device runs beside the host, and
+    // nothing that is planned makes it wait.
     std::string why_not_ahead() const;
     bool can_run_ahead() const {
         return ahead_ && !observer_ && !any_fallback() && stream().reads_later();
     }
 
-    // Settles an op. `args` is a template as keel_backend.op_plan wants it; its weight (and w) members are filled in from `weight`,
-    // which is made ready where the op will run. With strict an op that is not native throws.
+    // See Ladder::settle. If Options::strict is set, an op that is not native throws.
     template <typename Args>
     OpHandle plan(keel_op op, Args args, const OpTag &tag, Weight *weight = nullptr) {
         return ladder_.settle(op, reinterpret_cast<keel_op_args *>(&args), tag, weight);
@@ -55,9 +55,9 @@ class Executor {
     }
     void run_any(PlannedOp &op, keel_op_args *args);
 
-    // Around the ops of a step of some `ops` ops that is likely to come again just so: the backend gets them at the end, as one recording
-    // where it can. Buffers' contents are written before it, and what is read of it is read behind it; both in its midst are right, too,
-    // but then there is no recording.
+    // Encloses the `ops` ops of a step that is likely to be repeated. The backend gets the ops at
+    // the end, as one recording if it can. Write buffers before the step, and read results after
+    // it: reads and writes within it are correct, but then the step is not recorded.
     class Step {
       public:
         Step(Executor &executor, size_t ops) : recorder_(executor.recorder_for(ops)) {
@@ -77,7 +77,8 @@ class Executor {
         StepRecorder *recorder_;
     };
 
-    // Ops, and what the stream does, are recorded there from now on; NULL: nowhere. It outlives this, or NULL is set before it goes.
+    // From now on the trace shows ops, and what the stream does. NULL: no trace. The trace outlives
+    // this, or NULL is set before.
     void set_trace(Trace *trace) { ladder_.set_trace(trace); }
     void set_observer(Observer observer) { observer_ = std::move(observer); }
     // Sets an observer while it lives, then restores the one before. The executor outlives it.
@@ -95,11 +96,12 @@ class Executor {
         Observer before_;
     };
 
-    // How buffers that ops share are best made, once all is planned: visible to the host if an op runs elsewhere.
+    // How buffers that ops share are best made, once all is planned: visible to the host if an op
+    // runs elsewhere.
     keel_buffer_kind placement() const { return ladder_.placement(); }
     bool any_fallback() const { return ladder_.any_fallback(); }
-    // A device that ops need and that was lost: its own, or one that they fall back to; NULL: none. Then
-    // nothing runs through this executor any more.
+    // A device that ops need and that was lost: its own, or one that they fall back to; NULL: none.
+    // Then nothing runs through this executor any more.
     const Device *lost_device() const { return ladder_.lost_device(); }
     // Bytes that fallbacks have copied between devices so far.
     uint64_t crossed_bytes() const { return ladder_.crossed_bytes(); }

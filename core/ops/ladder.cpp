@@ -17,8 +17,8 @@ void Ladder::set_trace(Trace *trace) {
     if (fallback_ != nullptr) fallback_->stream().set_trace(trace);
 }
 
-// The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of ours. What it does not support
-// (a backend's own dtype or feature) is no fault.
+// The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of
+// ours. What it does not support (a backend's own dtype or feature) is no fault.
 void Ladder::check_template(keel_op op, keel_op_args *args, const OpTag &tag,
                             const Weight *weight) {
     OpCall call(op, args);
@@ -207,7 +207,8 @@ uint64_t Ladder::crossed_bytes() const {
     return bytes;
 }
 
-// A backend without plans (or one that changed its mind) refused a call, without a side effect: the ladder's next rung, loudly.
+// A backend without plans (or one that changed its mind) refused a call, without a side effect: the
+// ladder's next rung, loudly.
 void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     const std::string message = take_message(),
                       reason = message.empty() ? "the call was refused" : message;
@@ -222,7 +223,8 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
         op.device_->table().plan_destroy(op.device_->ctx(), op.plan_);
     }
     op.plan_ = nullptr;
-    // What comes next is planned for the largest shapes, as the first was; this call may be a small one.
+    // What comes next is planned for the largest shapes, as the first was; this call may be a small
+    // one.
     keel_op_args *planned = op.template_.args();
     if (op.rung_ == Rung::native &&
         (op.composition_ = compose(*this, op.op_, planned, op.tag_, op.weight_))) {

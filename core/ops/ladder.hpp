@@ -11,9 +11,9 @@
 
 namespace keel {
 
-// The fallback ladder: says who runs an op that the backend may not have. The rungs are the backend's
-// own op, a composition of its smaller ops, the fallback backend, and the core's reference. An op is
-// settled when it is planned.
+// The fallback ladder: says who runs an op that the backend may not have. The rungs are the
+// backend's own op, a composition of its smaller ops, the fallback backend, and the core's
+// reference. An op is settled when it is planned.
 class Ladder {
   public:
     // `fallback`: NULL: none. `strict`: anything but a native op is an error.
@@ -21,8 +21,8 @@ class Ladder {
 
     Device &device() const { return *device_; }
 
-    // `args` is a template as keel_backend.op_plan wants it. Its members for the weight are filled in from
-    // `weight`, which is made ready where the op will run.
+    // `args` is a template as keel_backend.op_plan wants it. Its members for the weight are filled
+    // in from `weight`, which is made ready where the op will run.
     OpHandle settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight);
     // NULL if the device has no such op of its own; then `reason`, if it is not NULL, says why.
     OpHandle settle_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
@@ -35,11 +35,12 @@ class Ladder {
     void demote(PlannedOp &op, keel_op_args *args);
     // The crossing to the device of an op that is settled on another one.
     Crossing &crossing(const PlannedOp &op) { return crossing_to(op.device_); }
-    // Memory for a composition's intermediate result, valid until the next composed op: all use the same.
+    // Memory for a composition's intermediate result, valid until the next composed op: all use the
+    // same.
     Tensor scratch(const keel_tensor &like);
 
-    // How buffers that ops share are best made, after all are planned: visible to the host if an op runs
-    // elsewhere.
+    // How buffers that ops share are best made, after all are planned: visible to the host if an op
+    // runs elsewhere.
     keel_buffer_kind placement() const;
     bool any_fallback() const { return crossings_planned_ > 0; }
     // A device that ops need and that was lost; NULL: none.

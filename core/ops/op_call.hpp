@@ -11,9 +11,9 @@
 
 namespace keel {
 
-// A call of an op as a value: the op, its args, and copies of all structs and tensor descriptors that
-// they point to. It outlives the caller's args and can be changed and compared. Buffers, weights and
-// plans are not copied.
+// A call of an op as a value: the op, its args, and copies of all structs and tensor descriptors
+// that they point to. It outlives the caller's args and can be changed and compared. Buffers,
+// weights and plans are not copied.
 class OpCall {
   public:
     enum class Access : uint8_t { in, out, in_out };
@@ -21,7 +21,8 @@ class OpCall {
         keel_tensor tensor;
         Access access;
         const char *name; // "x", "kv.k"
-        // The caller's descriptor, which may be gone: only for telling whether two operands are one.
+        // The caller's descriptor, which may be gone: only for telling whether two operands are
+        // one.
         const keel_tensor *given;
         uint16_t at; // OpCall's own: where the args point to the tensor
     };
@@ -49,7 +50,8 @@ class OpCall {
 
     // The template of a plan: without buffers and plan.
     OpCall without_memory() const;
-    // All that the call depends on. Equal for two calls if and only if they ask the same of the backend.
+    // All that the call depends on. Equal for two calls if and only if they ask the same of the
+    // backend.
     void bytes(std::vector<std::byte> &out) const;
     // Calls visit(handle) for each buffer, weight and plan that the call names.
     template <typename Visit>

@@ -30,8 +30,8 @@ class Composition {
     virtual std::string kernel() const = 0; // "matmul + add_bias"
 };
 
-// An op of the pipeline with everything settled: rung, kernel, plan. Made by Executor::plan, destroyed
-// before the executor.
+// An op of the pipeline with everything settled: rung, kernel, plan. Made by Executor::plan,
+// destroyed before the executor.
 class PlannedOp {
   public:
     ~PlannedOp();

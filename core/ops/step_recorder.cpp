@@ -73,7 +73,8 @@ bool StepRecorder::fits_current() const {
     return current_ != nullptr && at < current_->ops.size() && current_->ops[at]->bytes == bytes_;
 }
 
-// To another recording that begins as this step did so far and goes on with the op that is looked at; at the end of the step: that ends.
+// To another recording that begins as this step did so far and goes on with the op that is looked
+// at; at the end of the step: that ends.
 bool StepRecorder::change_over() {
     const size_t at = labels_.size();
     const bool ends = bytes_.empty();

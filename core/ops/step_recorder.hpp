@@ -16,14 +16,16 @@ namespace keel {
 
 class PlannedOp;
 
-// Steps that queue the same ops time after time, on a backend that serves keel.replay/1: recorded once, submitted again.
+// Records steps that queue the same ops again and again, and submits the recording instead. Needs a
+// backend that serves keel.replay/1.
 //
-// Within a step it is handed each op in the place of the backend, and compares it, arg by arg, with the steps that are on record: buffers,
-// offsets, shapes, strides, scalars, weights, plans. A step that is one of them to its end is submitted as a whole; at the first op that
-// differs the step is recorded anew. So nobody has to know what may change between two steps (a cache that grew, an eviction, another
-// sequence's turn), and what is out of date is never used. What cannot be recorded (a read or a write in the midst of a step, an op on
-// another backend) turns the step into an ordinary one, from the op on where it was met; and after some that were recorded in vain the
-// next ones are not tried.
+// Within a step it is given each op instead of the backend. It compares the op with the recorded
+// steps: buffers, offsets, shapes, strides, scalars, weights, plans. A step that is equal to a
+// recording is submitted as a whole. At the first op that differs, the step is recorded again. So
+// no code has to know what may change between two steps (a cache that grew, an eviction, another
+// sequence), and an outdated recording is never used. A step that cannot be recorded (a read or a
+// write within it, an op on another backend) continues as an ordinary one. After several recordings
+// that were never used, the recorder skips some steps.
 //
 // Not thread-safe: for the stream's user. Executor drives it.
 class StepRecorder final : private BufferWatch, private HeldBackOps {
@@ -38,9 +40,11 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
         return how_;
     } // the backend's words for its recordings; may be empty
     void begin();
-    // An op of the step, its plan and weight filled in. False: the caller calls the backend as ever.
+    // An op of the step, its plan and weight filled in. False: the caller calls the backend as
+    // ever.
     bool take(const PlannedOp &op, const keel_op_args *args);
-    // What comes now no recording can hold: the ops that were taken are queued one by one, and the step goes on as an ordinary one.
+    // What comes now no recording can hold: the ops that were taken are queued one by one, and the
+    // step goes on as an ordinary one.
     void interrupt() override;
     void end();                // the step's ops are queued when it returns
     void abandon() noexcept;   // in the place of end(), after an error

@@ -27,8 +27,8 @@ class WantsAll final : public StepTap {
     bool one_token_;
 };
 
-// A miniature on the reference, with three sequences. It runs steps of every form and writes down their
-// ops.
+// A miniature on the reference, with three sequences. It runs steps of every form and writes down
+// their ops.
 class StepRig {
   public:
     static constexpr uint32_t sequences = 3;
@@ -36,8 +36,8 @@ class StepRig {
     StepRig(const std::filesystem::path &model, std::shared_ptr<Device> device,
             std::optional<LayerRange> part = {});
 
-    // One line for each op that `step` runs: label, op, features, and each tensor with its shape, its
-    // offset and the number of its buffer.
+    // One line for each op that `step` runs: label, op, features, and each tensor with its shape,
+    // its offset and the number of its buffer.
     template <typename Step>
     std::vector<std::string> ops_of(const Step &step) {
         watch();

@@ -57,8 +57,8 @@ TEST_CASE("whichever call fails with whatever status, there is one clean error, 
                 continue;
             }
             hit.insert(w.fault_slot());
-            // A question whose answer may be missing; a map that fails means copies; the pool is asked again;
-            // memory given back at the end.
+            // A question whose answer may be missing; a map that fails means copies; the pool is
+            // asked again; memory given back at the end.
             if (!outcome.failed) {
                 const bool optional = w.fault_slot() == "mem_info" ||
                                       w.fault_slot() == "buffer_map" ||

@@ -59,7 +59,8 @@ TEST_CASE("with each op of a decoder hidden in turn the tokens stay the same") {
     for (const std::string &op : decoder_ops) {
         for (const bool shared : {true, false}) {
             INFO(op << (shared ? ", shared memory" : ", copies"));
-            // Norms' weights and biases were placed before anyone knew of a fallback: they are copied.
+            // Norms' weights and biases were placed before anyone knew of a fallback: they are
+            // copied.
             const bool reads_weights = op == "rms_norm" || op == "matmul";
             WrappingBackend w;
             w.asynchronous = true;

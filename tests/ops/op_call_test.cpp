@@ -188,7 +188,8 @@ void Filled::fill(keel_op op) {
     }
 }
 
-// By hand, from the headers. A tensor that is only partly written, or added to, counts as both: "+".
+// By hand, from the headers. A tensor that is only partly written, or added to, counts as both:
+// "+".
 const std::string kv_in = "kv.k< kv.v< kv.block_table< kv.lengths< kv.positions< ";
 const std::string kv_both = "kv.k+ kv.v+ kv.block_table< kv.lengths< kv.positions+ ";
 const std::map<keel_op, std::string> by_hand = {

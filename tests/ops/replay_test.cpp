@@ -1,5 +1,5 @@
-// Steps that are recorded once and submitted again, on a backend that does so: what comes out is the same, what is counted is true, and
-// nothing that is out of date is submitted.
+// Steps that are recorded once and submitted again, on a backend that does so: what comes out is
+// the same, what is counted is true, and nothing that is out of date is submitted.
 #include "support/mini_pipeline.hpp"
 
 #include "support/error_text.hpp"
